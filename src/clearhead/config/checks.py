@@ -1,0 +1,28 @@
+"""Rules that several configurations share."""
+
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+from clearhead.errors import ConfigError, nearest
+
+
+def check_choices(config: object) -> None:
+    """Every field annotated with a Literal holds one of its words; booleans are booleans."""
+    hints: dict[str, Any] = get_type_hints(type(config))
+    for field in fields(config):  # pyright: ignore[reportArgumentType]
+        value, hint = getattr(config, field.name), hints[field.name]
+        if hint is bool and not isinstance(value, bool):
+            raise ConfigError(field.name, value, "must be true or false", "write true or false")
+        words = get_args(hint)
+        if words and all(isinstance(word, str) for word in words) and value not in words:
+            raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))
+
+
+def check_at_least(name: str, value: int, lowest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        rule = f"must be a whole number of at least {lowest}"
+        raise ConfigError(name, value, rule, f"try {name}={lowest}")
+
+
+def nearest_divisor(of: int, to: int) -> int:
+    return min((n for n in range(1, of + 1) if of % n == 0), key=lambda n: (abs(n - to), n))

@@ -1,0 +1,29 @@
+"""The errors users see. Each gives the field, its value, the rule and a remedy."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ClearheadError(Exception):
+    """Base of every error that is the user's to mend; anything else is our mistake."""
+
+
+class ConfigError(ClearheadError, ValueError):
+    """A setting that breaks a rule."""
+
+    def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
+        super().__init__(f"{field}={value!r} {rule}; {remedy}")
+        self.field = field
+
+
+class InputError(ClearheadError, ValueError):
+    """Tokens or tensors that the model cannot take."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The remedy for a mistyped word: the closest known one, or all of them."""
+    known = list(known)
+    close = get_close_matches(word, known, n=1)
+    return (
+        f"did you mean {close[0]!r}?" if close else "choose one of " + ", ".join(map(repr, known))
+    )

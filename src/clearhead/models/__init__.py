@@ -1,0 +1,20 @@
+"""Whole models, and how to get one."""
+
+from clearhead.models.assemble import Model, build_model
+from clearhead.models.causal_lm import CausalLM
+from clearhead.models.masked_lm import MaskedLM
+from clearhead.models.parameters import ParameterCount, count_parameters
+from clearhead.models.presets import PRESETS, preset
+from clearhead.models.seq2seq import Seq2Seq
+
+__all__ = [
+    "PRESETS",
+    "CausalLM",
+    "MaskedLM",
+    "Model",
+    "ParameterCount",
+    "Seq2Seq",
+    "build_model",
+    "count_parameters",
+    "preset",
+]

@@ -1,0 +1,222 @@
+"""From a `ModelConfig` to a model: the only place that acts on an option."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearhead.config import ModelConfig
+from clearhead.models.causal_lm import CausalLM
+from clearhead.models.initialise import initialise, materialise
+from clearhead.models.masked_lm import MaskedLM
+from clearhead.models.seq2seq import Seq2Seq
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.embeddings import (
+    InputEmbedding,
+    MaskedLMHead,
+    OutputProjection,
+    TokenEmbedding,
+)
+from clearhead.parts.feed_forward import Activation, FeedForward, GatedFeedForward
+from clearhead.parts.norm import LayerNorm, RMSNorm
+from clearhead.parts.positions import (
+    AlibiPositions,
+    LearnedPositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    sinusoid,
+)
+from clearhead.parts.residual import Residual
+from clearhead.stacks.decoder import Decoder, DecoderLayer
+from clearhead.stacks.encoder import Encoder, EncoderLayer
+
+Model = Seq2Seq | CausalLM | MaskedLM
+
+
+def build_model(config: ModelConfig, *, seed: int = 0, device: torch.device | str = "cpu") -> Model:
+    """A model with its first weights. The same seed gives the same weights; on the device
+    "meta" there are none, and no memory is used."""
+    with torch.device("meta"):
+        model = assemble(config)
+    if torch.device(device).type != "meta":
+        materialise(model, device)
+        initialise(model, seed)
+    return model
+
+
+def assemble(config: ModelConfig) -> Model:
+    """The model's parts put together, with whatever weights their constructors leave."""
+    match config.family:
+        case "encoder-decoder":
+            separate = config.target_vocab_size is not None
+            return Seq2Seq(
+                config,
+                tokens=_token_table(config, config.vocab_size),
+                target_tokens=_token_table(config, config.output_vocab_size) if separate else None,
+                embedding=_input_embedding(config),
+                target_embedding=_input_embedding(config),
+                encoder=_encoder(config),
+                decoder=_decoder(config, cross=True),
+                output=_output(config),
+            )
+        case "decoder":
+            return CausalLM(
+                config,
+                tokens=_token_table(config, config.vocab_size),
+                embedding=_input_embedding(config),
+                decoder=_decoder(config, cross=False),
+                output=_output(config),
+            )
+        case "encoder":
+            return MaskedLM(
+                config,
+                tokens=_token_table(config, config.vocab_size),
+                embedding=_input_embedding(config),
+                encoder=_encoder(config),
+                head=_masked_lm_head(config),
+                output=_output(config),
+            )
+
+
+def _encoder(config: ModelConfig) -> Encoder:
+    layers = [
+        EncoderLayer(
+            self_attention=_attention(config, causal=False),
+            feed_forward=_feed_forward(config),
+            residuals=(_residual(config), _residual(config)),
+        )
+        for _ in range(config.n_layers)
+    ]
+    return Encoder(layers, norm=_final_norm(config), rotary=_rotary(config), alibi=_alibi(config))
+
+
+def _decoder(config: ModelConfig, *, cross: bool) -> Decoder:
+    layers = [
+        DecoderLayer(
+            self_attention=_attention(config, causal=True),
+            cross_attention=_attention(config, causal=False) if cross else None,
+            feed_forward=_feed_forward(config),
+            residuals=[_residual(config) for _ in range(3 if cross else 2)],
+        )
+        for _ in range(config.decoder_layers)
+    ]
+    return Decoder(layers, norm=_final_norm(config), rotary=_rotary(config), alibi=_alibi(config))
+
+
+def _attention(config: ModelConfig, *, causal: bool) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model,
+        config.n_heads,
+        n_kv_heads=config.kv_heads,
+        d_head=config.head_width,
+        causal=causal,
+        bias=config.bias,
+        p_dropout=config.p_attention_dropout,
+        kind=config.attention,
+    )
+
+
+def _feed_forward(config: ModelConfig) -> nn.Module:
+    kind = GatedFeedForward if config.feed_forward in ("swiglu", "geglu") else FeedForward
+    return kind(config.d_model, config.d_ff, activation=_activation(config), bias=config.bias)
+
+
+def _activation(config: ModelConfig) -> Activation:
+    match config.feed_forward:
+        case "relu":
+            return F.relu
+        case "gelu" | "geglu":
+            return F.gelu
+        case "gelu-tanh":
+            return partial(F.gelu, approximate="tanh")
+        case "silu" | "swiglu":
+            return F.silu
+
+
+def _norm(config: ModelConfig) -> nn.Module:
+    match config.norm:
+        case "layer":
+            return LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
+        case "rms":
+            return RMSNorm(config.d_model, eps=config.norm_eps)
+
+
+def _final_norm(config: ModelConfig) -> nn.Module | None:
+    match config.norm_placement:
+        case "pre":
+            return _norm(config)
+        case "post":
+            return None
+
+
+def _residual(config: ModelConfig) -> Residual:
+    return Residual(
+        _norm(config),
+        placement=config.norm_placement,
+        residual=config.residual,
+        p_dropout=config.p_dropout,
+    )
+
+
+def _token_table(config: ModelConfig, vocab_size: int) -> TokenEmbedding:
+    return TokenEmbedding(vocab_size, config.d_model, scale=config.embedding_scale)
+
+
+def _input_embedding(config: ModelConfig) -> InputEmbedding:
+    match config.positions:
+        case "sinusoidal":
+            formula = partial(
+                sinusoid,
+                pairs=config.position_pairs,
+                base=config.position_base,
+                spacing=config.position_spacing,
+            )
+            positions = SinusoidalPositions(
+                config.max_length, config.d_model, first=config.first_position, formula=formula
+            )
+        case "learned":
+            positions = LearnedPositions(
+                config.max_length, config.d_model, first=config.first_position
+            )
+        case "rotary" | "alibi" | "none":
+            positions = None
+    segments = None
+    if config.n_segments:
+        segments = TokenEmbedding(config.n_segments, config.d_model, scale=False)
+    return InputEmbedding(
+        positions=positions,
+        segments=segments,
+        norm=_norm(config) if config.embedding_norm else None,
+        p_dropout=config.p_dropout,
+    )
+
+
+def _rotary(config: ModelConfig) -> RotaryPositions | None:
+    if config.positions != "rotary":
+        return None
+    return RotaryPositions(
+        config.max_length,
+        config.head_width,
+        pairs=config.position_pairs,
+        base=config.position_base,
+    )
+
+
+def _alibi(config: ModelConfig) -> AlibiPositions | None:
+    return AlibiPositions(config.n_heads) if config.positions == "alibi" else None
+
+
+def _masked_lm_head(config: ModelConfig) -> MaskedLMHead:
+    return MaskedLMHead(
+        config.d_model, activation=_activation(config), norm=_norm(config), bias=config.bias
+    )
+
+
+def _output(config: ModelConfig) -> OutputProjection:
+    return OutputProjection(
+        config.d_model,
+        config.output_vocab_size,
+        tied=config.tie_output,
+        bias=config.output_bias,
+    )

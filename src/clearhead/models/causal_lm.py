@@ -1,0 +1,80 @@
+"""The decoder alone: predicts each token from those before it (GPT-2, Llama)."""
+
+from torch import nn
+
+from clearhead.config import ModelConfig
+from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.parts import masks
+from clearhead.parts.cache import Cache
+from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
+from clearhead.parts.recorder import Recorder
+from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
+from clearhead.stacks.decoder import Decoder
+
+
+class CausalLM(nn.Module):
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        tokens: TokenEmbedding,
+        embedding: InputEmbedding,
+        decoder: Decoder,
+        output: OutputProjection,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = tokens
+        self.embedding = embedding
+        self.decoder = decoder
+        self.output = output
+
+    def forward(
+        self,
+        tokens: Tokens,
+        *,
+        real: RealGiven = None,
+        documents: Int[Tensor, "batch length"] | None = None,
+        cache: Cache | None = None,
+        recorder: Recorder | None = None,
+    ) -> Logits:
+        """Logits of the token that follows each token.
+
+        Padding may stand on either side; `real` says how it is known (see `RealGiven`).
+        `documents` numbers the documents packed into each row. With a cache, `tokens` are only
+        the new ones, and the cache grows by them.
+        """
+        x = self.hidden(tokens, real=real, documents=documents, cache=cache, recorder=recorder)
+        return self.output(x, self.tokens)
+
+    def hidden(
+        self,
+        tokens: Tokens,
+        *,
+        real: RealGiven = None,
+        documents: Int[Tensor, "batch length"] | None = None,
+        cache: Cache | None = None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        """What the output projection is given: for losses that never hold all logits."""
+        check_length(tokens, self.config, already=0 if cache is None else cache.length)
+        mask = resolve_real(tokens, real, self.config)
+        if cache is not None:
+            positions = cache.extend(tokens.shape[1], mask)
+        elif documents is not None:
+            positions = masks.count_document_positions(documents)
+        else:
+            positions = sequence_positions(tokens, mask)
+        return self.decoder(
+            self.embedding(self.tokens(tokens), positions, mask),
+            positions,
+            mask,
+            documents=None if documents is None else masks.same_document(documents),
+            cache=cache,
+            recorder=recorder,
+        )
+
+    def new_cache(self, batch_size: int, capacity: int | None = None) -> Cache:
+        """Room for `capacity` tokens (all that the model can take, unless told otherwise)."""
+        capacity = self.config.max_length if capacity is None else capacity
+        return self.decoder.new_cache(batch_size, capacity, like=self.tokens.weight)

@@ -1,0 +1,87 @@
+"""First weights, for every kind of part, in one place.
+
+Matrices are drawn from N(0, init_std); the two (or, with cross-attention, three) matrices per
+layer that write into the residual stream are drawn narrower, by 1/√(number of such matrices in
+the tower), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
+from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
+from clearhead.parts.norm import LayerNorm, RMSNorm
+from clearhead.parts.positions import (
+    AlibiPositions,
+    LearnedPositions,
+    RotaryPositions,
+    SinusoidalPositions,
+)
+from clearhead.stacks.decoder import Decoder
+from clearhead.stacks.encoder import Encoder
+
+
+def materialise(model: nn.Module, device: torch.device | str) -> None:
+    """Give a model that was built on the meta device memory: its fixed tables are filled, its
+    parameters are not (initialise or load them next)."""
+    model.to_empty(device=device)
+    fill_tables(model)
+
+
+def fill_tables(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, SinusoidalPositions | RotaryPositions | AlibiPositions):
+            module.fill_tables()
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, seed: int) -> None:
+    """Draw every parameter anew, in the order of the model's modules: a function of the
+    configuration and the seed alone, whatever the global generator holds."""
+    std: float = model.config.init_std  # pyright: ignore
+    device = next(model.parameters()).device
+    generator = torch.Generator(device=device).manual_seed(seed)
+    narrow = _residual_stds(model, std)
+    for module in model.modules():
+        match module:
+            case nn.Linear():
+                nn.init.normal_(module.weight, 0.0, narrow.get(module, std), generator=generator)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            case TokenEmbedding() | LearnedPositions():
+                nn.init.normal_(module.weight, 0.0, std, generator=generator)
+            case OutputProjection():
+                if module.weight is not None:
+                    nn.init.normal_(module.weight, 0.0, std, generator=generator)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            case LayerNorm() | RMSNorm():
+                nn.init.ones_(module.weight)
+                if isinstance(module, LayerNorm) and module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            case _:
+                assert not list(module.parameters(recurse=False)), f"no rule for {type(module)}"
+
+
+def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
+    """The standard deviation of each matrix that writes into a tower's residual stream."""
+    stds: dict[nn.Module, float] = {}
+    for tower in model.modules():
+        if isinstance(tower, Encoder | Decoder):
+            writers = [_writer(part) for part in tower.modules()]
+            writers = [writer for writer in writers if writer is not None]
+            stds.update(dict.fromkeys(writers, std / math.sqrt(len(writers))))
+    return stds
+
+
+def _writer(part: nn.Module) -> nn.Linear | None:
+    match part:
+        case MultiHeadAttention():
+            return part.output
+        case FeedForward() | GatedFeedForward():
+            return part.down
+        case _:
+            return None

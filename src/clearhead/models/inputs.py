@@ -1,0 +1,39 @@
+"""What the three models do with their tokens before anything else."""
+
+from typing import Literal
+
+import torch
+
+from clearhead.config import ModelConfig
+from clearhead.errors import InputError
+from clearhead.parts import masks
+from clearhead.shapes import Positions, Real, Tokens
+
+RealGiven = Real | Literal["all"] | None
+"""Which tokens are real, in a caller's words. None: all but the pad id, so that a mask cannot be
+forgotten. "all": the caller's word that there is no padding, which saves the mask. A mask: as it
+says, for models whose pad id has a second meaning."""
+
+
+def resolve_real(tokens: Tokens, real: RealGiven, config: ModelConfig) -> Real | None:
+    """As a mask; None where everything is real."""
+    if isinstance(real, str) or (real is None and config.pad_id is None):
+        return None
+    return tokens != config.pad_id if real is None else real
+
+
+def sequence_positions(tokens: Tokens, real: Real | None) -> Positions:
+    """Positions from the first real token; one row for all where nothing is padding."""
+    if real is None:
+        return torch.arange(tokens.shape[1], device=tokens.device)[None]
+    return masks.count_positions(real)
+
+
+def check_length(tokens: Tokens, config: ModelConfig, already: int = 0) -> None:
+    """A table of positions ends somewhere: say so before it is indexed past its end."""
+    length = already + tokens.shape[1]
+    if length > config.max_length:
+        raise InputError(
+            f"{length} tokens are more than max_length={config.max_length}; "
+            "cut the sequence, or build the model with a larger max_length"
+        )

@@ -1,0 +1,74 @@
+"""The encoder alone: fills in masked tokens from both sides (BERT)."""
+
+from torch import nn
+
+from clearhead.config import ModelConfig
+from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.parts.embeddings import (
+    InputEmbedding,
+    MaskedLMHead,
+    OutputProjection,
+    TokenEmbedding,
+)
+from clearhead.parts.recorder import Recorder
+from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
+from clearhead.stacks.encoder import Encoder
+
+
+class MaskedLM(nn.Module):
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        tokens: TokenEmbedding,
+        embedding: InputEmbedding,
+        encoder: Encoder,
+        head: MaskedLMHead,
+        output: OutputProjection,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = tokens
+        self.embedding = embedding
+        self.encoder = encoder
+        self.head = head
+        self.output = output
+
+    def forward(
+        self,
+        tokens: Tokens,
+        *,
+        segments: Int[Tensor, "batch length"] | None = None,
+        real: RealGiven = None,
+        recorder: Recorder | None = None,
+    ) -> Logits:
+        """Logits of the token that belongs at each place."""
+        x = self.hidden(tokens, segments=segments, real=real, recorder=recorder)
+        return self.output(x, self.tokens)
+
+    def hidden(
+        self,
+        tokens: Tokens,
+        *,
+        segments: Int[Tensor, "batch length"] | None = None,
+        real: RealGiven = None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        """What the output projection is given: for losses that never hold all logits."""
+        encoded = self.encode(tokens, segments=segments, real=real, recorder=recorder)
+        return self.head(encoded)
+
+    def encode(
+        self,
+        tokens: Tokens,
+        *,
+        segments: Int[Tensor, "batch length"] | None = None,
+        real: RealGiven = None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        """A vector per token that has seen the whole sequence: what a classifier starts from."""
+        check_length(tokens, self.config)
+        mask = resolve_real(tokens, real, self.config)
+        positions = sequence_positions(tokens, mask)
+        x = self.embedding(self.tokens(tokens), positions, mask, segments)
+        return self.encoder(x, positions, mask, recorder)

@@ -1,0 +1,122 @@
+"""The whole of Figure 1: an encoder reads the source, a decoder writes the target."""
+
+from torch import nn
+
+from clearhead.config import ModelConfig
+from clearhead.errors import InputError
+from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.parts.cache import Cache
+from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
+from clearhead.parts.recorder import Recorder
+from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
+from clearhead.stacks.decoder import Decoder, Memory
+from clearhead.stacks.encoder import Encoder
+
+Source = Int[Tensor, "batch source"]
+
+
+class Seq2Seq(nn.Module):
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        tokens: TokenEmbedding,
+        target_tokens: TokenEmbedding | None,
+        embedding: InputEmbedding,
+        target_embedding: InputEmbedding,
+        encoder: Encoder,
+        decoder: Decoder,
+        output: OutputProjection,
+    ) -> None:
+        """`target_tokens` is None where both languages share one table."""
+        super().__init__()
+        self.config = config
+        self.tokens = tokens
+        self.target_tokens = target_tokens
+        self.embedding = embedding
+        self.encoder = encoder
+        self.target_embedding = target_embedding
+        self.decoder = decoder
+        self.output = output
+
+    @property
+    def target_table(self) -> TokenEmbedding:
+        return self.tokens if self.target_tokens is None else self.target_tokens
+
+    def forward(
+        self,
+        source: Source,
+        target: Tokens,
+        *,
+        source_real: RealGiven = None,
+        target_real: RealGiven = None,
+        recorder: Recorder | None = None,
+    ) -> Logits:
+        """Logits of the token that follows each target token, given the whole source.
+
+        Padding may stand on either side; `source_real` and `target_real` say how it is known
+        (see `RealGiven`).
+        """
+        memory = self.encode(source, real=source_real, recorder=recorder)
+        return self.decode(target, memory, real=target_real, recorder=recorder)
+
+    def encode(
+        self, source: Source, *, real: RealGiven = None, recorder: Recorder | None = None
+    ) -> Memory:
+        check_length(source, self.config)
+        mask = resolve_real(source, real, self.config)
+        positions = sequence_positions(source, mask)
+        x = self.embedding(self.tokens(source), positions, mask)
+        return Memory(self.encoder(x, positions, mask, recorder), mask)
+
+    def decode(
+        self,
+        target: Tokens,
+        memory: Memory | None = None,
+        *,
+        real: RealGiven = None,
+        cache: Cache | None = None,
+        recorder: Recorder | None = None,
+    ) -> Logits:
+        """Either `memory` is the encoded source, or the cache holds it, and `target` is only the
+        new tokens."""
+        x = self.decode_hidden(target, memory, real=real, cache=cache, recorder=recorder)
+        return self.output(x, self.target_table)
+
+    def decode_hidden(
+        self,
+        target: Tokens,
+        memory: Memory | None = None,
+        *,
+        real: RealGiven = None,
+        cache: Cache | None = None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        """What the output projection is given: for losses that never hold all logits."""
+        if (memory is None) == (cache is None):
+            raise InputError(
+                "decode looks at one source; pass either the memory that encode returned, "
+                "or a cache made by new_cache(memory)"
+            )
+        check_length(target, self.config, already=0 if cache is None else cache.length)
+        mask = resolve_real(target, real, self.config)
+        if cache is None:
+            positions = sequence_positions(target, mask)
+        else:
+            positions = cache.extend(target.shape[1], mask)
+        return self.decoder(
+            self.target_embedding(self.target_table(target), positions, mask),
+            positions,
+            mask,
+            memory=memory,
+            cache=cache,
+            recorder=recorder,
+        )
+
+    def new_cache(self, memory: Memory, capacity: int | None = None) -> Cache:
+        """Room for `capacity` target tokens (all that the model can take, unless told otherwise)
+        over a source that has been encoded."""
+        capacity = self.config.max_length if capacity is None else capacity
+        return self.decoder.new_cache(
+            len(memory.states), capacity, like=self.tokens.weight, memory=memory
+        )

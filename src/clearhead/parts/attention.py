@@ -1,0 +1,169 @@
+"""Attention (section 3.2): the formula, the fused kernel beside it, and many heads of it."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearhead.parts import masks
+from clearhead.parts.cache import KeysValues
+from clearhead.parts.dropout import Dropout
+from clearhead.parts.positions import Rotation, rotate
+from clearhead.parts.view import View
+from clearhead.shapes import Allowed, Bias, Float, Stream, Tensor, Weights
+
+Heads = Float[Tensor, "batch heads query d_head"]
+
+
+def attention_weights(
+    queries: Heads,
+    keys: Float[Tensor, "batch kv_heads key d_head"],
+    *,
+    allowed: Allowed | None = None,
+    causal: bool = False,
+    bias: Bias | None = None,
+) -> Weights:
+    """softmax(Q·Kᵀ / √d_head), over the keys that each query may look at (equation 1)."""
+    keys = _one_per_query_head(keys, queries)
+    scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        n_queries, n_keys = scores.shape[-2:]
+        allowed = masks.both(allowed, masks.causal(n_queries, n_keys, scores.device))
+    if allowed is None:
+        return scores.softmax(dim=-1)
+    # A finite stand-in for -inf: where nothing is allowed, -inf would give NaN and NaN gradients.
+    weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(dim=-1)
+    return weights.masked_fill(~allowed, 0.0)
+
+
+def explicit_attention(
+    queries: Heads,
+    seen: KeysValues,
+    *,
+    allowed: Allowed | None = None,
+    causal: bool = False,
+    bias: Bias | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> Heads:
+    """softmax(Q·Kᵀ / √d_head)·V, as written: the definition of attention in this package."""
+    weights = attention_weights(queries, seen.keys, allowed=allowed, causal=causal, bias=bias)
+    if dropout is not None:
+        weights = dropout(weights)
+    return weights @ _one_per_query_head(seen.values, queries)
+
+
+def fused_attention(
+    queries: Heads,
+    seen: KeysValues,
+    *,
+    allowed: Allowed | None = None,
+    causal: bool = False,
+    bias: Bias | None = None,
+    p_dropout: float = 0.0,
+) -> Heads:
+    """The same by torch's kernel, which never holds the whole matrix of weights."""
+    n_queries, n_keys = queries.shape[2], seen.keys.shape[2]
+    # The kernel's own is_causal aligns to the top left: right only for a square.
+    is_causal = causal and allowed is None and bias is None and n_queries == n_keys
+    if causal and not is_causal and n_queries > 1:
+        allowed = masks.both(allowed, masks.causal(n_queries, n_keys, queries.device))
+    if bias is not None:
+        allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
+    return F.scaled_dot_product_attention(
+        queries,
+        *seen,
+        attn_mask=allowed,
+        dropout_p=p_dropout,
+        is_causal=is_causal,
+        enable_gqa=seen.keys.shape[1] != queries.shape[1],
+    )
+
+
+class MultiHeadAttention(nn.Module):
+    """n_heads attentions side by side (section 3.2.2), one combined matrix per role.
+
+    With `n_kv_heads` below `n_heads`, groups of query heads share keys and values. `causal` is
+    decided when the layer is built: no caller can forget it.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        n_kv_heads: int,
+        d_head: int,
+        causal: bool,
+        bias: bool,
+        p_dropout: float = 0.0,
+        kind: Literal["fused", "explicit"] = "fused",
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.n_kv_heads = n_kv_heads
+        self.d_head = d_head
+        self.causal = causal
+        self.kind = kind
+        self.query = nn.Linear(d_model, n_heads * d_head, bias=bias)
+        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.value = nn.Linear(d_model, n_kv_heads * d_head, bias=bias)
+        self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
+        self.dropout = Dropout(p_dropout)
+
+    def look_at(self, x: Stream, rotation: Rotation | None = None) -> KeysValues:
+        """The keys and values of x, for this or another sequence's queries."""
+        keys = split_heads(self.key(x), self.n_kv_heads)
+        values = split_heads(self.value(x), self.n_kv_heads)
+        return KeysValues(keys if rotation is None else rotate(keys, rotation), values)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        seen: KeysValues,
+        view: View,
+        record: Callable[[Weights], None] | None = None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """Let x look at what `look_at` returned."""
+        queries = split_heads(self.query(x), self.n_heads)
+        if view.rotation is not None:
+            queries = rotate(queries, view.rotation)
+        mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
+        if record is not None:
+            record(attention_weights(queries, seen.keys, **mask))
+        p_dropout = self.dropout.p if self.training else 0.0
+        # On the CPU the kernel has no dropout of its own, and torch's stand-in for it is slow.
+        slow = p_dropout > 0 and queries.device.type == "cpu"
+        if self.kind == "explicit" or slow:
+            heads = explicit_attention(queries, seen, **mask, dropout=self.dropout)
+        else:
+            heads = fused_attention(queries, seen, **mask, p_dropout=p_dropout)
+        return self.output(merge_heads(heads))
+
+    def extra_repr(self) -> str:
+        return f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, causal={self.causal}"
+
+
+def split_heads(
+    x: Float[Tensor, "batch length width"], n_heads: int
+) -> Float[Tensor, "batch {n_heads} length d_head"]:
+    """(batch, length, heads · d_head) → (batch, heads, length, d_head)"""
+    return x.unflatten(2, (n_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(
+    x: Float[Tensor, "batch heads length d_head"],
+) -> Float[Tensor, "batch length width"]:
+    """(batch, heads, length, d_head) → (batch, length, heads · d_head)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def _one_per_query_head(
+    x: Float[Tensor, "batch kv_heads key d_head"], queries: Heads
+) -> Float[Tensor, "batch heads key d_head"]:
+    group = queries.shape[1] // x.shape[1]
+    return x if group == 1 else x.repeat_interleave(group, dim=1)

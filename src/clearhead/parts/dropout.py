@@ -1,0 +1,50 @@
+"""Dropout (section 5.4), drawn four times faster on the CPU than `nn.Dropout` draws it."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearhead.shapes import Float, Tensor
+
+# One 64-bit draw decides four elements, 16 bits each: a probability is rounded to 1/65536.
+_LEVELS = 1 << 16
+
+
+class Dropout(nn.Module):
+    """Zero each element with probability p while training, and scale the rest by 1/(1 - p)."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        if not self.training or self.p == 0:
+            return x
+        if x.device.type == "cpu":
+            return _FastDropout.apply(x, self.p)  # pyright: ignore[reportReturnType]
+        return F.dropout(x, self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class _FastDropout(torch.autograd.Function):
+    """`F.dropout` asks torch's one-threaded generator for a number per element, which takes a
+    quarter of a small model's step. This asks for a quarter of the numbers; the generator is the
+    same, so seeds and saved generator states mean what they always mean."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, p: float) -> Tensor:  # pyright: ignore
+        dropped = round(p * _LEVELS)
+        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+        draws.random_(-(2**63), None)  # every 64-bit pattern
+        levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
+        keep = levels >= dropped - _LEVELS // 2  # int16 counts from -32768
+        ctx.save_for_backward(keep)
+        ctx.scale = _LEVELS / (_LEVELS - dropped)
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
+        (keep,) = ctx.saved_tensors
+        return (grad * keep).mul_(ctx.scale), None

@@ -1,0 +1,101 @@
+"""From tokens to vectors and back (section 3.4)."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearhead.parts.dropout import Dropout
+from clearhead.parts.feed_forward import Activation
+from clearhead.shapes import Int, Logits, Positions, Real, Stream, Tensor, Tokens
+
+
+class TokenEmbedding(nn.Module):
+    """A vector per token, times √d_model where `scale` is set, so that tokens are not drowned
+    by the positions added to them."""
+
+    def __init__(self, vocab_size: int, d_model: int, *, scale: bool) -> None:
+        super().__init__()
+        self.scale = math.sqrt(d_model) if scale else 1.0
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+
+    def forward(self, tokens: Tokens) -> Stream:
+        vectors = F.embedding(tokens, self.weight)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+    def extra_repr(self) -> str:
+        return f"vocab_size={self.weight.shape[0]}, scale={self.scale:.4g}"
+
+
+class InputEmbedding(nn.Module):
+    """What is added to the tokens before the first layer: positions, segments; then a norm if
+    there is one, and dropout, once. Padding becomes zeros, whatever its row of the table holds.
+
+    The token table is passed in, since two towers and the output may share it.
+    """
+
+    def __init__(
+        self,
+        *,
+        positions: nn.Module | None,
+        segments: TokenEmbedding | None,
+        norm: nn.Module | None,
+        p_dropout: float,
+    ) -> None:
+        super().__init__()
+        self.positions = positions
+        self.segments = segments
+        self.norm = norm
+        self.dropout = Dropout(p_dropout)
+
+    def forward(
+        self,
+        tokens: Stream,
+        positions: Positions,
+        real: Real | None,
+        segments: Int[Tensor, "batch length"] | None = None,
+    ) -> Stream:
+        x = tokens
+        if self.positions is not None:
+            x = x + self.positions(positions)
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(positions) if segments is None else segments)
+        if self.norm is not None:
+            x = self.norm(x)
+        x = self.dropout(x)
+        return x if real is None else x.masked_fill(~real[:, :, None], 0.0)
+
+
+class OutputProjection(nn.Module):
+    """From the last layer to a score per token of the vocabulary.
+
+    Tied, it has no matrix of its own and is given the token table at each call: there is one
+    tensor with one name, which copying, loading or moving the model cannot pull apart.
+    """
+
+    def __init__(self, d_model: int, vocab_size: int, *, tied: bool, bias: bool) -> None:
+        super().__init__()
+        self.weight = None if tied else nn.Parameter(torch.empty(vocab_size, d_model))
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+
+    def forward(self, x: Stream, table: TokenEmbedding) -> Logits:
+        return F.linear(x, table.weight if self.weight is None else self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"tied={self.weight is None}, bias={self.bias is not None}"
+
+
+class MaskedLMHead(nn.Module):
+    """What BERT puts between the last layer and the output projection."""
+
+    def __init__(
+        self, d_model: int, *, activation: Activation, norm: nn.Module, bias: bool
+    ) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model, bias=bias)
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, x: Stream) -> Stream:
+        return self.norm(self.activation(self.dense(x)))

@@ -1,0 +1,56 @@
+"""What may look at what: the only file in which a mask is born (sections 3.1 and 3.2.3).
+
+A mask is a Bool called `allowed`: True means the query may look at the key. It broadcasts to
+(batch, heads, query, key); masks combine with `&`; None means that everything is allowed. A query
+that is allowed nothing attends to nothing: its output is zeros, on every path.
+"""
+
+import torch
+
+from clearhead.shapes import Allowed, Bool, Int, Positions, Real, Tensor
+
+
+def real_keys(real: Real | None) -> Allowed | None:
+    """Every query may look at every key that is not padding."""
+    return None if real is None else real[:, None, None, :]
+
+
+def causal(
+    n_queries: int, n_keys: int, device: torch.device | None = None
+) -> Bool[Tensor, "1 1 query key"]:
+    """A query may look at itself and at what came before.
+
+    Aligned to the bottom right: the last query is the last key's, so that with a cache, where the
+    queries are fewer than the keys, the newest token still sees everything.
+    """
+    square = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    return square.tril(n_keys - n_queries)[None, None]
+
+
+def same_document(documents: Int[Tensor, "batch length"]) -> Allowed:
+    """Documents packed into one sequence do not see each other."""
+    return (documents[:, :, None] == documents[:, None, :])[:, None]
+
+
+def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """`one & other`, where None allows everything."""
+    if one is None or other is None:
+        return one if other is None else other
+    return one & other
+
+
+def count_positions(real: Real) -> Positions:
+    """Positions 0, 1, 2… counted from the first real token, wherever the padding is.
+
+    Padding gets the position of the real token before it (or 0): a valid row of any table, whose
+    content is never looked at.
+    """
+    return (real.cumsum(dim=1) - 1).clamp(min=0)
+
+
+def count_document_positions(documents: Int[Tensor, "batch length"]) -> Positions:
+    """Positions that start again at 0 with each document of a packed sequence."""
+    index = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return index - torch.where(begins, index, 0).cummax(dim=1).values

@@ -1,0 +1,42 @@
+"""A witness of attention: passed to a model's call, it keeps the weights of chosen layers."""
+
+from collections.abc import Callable, Collection
+from typing import Literal
+
+from clearhead.shapes import Weights
+
+AttentionRole = Literal["self", "causal", "cross"]
+Record = Callable[[AttentionRole, Weights], None]
+
+
+class Recorder:
+    """Attention weights by role and layer, taken before dropout, so that rows sum to 1.
+
+        recorder = Recorder(layers=[0, 5])
+        model(source, target, recorder=recorder)
+        recorder["cross", 5]   # (batch, heads, query, key)
+
+    The weights are computed beside the model's own path: recording changes no bit of the logits.
+    With a cache, each call adds the rows of its own queries: see `steps`.
+    """
+
+    def __init__(self, layers: Collection[int] | None = None) -> None:
+        self.layers = layers
+        self.steps: dict[tuple[AttentionRole, int], list[Weights]] = {}
+
+    def at(self, layer: int) -> Record | None:
+        """What the layer calls with its weights; None if this layer was not chosen."""
+        if self.layers is not None and layer not in self.layers:
+            return None
+
+        def record(role: AttentionRole, weights: Weights) -> None:
+            self.steps.setdefault((role, layer), []).append(weights.detach())
+
+        return record
+
+    def __getitem__(self, place: tuple[AttentionRole, int]) -> Weights:
+        """The weights of the latest call."""
+        if place not in self.steps:
+            recorded = ", ".join(f"{role} {layer}" for role, layer in self.steps) or "nothing yet"
+            raise KeyError(f"no weights of {place[0]} attention in layer {place[1]}: {recorded}")
+        return self.steps[place][-1]

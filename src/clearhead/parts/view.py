@@ -1,0 +1,34 @@
+"""What an attention sees: computed once for a tower, the same for all its layers."""
+
+from typing import NamedTuple
+
+from clearhead.parts import masks
+from clearhead.parts.positions import AlibiPositions, RotaryPositions, Rotation
+from clearhead.shapes import Allowed, Bias, Positions, Real
+
+
+class View(NamedTuple):
+    allowed: Allowed | None = None
+    """Which keys may be looked at, causality aside; None: all."""
+    bias: Bias | None = None
+    """ALiBi's discount of distance."""
+    rotation: Rotation | None = None
+    """The turn of queries and keys."""
+
+
+def view_of_itself(
+    positions: Positions,
+    real_keys: Real | None,
+    *,
+    rotary: RotaryPositions | None,
+    alibi: AlibiPositions | None,
+    key_positions: Positions | None = None,
+    documents: Allowed | None = None,
+) -> View:
+    """A sequence's view of itself. With a cache there are more keys than new tokens, and
+    `real_keys` and `key_positions` speak of all of them; without, they are the same tokens."""
+    return View(
+        allowed=masks.both(masks.real_keys(real_keys), documents),
+        bias=alibi and alibi(positions, positions if key_positions is None else key_positions),
+        rotation=rotary and rotary(positions),
+    )

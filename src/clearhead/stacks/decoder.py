@@ -1,0 +1,136 @@
+"""The right tower of Figure 1; without cross-attention, the whole of a GPT."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from torch import nn
+
+from clearhead.parts import masks
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.cache import Cache, KeysValues, LayerCache
+from clearhead.parts.positions import AlibiPositions, RotaryPositions
+from clearhead.parts.recorder import Record, Recorder
+from clearhead.parts.residual import Residual
+from clearhead.parts.view import View, view_of_itself
+from clearhead.shapes import Allowed, Bool, Float, Positions, Real, Stream, Tensor
+
+
+class Memory(NamedTuple):
+    """The encoder's output, and which of its positions are real (None: all)."""
+
+    states: Float[Tensor, "batch source d_model"]
+    real: Bool[Tensor, "batch source"] | None
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention; cross-attention to the encoder's output, if there is an encoder;
+    a feed-forward network; each with its residual connection."""
+
+    def __init__(
+        self,
+        *,
+        self_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention | None,
+        feed_forward: nn.Module,
+        residuals: Sequence[Residual],
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.around_self_attention = residuals[0]
+        self.cross_attention = cross_attention
+        if cross_attention is not None:
+            self.around_cross_attention = residuals[1]
+        self.feed_forward = feed_forward
+        self.around_feed_forward = residuals[-1]
+
+    def forward(
+        self,
+        x: Stream,
+        view: View,
+        source: Float[Tensor, "batch source d_model"] | None = None,
+        source_view: View | None = None,
+        cache: LayerCache | None = None,
+        record: Record | None = None,
+    ) -> Stream:
+        """A cache brings the source along, projected once."""
+
+        def attend_to_the_past(x: Stream) -> Stream:
+            seen = self.self_attention.look_at(x, view.rotation)
+            seen = seen if cache is None else cache.append(seen)
+            return self.self_attention(x, seen, view, record and partial(record, "causal"))
+
+        def attend_to_the_source(x: Stream) -> Stream:
+            cross = self.cross_attention
+            assert cross is not None
+            seen = cross.look_at(source) if source is not None else cache and cache.source
+            return cross(x, seen, source_view, record and partial(record, "cross"))
+
+        x = self.around_self_attention(x, attend_to_the_past)
+        if self.cross_attention is not None:
+            x = self.around_cross_attention(x, attend_to_the_source)
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class Decoder(nn.Module):
+    """A stack of layers, and the final norm that pre-norm layers need."""
+
+    def __init__(
+        self,
+        layers: Sequence[DecoderLayer],
+        *,
+        norm: nn.Module | None,
+        rotary: RotaryPositions | None = None,
+        alibi: AlibiPositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.rotary = rotary
+        self.alibi = alibi
+
+    def forward(
+        self,
+        x: Stream,
+        positions: Positions,
+        real: Real | None,
+        *,
+        memory: Memory | None = None,
+        documents: Allowed | None = None,
+        cache: Cache | None = None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        """With a cache, x is only the new tokens, and the cache already counts them."""
+        view = view_of_itself(
+            positions,
+            real if cache is None else cache.real,
+            rotary=self.rotary,
+            alibi=self.alibi,
+            key_positions=cache and cache.positions,
+            documents=documents,
+        )
+        real_source = cache.real_source if cache is not None else memory and memory.real
+        for index, layer in enumerate(self.layers):
+            x = layer(
+                x,
+                view,
+                source=memory and memory.states,
+                source_view=View(masks.real_keys(real_source)),
+                cache=cache and cache.layers[index],
+                record=recorder and recorder.at(index),
+            )
+        return x if self.norm is None else self.norm(x)
+
+    def new_cache(
+        self, batch_size: int, capacity: int, like: Tensor, memory: Memory | None = None
+    ) -> Cache:
+        """An empty cache on the device and in the dtype of `like`. The source's keys and values
+        are computed here, once."""
+        layers: list[LayerCache] = []
+        for layer in self.layers:
+            assert isinstance(layer, DecoderLayer)
+            attention, cross = layer.self_attention, layer.cross_attention
+            shape = (batch_size, attention.n_kv_heads, capacity, attention.d_head)
+            room = KeysValues(like.new_zeros(shape), like.new_zeros(shape))
+            layers.append(LayerCache(room, cross and memory and cross.look_at(memory.states)))
+        return Cache(layers, batch_size, capacity, real_source=memory and memory.real)

@@ -1,0 +1,67 @@
+"""The left tower of Figure 1."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from torch import nn
+
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.positions import AlibiPositions, RotaryPositions
+from clearhead.parts.recorder import Record, Recorder
+from clearhead.parts.residual import Residual
+from clearhead.parts.view import View, view_of_itself
+from clearhead.shapes import Positions, Real, Stream
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward network, each with its residual connection."""
+
+    def __init__(
+        self,
+        *,
+        self_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        residuals: tuple[Residual, Residual],
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.feed_forward = feed_forward
+        self.around_self_attention, self.around_feed_forward = residuals
+
+    def forward(self, x: Stream, view: View, record: Record | None = None) -> Stream:
+        def attend_to_itself(x: Stream) -> Stream:
+            seen = self.self_attention.look_at(x, view.rotation)
+            return self.self_attention(x, seen, view, record and partial(record, "self"))
+
+        x = self.around_self_attention(x, attend_to_itself)
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """A stack of layers, and the final norm that pre-norm layers need."""
+
+    def __init__(
+        self,
+        layers: Sequence[EncoderLayer],
+        *,
+        norm: nn.Module | None,
+        rotary: RotaryPositions | None = None,
+        alibi: AlibiPositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.rotary = rotary
+        self.alibi = alibi
+
+    def forward(
+        self,
+        x: Stream,
+        positions: Positions,
+        real: Real | None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        view = view_of_itself(positions, real, rotary=self.rotary, alibi=self.alibi)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, view, recorder and recorder.at(index))
+        return x if self.norm is None else self.norm(x)

@@ -1,0 +1,20 @@
+"""Shapes in signatures are checked while the tests run, and only then."""
+
+import torch
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+install_import_hook(
+    ["clearhead.parts", "clearhead.stacks", "clearhead.models"], "beartype.beartype"
+)
+
+# Two test processes share two cores, and one thread gives the same sums every time.
+torch.set_num_threads(1)
+
+settings.register_profile(
+    "clearhead",
+    deadline=None,  # the machine may be busy
+    derandomize=True,  # a red run is red again
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("clearhead")

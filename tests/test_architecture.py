@@ -1,0 +1,125 @@
+"""The house keeps its rules: rooms import only what ARCHITECTURE.md allows, and stay readable."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "clearhead"
+MAX_LINES = 400
+MAX_LINES_OF_THE_TRANSFORMER = 1_800
+
+
+def room_table(text: str) -> dict[str, set[str]]:
+    """Room → rooms it may import, from the first table of ARCHITECTURE.md."""
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", text.split("## ")[0], flags=re.M)
+    return {room: set(re.findall(r"\w+", allowed)) for room, allowed in rows}
+
+
+def room_of(module: str) -> str:
+    """clearhead.parts.masks → parts; the package itself, a front door, is no room."""
+    return module.removeprefix("clearhead").removeprefix(".").split(".")[0]
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Every clearhead module a file imports, at its top or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module="clearhead", names=names):
+                found |= {f"clearhead.{alias.name}" for alias in names}
+            case ast.ImportFrom(module=str(module), level=0):
+                found.add(module)
+            case ast.ImportFrom(level=level) if level:
+                found.add("clearhead.relative-import")
+    return {name for name in found if name.split(".")[0] == "clearhead"}
+
+
+def violations(file: str, source: str, rooms: dict[str, set[str]]) -> list[str]:
+    """What is wrong with one file, given by its path inside the package."""
+    room = file.removesuffix(".py").split("/")[0]
+    found: list[str] = []
+    if len(source.splitlines()) > MAX_LINES:
+        found.append(f"{file} has more than {MAX_LINES} lines: a part is missing")
+    if room in ("__init__", "__main__"):
+        return found
+    if room not in rooms:
+        return [*found, f"{file} stands in no room: add {room!r} to ARCHITECTURE.md"]
+    tree = ast.parse(source)
+    for module in sorted(imports(tree)):
+        allowed = rooms[room] | {room}
+        if "everything" not in allowed and room_of(module) not in allowed:
+            found.append(f"{file} imports {module}; {room} may import {sorted(rooms[room])}")
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name="forward", args=ast.arguments(kwarg=ast.arg())):
+                found.append(f"{file}:{node.lineno} forward takes **kwargs; name what it uses")
+            case ast.Call(func=ast.Name(id="print")) if room != "cli":
+                found.append(f"{file}:{node.lineno} prints; only cli/ prints, modules log")
+            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv"):
+                if room != "environment":
+                    found.append(f"{file}:{node.lineno} reads the environment; environment.py does")
+            case ast.ImportFrom(module="os", names=names) if room != "environment":
+                if {"environ", "getenv"} & {alias.name for alias in names}:
+                    found.append(f"{file}:{node.lineno} reads the environment; environment.py does")
+    return found
+
+
+ROOMS = room_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+FILES = {
+    path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def test_the_table_of_rooms_has_no_circle():
+    seen: set[str] = set()
+    for room, allowed in ROOMS.items():
+        assert allowed <= seen | {"everything"}, f"{room} may import a room below it"
+        seen.add(room)
+
+
+def test_every_file_keeps_the_rules_of_its_room():
+    assert len(FILES) > 20
+    assert [v for file, source in FILES.items() for v in violations(file, source, ROOMS)] == []
+
+
+def test_the_transformer_can_be_read_in_an_evening():
+    lines = {
+        file: len(source.splitlines())
+        for file, source in FILES.items()
+        if file.split("/")[0] in ("parts", "stacks", "models")
+    }
+    assert 0 < sum(lines.values()) <= MAX_LINES_OF_THE_TRANSFORMER, lines
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "complaint"),
+    [
+        ("parts/new.py", "from clearhead.config import ModelConfig", "parts may import"),
+        ("parts/new.py", "def f():\n    import clearhead.models.assemble", "parts may import"),
+        ("parts/new.py", "from clearhead import models", "parts may import"),
+        ("parts/new.py", "from ..models import assemble", "relative-import"),
+        ("stacks/new.py", "from clearhead.models import preset", "stacks may import"),
+        ("doctor/new.py", "from clearhead.parts import attention", "doctor may import"),
+        ("attic/new.py", "x = 1", "stands in no room"),
+        ("models/new.py", "x = 1\n" * 401, "more than 400 lines"),
+        ("models/new.py", "class A:\n  def forward(self, x, **kwargs): ...", "takes **kwargs"),
+        ("training/new.py", "print('loss')", "prints"),
+        ("training/new.py", "import os\nrank = os.environ['RANK']", "reads the environment"),
+        ("training/new.py", "from os import getenv", "reads the environment"),
+    ],
+)
+def test_a_planted_violation_is_found(file: str, source: str, complaint: str):
+    assert any(complaint in v for v in violations(file, source, ROOMS))
+
+
+def test_a_file_that_keeps_the_rules_is_not_accused():
+    source = (
+        "import os\nfrom clearhead.shapes import Float\nfrom clearhead.errors import InputError"
+    )
+    assert violations("parts/new.py", source, ROOMS) == []
