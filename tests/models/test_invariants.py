@@ -4,6 +4,7 @@ Each invariant is tried on 200 configurations drawn over the whole option space.
 """
 
 import copy
+import itertools
 import math
 from dataclasses import replace
 
@@ -12,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.drawing import configs, first_model, random_model, random_tokens, run
 
 from clearhead.config import ModelConfig
 from clearhead.models import CausalLM, Seq2Seq, build_model
 from clearhead.parts.attention import explicit_attention, fused_attention
 from clearhead.parts.cache import KeysValues
 from clearhead.parts.recorder import Recorder
+from tests.drawing import configs, first_model, random_model, random_tokens, run
 
 drawn_200_times = settings(max_examples=200)
 lengths = st.integers(2, 9)
@@ -197,7 +198,7 @@ def _cached(model, source: torch.Tensor, capacity: int):
 
 def _run_in_pieces(model, tokens: torch.Tensor, source: torch.Tensor, cuts: list[int]):
     step, _ = _cached(model, source, capacity=tokens.shape[1])
-    return torch.cat([step(tokens[:, a:b]) for a, b in zip(cuts, cuts[1:])], dim=1)
+    return torch.cat([step(tokens[:, a:b]) for a, b in itertools.pairwise(cuts)], dim=1)
 
 
 @drawn_200_times
