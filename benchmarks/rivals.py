@@ -115,13 +115,15 @@ class BareSeq2Seq(nn.Module):
         mask = (source != PAD)[:, None, None, :]
         x = self.embed(source)
         for layer in cast(Iterable[nn.ModuleDict], self.encoder):
-            y = self.attend(*layer["qkv"](x).chunk(3, dim=-1), mask, causal=False)
+            q, k, v = layer["qkv"](x).chunk(3, dim=-1)
+            y = self.attend(q, k, v, mask, causal=False)
             x = layer["norm1"](x + self.dropout(layer["out"](y)))
             y = layer["down"](F.relu(layer["up"](x)))
             x = layer["norm3"](x + self.dropout(y))
         memory, x = x, self.embed(target)
         for layer in cast(Iterable[nn.ModuleDict], self.decoder):
-            y = self.attend(*layer["qkv"](x).chunk(3, dim=-1), None, causal=True)
+            q, k, v = layer["qkv"](x).chunk(3, dim=-1)
+            y = self.attend(q, k, v, None, causal=True)
             x = layer["norm1"](x + self.dropout(layer["out"](y)))
             k, v = layer["kv"](memory).chunk(2, dim=-1)
             y = self.attend(layer["q"](x), k, v, mask, causal=False)

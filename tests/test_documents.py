@@ -1,11 +1,15 @@
 """What the documents say, runs; what they say in English, they say in Chinese."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.result import FOLDER
+from benchmarks.speed_page import PAGES, with_table
 
 ROOT = Path(__file__).parent.parent
 ENGLISH = sorted(
@@ -114,3 +118,10 @@ def test_every_choice_has_a_row_in_the_table_of_options():
         if words:
             (row,) = re.findall(rf"^\| `{field}` \| ([^|]+) \|", text, flags=re.M)
             assert re.findall(r"`([^`]+)`", row) == words
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_the_table_of_speeds_is_the_measured_one(path: Path):
+    result = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    assert with_table(text, result, path.name) == text
