@@ -1,0 +1,23 @@
+"""Writes a model folder as one that other software opens, and proves that both compute the same."""
+
+import argparse
+from pathlib import Path
+
+from clearhead.interop.huggingface.exporting import export_model
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="model.safetensors, config.json, tokenizer.json")
+    parser.add_argument("out", type=Path, help="the new folder")
+    parser.add_argument("--to", choices=["huggingface"], required=True, help="whose format")
+    parser.add_argument(
+        "--no-check",
+        action="store_true",
+        help="leave out the comparison, which needs the memory of the model in fp64",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    certificate = export_model(arguments.model, arguments.out, check=not arguments.no_check)
+    print(*certificate.lines(arguments.out), sep="\n")
+    return 0

@@ -1,0 +1,163 @@
+"""The proof that an exported folder computes what our model does: transformers opens it, and both
+are run on the same tokens."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead import __version__
+from clearhead.config import ModelConfig
+from clearhead.interop.folders import has_file, read_json
+from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.probes import Probe, probes
+from clearhead.interop.huggingface.tokenizer import open_tokenizer
+from clearhead.interop.model_folder import TOKENIZER, load_model
+
+LIMIT = 1e-4
+AUTO_CLASSES = {
+    "encoder-decoder": "AutoModelForSeq2SeqLM",
+    "decoder": "AutoModelForCausalLM",
+    "encoder": "AutoModelForMaskedLM",
+}
+TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve café 🙂")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What was compared, and how it came out."""
+
+    family: str
+    architecture: str
+    versions: dict[str, str]
+    unchecked: str | None = None
+    """Why nothing was compared; None: it was."""
+    largest_difference: float | None = None
+    limit: float = LIMIT
+    n_tokens: int = 0
+    compared: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What else is wrong: tensors that were missed or not expected, other ids of the same text."""
+
+    @property
+    def failed(self) -> bool:
+        if self.unchecked is not None:
+            return False
+        assert self.largest_difference is not None
+        return bool(self.faults) or not self.largest_difference <= self.limit  # NaN fails too
+
+    def as_json(self) -> dict[str, Any]:
+        checked = self.unchecked is None
+        return {"checked": checked, "agrees": checked and not self.failed, **asdict(self)}
+
+    def lines(self, folder: Path) -> tuple[str, str, str]:
+        """To be read by whoever asked for the export."""
+        wrote = f"wrote     {folder}: {self.family}, {self.architecture}"
+        if self.unchecked is not None:
+            return (
+                wrote,
+                f"compared  nothing: {self.unchecked}",
+                "unproven  that both compute the same; parity.json says so too",
+            )
+        libraries = f"transformers {self.versions['transformers']}"
+        return (
+            wrote,
+            f"compared  {self.n_tokens:,} tokens with {libraries}: {', '.join(self.compared)}",
+            f"{'differ' if self.failed else 'agree':<10}{self.verdict()}",
+        )
+
+    def verdict(self) -> str:
+        said = f"largest logit difference {self.largest_difference:.1e}, limit {self.limit:.0e}"
+        return "; ".join((said, *self.faults))
+
+
+def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) -> Certificate:
+    """Compare in fp64, so that what differs is the function and not its rounding. One model is in
+    memory at a time."""
+    try:
+        import transformers
+    except ImportError:
+        return unchecked(family, "transformers is not installed (pip install 'clearhead[hf]')")
+    tried = list(probes(config))
+    ours = load_model(model_folder, dtype=torch.float64)
+    expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
+    del ours
+    with _quiet(transformers):
+        auto_class = getattr(transformers, AUTO_CLASSES[config.family])
+        theirs, loading = auto_class.from_pretrained(
+            out, dtype=torch.float64, output_loading_info=True, local_files_only=True
+        )
+        with torch.no_grad():
+            difference = max(
+                _difference(_real_logits(probe, theirs(**probe.theirs(config)).logits), one)
+                for probe, one in zip(tried, expected)
+            )
+        faults = [
+            f"{kind.replace('_', ' ')}: {', '.join(sorted(map(str, loading[kind])))}"
+            for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+            if loading[kind]
+        ]
+        faults += _tokenizer_faults(transformers, model_folder, out)
+    return Certificate(
+        family=family.name,
+        architecture=family.architecture,
+        versions=_versions("torch", "transformers", "safetensors", "tokenizers"),
+        largest_difference=difference,
+        n_tokens=sum(len(one) for one in expected),
+        compared=tuple(probe.name for probe in tried),
+        faults=tuple(faults),
+    )
+
+
+def unchecked(family: Family, reason: str) -> Certificate:
+    return Certificate(
+        family=family.name,
+        architecture=family.architecture,
+        versions=_versions("torch", "safetensors", "tokenizers"),
+        unchecked=reason,
+    )
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    return {"clearhead": __version__} | {package: version(package) for package in packages}
+
+
+def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
+    """What padding computes is nobody's business, nor what fills up a vocabulary."""
+    return logits[probe.real][:, : probe.n_tokens]
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    largest = (one - other).abs().max().item()
+    return math.inf if math.isnan(largest) else largest
+
+
+def _tokenizer_faults(transformers: Any, model_folder: Path, out: Path) -> Iterator[str]:
+    if not has_file(model_folder, TOKENIZER):
+        return
+    ours = open_tokenizer(read_json(out, TOKENIZER), out)
+    theirs = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
+    for text in TEXTS:
+        if theirs(text)["input_ids"] != ours.encode(text).ids:
+            yield f"AutoTokenizer reads {text!r} otherwise"
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Its progress bars and advice are about other uses."""
+    logging = transformers.utils.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
