@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead import __version__
 from clearhead.config import ModelConfig
 from clearhead.interop.folders import has_file, read_json
 from clearhead.interop.huggingface.family import Family
@@ -125,7 +124,7 @@ def unchecked(family: Family, reason: str) -> Certificate:
 
 
 def _versions(*packages: str) -> dict[str, str]:
-    return {"clearhead": __version__} | {package: version(package) for package in packages}
+    return {package: version(package) for package in ("clearhead", *packages)}
 
 
 def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
