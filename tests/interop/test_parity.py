@@ -192,5 +192,5 @@ def assert_same_writing(theirs: Any, ours: CausalLM | Seq2Seq, ids: TokenIds) ->
         assert (written[:, 0] == ids.decoder_start).all()
         written = written[:, 1:]
     assert torch.equal(written, write(ours, start=ids.decoder_start, eos=ids.eos))
-    assert len(set(map(tuple, written.tolist()))) > 10
+    assert len(set(map(tuple, written.tolist()))) > 5
     assert 5 < (written == ids.eos).any(dim=1).sum() < 95

@@ -18,6 +18,9 @@ from clearhead.interop.huggingface.family import Family
 from clearhead.interop.huggingface.probes import Probe, probes
 from clearhead.interop.huggingface.tokenizer import open_tokenizer
 from clearhead.interop.model_folder import TOKENIZER, load_model
+from clearhead.models import Model
+from clearhead.models.initialise import fill_tables
+from clearhead.parts.positions import SinusoidalPositions
 
 LIMIT = 1e-4
 AUTO_CLASSES = {
@@ -84,14 +87,15 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
     except ImportError:
         return unchecked(family, "transformers is not installed (pip install 'clearhead[hf]')")
     tried = list(probes(config))
-    ours = load_model(model_folder, dtype=torch.float64)
+    ours = _load_in_fp64(model_folder)
     expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
     del ours
     with _quiet(transformers):
         auto_class = getattr(transformers, AUTO_CLASSES[config.family])
         theirs, loading = auto_class.from_pretrained(
-            out, dtype=torch.float64, output_loading_info=True, local_files_only=True
+            out, dtype="auto", output_loading_info=True, local_files_only=True
         )
+        theirs = theirs.double().eval()
         with torch.no_grad():
             difference = max(
                 _difference(_real_logits(probe, theirs(**probe.theirs(config)).logits), one)
@@ -112,6 +116,19 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
         compared=tuple(probe.name for probe in tried),
         faults=tuple(faults),
     )
+
+
+def _load_in_fp64(folder: Path) -> Model:
+    """With each number as the folder's dtype holds it. That goes for sinusoids too: some families
+    store them as weights, and then they are as coarse as these."""
+    model = load_model(folder)
+    dtype = model.tokens.weight.dtype
+    model = model.double()
+    fill_tables(model)
+    for part in model.modules():
+        if isinstance(part, SinusoidalPositions):
+            part.table.copy_(part.table.to(dtype))
+    return model
 
 
 def unchecked(family: Family, reason: str) -> Certificate:
