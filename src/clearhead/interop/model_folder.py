@@ -5,7 +5,7 @@ No file in it can run code, and none is believed: a folder may come from a stran
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -148,8 +148,7 @@ def read_description(folder: Path) -> Description:
     for name in content.keys() - {"format", "model", "tokens"}:
         raise FolderError(f"{folder / CONFIG} has an unknown part {name!r}; leave it out")
     model = ModelConfig(**checked_fields(ModelConfig, content.get("model")))
-    ids = TokenIds(**checked_fields(TokenIds, content.get("tokens")))
-    return Description(model=model, ids=check_ids(ids, model))
+    return Description(model=model, ids=token_ids(content.get("tokens"), model))
 
 
 def checked_fields(kind: type, values: Any) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def checked_fields(kind: type, values: Any) -> dict[str, Any]:
         if type(value) not in types:
             wanted = " or ".join(sorted("null" if t is NoneType else t.__name__ for t in types))
             raise ConfigError(name, value, f"must be {wanted}", "is config.json damaged?")
-        if abs(value) >= 2**62 if isinstance(value, int | float) else False:
+        if isinstance(value, int | float) and abs(value) >= 2**62:
             raise ConfigError(name, value, "is beyond any machine", "is config.json damaged?")
     return values
 
@@ -176,13 +175,13 @@ def _json_types(hint: Any) -> set[type]:
     return types | {int} if float in types else types
 
 
-def check_ids(ids: TokenIds, config: ModelConfig) -> TokenIds:
-    for field in fields(ids):
-        index = getattr(ids, field.name)
+def token_ids(values: Any, config: ModelConfig) -> TokenIds:
+    """From JSON values; every id is a token of the vocabulary that is written in."""
+    for role, index in checked_fields(TokenIds, values).items():
         if index is not None and not 0 <= index < config.output_vocab_size:
             rule = f"is not a token of a vocabulary of {config.output_vocab_size}"
-            raise ConfigError(f"tokens.{field.name}", index, rule, "write a smaller id, or null")
-    return ids
+            raise ConfigError(f"tokens.{role}", index, rule, "write a smaller id, or null")
+    return TokenIds(**values)
 
 
 def copy_tokenizer(source: Path, target: Path, *, name: str = TOKENIZER) -> None:

@@ -9,7 +9,6 @@ from clearhead.interop.huggingface.rules import Rule, module
 from clearhead.interop.huggingface.shared import (
     LAYER_NORM,
     NO_EMBEDDING_NORM,
-    PAD_ID,
     PLAIN_FEED_FORWARD,
     PLAIN_HEADS,
     RESIDUAL,
@@ -39,7 +38,6 @@ NEEDS = (
     *PLAIN_HEADS,
     NO_EMBEDDING_NORM,
     RESIDUAL,
-    PAD_ID,
 )
 PUBLISHED_SINUSOID = (
     Need("positions", ("sinusoidal",)),

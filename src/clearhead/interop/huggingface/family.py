@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.huggingface.rules import Read, Rule, Spelling
-from clearhead.interop.model_folder import TokenIds, check_ids, checked_fields
+from clearhead.interop.model_folder import TokenIds, checked_fields, token_ids
 
 
 def words(text: str) -> frozenset[str]:
@@ -172,7 +172,7 @@ class Family:
             raise ConfigError(need.option, value, f"is no {self.name}", need.remedy(config))
         ids = {key.removesuffix("_token_id"): value for key, value in tokens.items()}
         ids.setdefault("decoder_start", None)
-        return config, check_ids(TokenIds(**ids), config)
+        return config, token_ids(ids, config)
 
 
 def _one_id(key: str, value: Any) -> Any:

@@ -11,6 +11,12 @@ from clearhead.interop.huggingface.rules import Rule, Spelling
 from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS, activation
 
 
+def _pad_id(config: ModelConfig) -> int:
+    """Theirs sets that row of a table of max_length + 2 rows to zero."""
+    fits = config.pad_id is not None and config.pad_id < config.max_length + 2
+    return config.pad_id if fits else 0
+
+
 def _form(config: ModelConfig) -> dict[str, Any]:
     return {
         **bart_like.form(config),
@@ -42,11 +48,8 @@ M2M100 = Family(
         Need("norm_placement", ("pre",)),
         *bart_like.PUBLISHED_SINUSOID,
         Need("position_spacing", ("closed",)),
-        Need(
-            "first_position",
-            lambda c: () if c.pad_id is None else (c.pad_id + 1,),
-            "pad_id + 1",
-        ),
+        Need("pad_id", lambda c: (_pad_id(c),), "below max_length + 2"),
+        Need("first_position", lambda c: (_pad_id(c) + 1,), "pad_id + 1"),
         Need("target_vocab_size", lambda c: (None, c.vocab_size), "vocab_size"),
         NO_OUTPUT_BIAS,
     ),

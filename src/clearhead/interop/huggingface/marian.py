@@ -9,7 +9,7 @@ from clearhead.interop.equivalent import position_table
 from clearhead.interop.huggingface import bart_like
 from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
 from clearhead.interop.huggingface.rules import Rule, Spelling
-from clearhead.interop.huggingface.shared import activation
+from clearhead.interop.huggingface.shared import PAD_ID, activation
 
 
 def _form(config: ModelConfig) -> dict[str, Any]:
@@ -53,6 +53,7 @@ MARIAN = Family(
     needs=(
         *bart_like.NEEDS,
         Need("norm_placement", ("post",)),
+        PAD_ID,
         *bart_like.PUBLISHED_SINUSOID,
         Need("position_spacing", ("open",)),
         Need("first_position", (0,)),

@@ -11,7 +11,7 @@ from clearhead.interop.equivalent import position_table
 from clearhead.interop.huggingface import bart_like
 from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
 from clearhead.interop.huggingface.rules import Read, Rule, Spelling
-from clearhead.interop.huggingface.shared import TABLE_OF_POSITIONS, activation
+from clearhead.interop.huggingface.shared import PAD_ID, TABLE_OF_POSITIONS, activation
 
 _POSITIONS = {
     f"{embedding}.positions.weight": f"model.{tower}.embed_positions.weight"
@@ -57,7 +57,7 @@ PEGASUS = Family(
     name="Pegasus",
     model_type="pegasus",
     architecture="PegasusForConditionalGeneration",
-    needs=(*bart_like.NEEDS, Need("norm_placement", ("pre",)), TABLE_OF_POSITIONS),
+    needs=(*bart_like.NEEDS, Need("norm_placement", ("pre",)), PAD_ID, TABLE_OF_POSITIONS),
     settings=(
         Setting("vocab_size", ("vocab_size",), 50265),
         activation("activation_function", "gelu"),

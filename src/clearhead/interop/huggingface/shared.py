@@ -27,6 +27,6 @@ HEADS_FILL_THE_MODEL = Need(
     "d_model / n_heads",
 )
 PLAIN_HEADS = (ONE_KEY_PER_QUERY, HEADS_FILL_THE_MODEL)
-PAD_ID = Need("pad_id", lambda c: () if c.pad_id is None else (c.pad_id,), "a token of its own")
+PAD_ID = Need("pad_id", lambda c: (c.pad_id or 0,), "a token of its own")
 TABLE_OF_POSITIONS = Need("positions", ("learned", "sinusoidal", "none"))
 """Held as a table of weights: whatever is added at each position can be."""
