@@ -56,8 +56,7 @@ def test_a_damaged_folder_is_refused_or_read(family: str, tmp_path: Path):
 def attempt(folder: Path, out: Path) -> str:
     try:
         import_model(folder, out)
-    except ClearheadError as error:
-        assert str(error)
+    except ClearheadError:
         assert not out.exists()
         return "refused"
     model = load_model(out)

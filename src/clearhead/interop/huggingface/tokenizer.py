@@ -41,6 +41,8 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             # A decoder goes on from the last token, which must not be padding.
             "padding_side": "left" if config.family == "decoder" else "right",
             "clean_up_tokenization_spaces": False,
+            # The characters of "<eos>" in a text are text, and end nothing.
+            "split_special_tokens": True,
             "model_input_names": ["input_ids", "attention_mask"],
             **named,
         },
@@ -48,10 +50,13 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
 
 
 def open_tokenizer(content: dict[str, Any], folder: Path) -> Tokenizer:
+    """As our own text room reads it."""
     try:
-        return Tokenizer.from_str(json.dumps(content))
+        tokenizer = Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # the library raises nothing narrower
         raise FolderError(f"{folder / TOKENIZER} is not a tokenizer ({error}); damaged?") from None
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
 def _ended_by(token: str | None, index: int | None) -> dict[str, Any] | None:
