@@ -218,8 +218,8 @@ def test_what_has_no_home_is_refused_before_anything_is_written(
     ours = saved("gpt2", tmp_path, output_bias=True)
     assert main(["export", str(ours), "--to", "huggingface", str(tmp_path / "theirs")]) == 2
     assert capsys.readouterr().err == (
-        "clearhead: output_bias=True has no lossless home in Hugging Face beside the other options; "
-        "output_bias=False would be a GPT-2; norm='rms', feed_forward='swiglu', "
+        "clearhead: output_bias=True has no lossless home in Hugging Face beside the other "
+        "options; output_bias=False would be a GPT-2; norm='rms', feed_forward='swiglu', "
         "positions='rotary', output_bias=False would be a Llama\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]

@@ -21,7 +21,6 @@ from clearhead.interop.model_folder import save_model
 from clearhead.models import PRESETS
 from tests.drawing import configs, random_model, random_tokens, run
 
-
 # Each example writes and opens folders: a failing one is shown as it was drawn, not shrunk.
 DRAWN = [Phase.generate]
 

@@ -49,7 +49,12 @@ SETTINGS = (
     Setting("p_attention_dropout", ("attention_probs_dropout_prob",), 0.1),
     Setting("init_std", ("initializer_range",), 0.02),
 )
-FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
+FIXED = {
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+}
 HARMLESS = words(
     """classifier_dropout directionality pooler_fc_size pooler_num_attention_heads
     pooler_num_fc_layers pooler_size_per_head pooler_type"""

@@ -87,6 +87,7 @@ GPT2 = Family(
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
         "add_cross_attention": False,
+        "is_encoder_decoder": False,
     },
     harmless=words(
         """n_ctx reorder_and_upcast_attn summary_activation summary_first_dropout

@@ -97,7 +97,7 @@ LLAMA = Family(
     ),
     write_more=_write_rotation,
     read_more=_read_rotation,
-    fixed={"hidden_act": "silu"},
+    fixed={"hidden_act": "silu", "is_encoder_decoder": False},
     harmless=frozenset({"pretraining_tp"}),
     ids={"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None},
     form=lambda _: {"embedding_scale": False, "position_pairs": "halves"},

@@ -13,8 +13,8 @@ from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS, activation
 
 def _pad_id(config: ModelConfig) -> int:
     """Theirs sets that row of a table of max_length + 2 rows to zero."""
-    fits = config.pad_id is not None and config.pad_id < config.max_length + 2
-    return config.pad_id if fits else 0
+    pad_id = config.pad_id or 0
+    return pad_id if pad_id < config.max_length + 2 else 0
 
 
 def _form(config: ModelConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.errors import FolderError
 from clearhead.interop.model_folder import check_tensors
-from clearhead.interop.tensor_files import Piece, TensorFiles
+from clearhead.interop.tensor_files import Piece, TensorFiles, listed
 
 Shapes = Mapping[str, tuple[int, ...]]
 Read = Callable[[str], Tensor]
@@ -73,7 +73,7 @@ def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
     rules = [rule for rule in rules if rule.kind != "alias"]
     covered = {name for rule in rules for name in rule.ours}
     if uncovered := sorted(shapes.keys() - covered):
-        raise FolderError(f"no rule covers our tensors {uncovered}: this is a bug in clearhead")
+        raise FolderError(f"no rule covers our tensors {listed(uncovered)}; please report it")
 
     def make(rule: Rule) -> list[Tensor]:
         return [rule.forth([read(name) for name in rule.ours])]
