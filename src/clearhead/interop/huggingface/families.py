@@ -1,6 +1,7 @@
 """Which family can hold a model of ours, and which holds a model of theirs."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from clearhead.config import ModelConfig
@@ -60,9 +61,13 @@ def family_of(content: Mapping[str, Any]) -> Family:
 
 
 def table_of_families() -> str:
-    """For the documentation: each family, and the options that a model must have to become one."""
-    lines = ["| Hugging Face | clearhead |", "|---|---|"]
-    for family in FAMILIES:
-        needs = (need.described() for need in family.needs)
-        lines.append(f"| {family.name}<br>`{family.architecture}` | {'<br>'.join(needs)} |")
-    return "\n".join(lines)
+    """For the documentation: what each option must be for a model to become one of a family. An
+    empty cell, or an option that is not in the table, takes any value."""
+    needs = {f.name: {need.option: f"`{need.described()}`" for need in f.needs} for f in FAMILIES}
+    options = [o.name for o in fields(ModelConfig) if any(o.name in n for n in needs.values())]
+    rows = [
+        ["", *needs],
+        ["---"] * (1 + len(needs)),
+        *([f"`{option}`", *(n.get(option, "") for n in needs.values())] for option in options),
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -35,7 +35,7 @@ class Need:
     option: str
     values: tuple[Any, ...] | Callable[[ModelConfig], tuple[Any, ...]]
     written: str = ""
-    """Where the values depend on other options: how to say them."""
+    """Where the values depend on other options: the condition, as code would have it."""
 
     def accepted(self, config: ModelConfig) -> tuple[Any, ...]:
         return self.values(config) if callable(self.values) else self.values
@@ -45,13 +45,12 @@ class Need:
 
     def remedy(self, config: ModelConfig) -> str:
         accepted = self.accepted(config)
-        return " or ".join(f"{self.option}={v!r}" for v in accepted) or self.described()
+        said = " or ".join(f"{self.option}={value!r}" for value in accepted)
+        return said or f"{self.option}: {self.described()}"
 
     def described(self) -> str:
-        """For all configurations."""
-        if callable(self.values):
-            return f"`{self.option}` = {self.written}"
-        return f"`{self.option}` = " + ", ".join(f"`{value!r}`" for value in self.values)
+        """The accepted values, for all configurations."""
+        return self.written if callable(self.values) else ", ".join(map(repr, self.values))
 
 
 @dataclass(frozen=True)

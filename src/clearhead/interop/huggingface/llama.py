@@ -74,7 +74,7 @@ LLAMA = Family(
         Need(
             "n_heads",
             lambda c: (c.n_heads,) if c.d_model % c.n_heads == 0 else (),
-            "a divisor of d_model",
+            "d_model % n_heads == 0",
         ),
         NO_EMBEDDING_NORM,
         NO_OUTPUT_BIAS,

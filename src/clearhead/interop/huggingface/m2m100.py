@@ -48,9 +48,9 @@ M2M100 = Family(
         Need("norm_placement", ("pre",)),
         *bart_like.PUBLISHED_SINUSOID,
         Need("position_spacing", ("closed",)),
-        Need("pad_id", lambda c: (_pad_id(c),), "below max_length + 2"),
+        Need("pad_id", lambda c: (_pad_id(c),), "< max_length + 2"),
         Need("first_position", lambda c: (_pad_id(c) + 1,), "pad_id + 1"),
-        Need("target_vocab_size", lambda c: (None, c.vocab_size), "vocab_size"),
+        Need("target_vocab_size", lambda c: (None, c.vocab_size), "None, vocab_size"),
         NO_OUTPUT_BIAS,
     ),
     settings=(

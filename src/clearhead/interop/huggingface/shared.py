@@ -20,13 +20,13 @@ RESIDUAL = Need("residual", (True,))
 LAYER_NORM = Need("norm", ("layer",))
 NO_EMBEDDING_NORM = Need("embedding_norm", (False,))
 NO_OUTPUT_BIAS = Need("output_bias", (False,))
-ONE_KEY_PER_QUERY = Need("n_kv_heads", lambda c: (None, c.n_heads), "n_heads")
+ONE_KEY_PER_QUERY = Need("n_kv_heads", lambda c: (None, c.n_heads), "None, n_heads")
 HEADS_FILL_THE_MODEL = Need(
     "d_head",
     lambda c: (None, c.d_model // c.n_heads) if c.d_model % c.n_heads == 0 else (),
-    "d_model / n_heads",
+    "None, d_model / n_heads",
 )
 PLAIN_HEADS = (ONE_KEY_PER_QUERY, HEADS_FILL_THE_MODEL)
-PAD_ID = Need("pad_id", lambda c: (c.pad_id or 0,), "a token of its own")
+PAD_ID = Need("pad_id", lambda c: (c.pad_id or 0,), "not None")
 TABLE_OF_POSITIONS = Need("positions", ("learned", "sinusoidal", "none"))
 """Held as a table of weights: whatever is added at each position can be."""
