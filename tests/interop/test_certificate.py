@@ -38,9 +38,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         show_progress=False,
     )
     library.train_from_iterator(["hello world, hello there"] * 9, trainer)
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    library.save(str(path))
-    return path
+    folder = tmp_path_factory.mktemp("tokenizer")
+    library.save(str(folder / "tokenizer.json"))
+    return folder
 
 
 def saved(family: str, folder: Path, **options: Any) -> Path:
@@ -153,10 +153,11 @@ def test_without_transformers_all_but_the_proof_works(tmp_path: Path):
 def test_the_tokenizer_goes_along(family: str, tmp_path: Path, tokenizer: Path):
     config = replace(our_config(family), vocab_size=300)
     save_model(random_model(config, dtype=torch.float32), tmp_path / "ours", tokenizer=tokenizer)
-    assert (tmp_path / "ours" / "tokenizer.json").read_bytes() == tokenizer.read_bytes()
+    saved_bytes = (tmp_path / "ours" / "tokenizer.json").read_bytes()
+    assert saved_bytes == (tokenizer / "tokenizer.json").read_bytes()
     export_model(tmp_path / "ours", tmp_path / "theirs")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
-    library = Tokenizer.from_file(str(tokenizer))
+    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     library.encode_special_tokens = True  # as the text room does: no text ends a sequence
     # Our sources end in <eos>; other texts are left as they are.
     end = [2] if family == "marian" else []
@@ -174,6 +175,13 @@ def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path):
     (folder / "tokenizer.json").write_text('{"model": {"type": "evil"}}')
     with pytest.raises(FolderError, match="is not a tokenizer"):
         export_model(folder, tmp_path / "theirs")
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path, tokenizer: Path):
+    model = random_model(our_config("gpt2"), dtype=torch.float32)
+    with pytest.raises(FolderError, match="tokens and the model vocab_size=53; they do not belong"):
+        save_model(model, tmp_path / "ours", tokenizer=tokenizer)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_another_reading_of_a_text_is_a_fault(

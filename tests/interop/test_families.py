@@ -1,6 +1,5 @@
 """The tables of the families: complete in both directions, and true to transformers' own."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +79,3 @@ def test_a_vector_is_a_row_there_and_a_vector_again():
 def test_the_documented_table_is_the_codes_own(name: str):
     text = (DOCS / name).read_text(encoding="utf-8")
     assert table_of_families() in text, "run: clearhead export --table"
-
-
-def test_both_languages_have_the_same_sections_and_commands():
-    english, chinese = (
-        (DOCS / name).read_text(encoding="utf-8") for name in ("interop.md", "interop.zh-CN.md")
-    )
-    for pattern in (r"^#+ ", r"^```.*?^```", r"^\|.*\|$"):
-        one, other = (re.findall(pattern, text, re.M | re.S) for text in (english, chinese))
-        assert len(one) == len(other)

@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.importing import import_model
-from clearhead.interop.model_folder import TOKENIZER
+from clearhead.interop.tokenizer_file import TOKENIZER, has_tokenizer
 from clearhead.models import build_model, count_parameters
 
 
@@ -18,6 +17,6 @@ def run(arguments: argparse.Namespace) -> int:
     config = import_model(arguments.folder, arguments.out).model
     count = count_parameters(build_model(config, device="meta"))
     print(f"wrote     {arguments.out}: {config.family}, {count.total:,} parameters")
-    if not has_file(arguments.out, TOKENIZER):
+    if not has_tokenizer(arguments.out):
         print(f"without   a tokenizer: {arguments.folder} has no {TOKENIZER}")
     return 0

@@ -14,7 +14,7 @@ import torch
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError, nearest
-from clearhead.interop.folders import has_file, read_json, read_text, whole_or_absent, write_json
+from clearhead.interop.folders import read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
     MAX_SHARD_BYTES,
     Piece,
@@ -22,11 +22,11 @@ from clearhead.interop.tensor_files import (
     listed,
     write_tensors,
 )
+from clearhead.interop.tokenizer_file import copy_tokenizer
 from clearhead.models import Model, build_model
 from clearhead.models.initialise import materialise
 
 CONFIG = "config.json"
-TOKENIZER = "tokenizer.json"
 FORMAT = "clearhead model 1"
 MAX_TABLE = 2**27
 """Numbers in a table that is computed and not stored: a few hundred times the largest in use."""
@@ -58,7 +58,8 @@ def save_model(
     tokenizer: Path | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    """Write a new model folder. Nothing is copied but one shard at a time."""
+    """Write a new model folder; `tokenizer` is a folder that holds a `tokenizer.json`. One shard is
+    copied at a time."""
     state = model.state_dict()
     pieces = [
         Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])
@@ -69,7 +70,7 @@ def save_model(
         write_tensors(unfinished, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
         write_description(unfinished, Description(model=model.config, ids=ids))
         if tokenizer is not None:
-            copy_tokenizer(tokenizer.parent, unfinished, name=tokenizer.name)
+            copy_tokenizer(tokenizer, unfinished, model.config)
 
 
 @torch.no_grad()
@@ -182,9 +183,3 @@ def token_ids(values: Any, config: ModelConfig) -> TokenIds:
             rule = f"is not a token of a vocabulary of {config.output_vocab_size}"
             raise ConfigError(f"tokens.{role}", index, rule, "write a smaller id, or null")
     return TokenIds(**values)
-
-
-def copy_tokenizer(source: Path, target: Path, *, name: str = TOKENIZER) -> None:
-    """Byte for byte, if there is one."""
-    if has_file(source, name):
-        (target / TOKENIZER).write_text(read_text(source, name), encoding="utf-8", newline="")

@@ -12,6 +12,7 @@ from clearhead.interop.huggingface.shared import (
     PLAIN_FEED_FORWARD,
     PLAIN_HEADS,
     RESIDUAL,
+    activation,
 )
 
 _ROLES = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -44,23 +45,33 @@ PUBLISHED_SINUSOID = (
     Need("position_base", (10_000.0,)),
 )
 """For families that compute their table and cannot be given another."""
-SETTINGS = (
-    Setting("d_model", ("d_model",), 1024),
-    Setting("n_layers", ("encoder_layers",), 12),
-    Setting("n_decoder_layers", ("decoder_layers",), 12),
-    Setting("n_heads", ("encoder_attention_heads", "decoder_attention_heads"), 16),
-    Setting("d_ff", ("encoder_ffn_dim", "decoder_ffn_dim"), 4096),
-    Setting("max_length", ("max_position_embeddings",), 1024),
-    Setting("tie_output", ("tie_word_embeddings",), True),
-    Setting("p_dropout", ("dropout",), 0.1),
-    Setting("init_std", ("init_std",), 0.02),
-)
 ALSO = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_dropout": 0.0}
 HARMLESS = words(
     """add_bias_logits add_final_layer_norm classif_dropout classifier_dropout
     extra_pos_embeddings force_bos_token_to_be_generated normalize_before normalize_embedding
     num_hidden_layers static_position_embeddings"""
 )
+
+
+def settings(
+    *, vocab_size: int, activates_by: str, scales: bool, p_attention_dropout: float
+) -> tuple[Setting, ...]:
+    """All that they share, but for some defaults."""
+    return (
+        Setting("vocab_size", ("vocab_size",), vocab_size),
+        Setting("d_model", ("d_model",), 1024),
+        Setting("n_layers", ("encoder_layers",), 12),
+        Setting("n_decoder_layers", ("decoder_layers",), 12),
+        Setting("n_heads", ("encoder_attention_heads", "decoder_attention_heads"), 16),
+        Setting("d_ff", ("encoder_ffn_dim", "decoder_ffn_dim"), 4096),
+        activation("activation_function", activates_by),
+        Setting("max_length", ("max_position_embeddings",), 1024),
+        Setting("embedding_scale", ("scale_embedding",), scales),
+        Setting("tie_output", ("tie_word_embeddings",), True),
+        Setting("p_dropout", ("dropout",), 0.1),
+        Setting("p_attention_dropout", ("attention_dropout",), p_attention_dropout),
+        Setting("init_std", ("init_std",), 0.02),
+    )
 
 
 def form(config: ModelConfig) -> dict[str, Any]:

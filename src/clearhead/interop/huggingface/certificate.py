@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.folders import has_file, read_json
 from clearhead.interop.huggingface.family import Family
 from clearhead.interop.huggingface.probes import Probe, probes
-from clearhead.interop.huggingface.tokenizer import open_tokenizer
-from clearhead.interop.model_folder import TOKENIZER, load_model
+from clearhead.interop.model_folder import load_model
+from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 from clearhead.models import Model
 from clearhead.models.initialise import fill_tables
 from clearhead.parts.positions import SinusoidalPositions
@@ -106,7 +105,7 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
             for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
             if loading[kind]
         ]
-        faults += _tokenizer_faults(transformers, model_folder, out)
+        faults += _tokenizer_faults(transformers, out)
     return Certificate(
         family=family.name,
         architecture=family.architecture,
@@ -154,10 +153,10 @@ def _difference(one: Tensor, other: Tensor) -> float:
     return math.inf if math.isnan(largest) else largest
 
 
-def _tokenizer_faults(transformers: Any, model_folder: Path, out: Path) -> Iterator[str]:
-    if not has_file(model_folder, TOKENIZER):
+def _tokenizer_faults(transformers: Any, out: Path) -> Iterator[str]:
+    if not has_tokenizer(out):
         return
-    ours = open_tokenizer(read_json(out, TOKENIZER), out)
+    ours = open_tokenizer(out)
     theirs = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
     for text in TEXTS:
         if theirs(text)["input_ids"] != ours.encode(text).ids:

@@ -7,6 +7,7 @@ from clearhead.interop.equivalent import Equivalent
 from clearhead.interop.folders import whole_or_absent, write_json
 from clearhead.interop.huggingface.certificate import Certificate, certify, unchecked
 from clearhead.interop.huggingface.families import family_for
+from clearhead.interop.huggingface.family import Family
 from clearhead.interop.huggingface.rules import to_theirs
 from clearhead.interop.huggingface.tokenizer import write_tokenizer
 from clearhead.interop.model_folder import (
@@ -33,13 +34,12 @@ def export_model(
     holds is refused before anything is written; a folder that computes something else than the
     model is not kept.
 
-    Writing needs the memory of one shard; the check needs that of the model in fp64, or of none
-    with `check=False`.
+    Writing needs the memory of one shard; the check needs that of one model in fp64.
     """
     description = read_description(model_folder)
     family = family_for(description.model)
     with whole_or_absent(out) as unfinished:
-        _write_weights(model_folder, unfinished, description, max_shard_bytes)
+        _write_weights(model_folder, unfinished, description, family, max_shard_bytes)
         write_tokenizer(model_folder, unfinished, description)
         if check:
             certificate = certify(model_folder, unfinished, description.model, family)
@@ -55,10 +55,13 @@ def export_model(
 
 
 def _write_weights(
-    model_folder: Path, out: Path, description: Description, max_shard_bytes: int
+    model_folder: Path,
+    out: Path,
+    description: Description,
+    family: Family,
+    max_shard_bytes: int,
 ) -> None:
-    config, family = description.model, family_for(description.model)
-    form = family.formed(config)
+    config, form = description.model, family.formed(description.model)
     with TensorFiles(model_folder) as tensors:
         check_plausible(config, len(tensors.shapes))
         check_tensors(model_folder, tensors.shapes, shapes_of(config))

@@ -16,6 +16,7 @@ from clearhead.interop.huggingface.shared import (
     RESIDUAL,
     TABLE_OF_POSITIONS,
     activation,
+    output_table,
 )
 
 
@@ -41,10 +42,7 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
         yield from module(f"{ours}.feed_forward.up", f"{theirs}.mlp.c_fc", "transposed")
         yield from module(f"{ours}.feed_forward.down", f"{theirs}.mlp.c_proj", "transposed")
     yield from module("decoder.norm", "transformer.ln_f")
-    if config.tie_output:
-        yield Rule(("tokens.weight",), "lm_head.weight", kind="alias")
-    else:
-        yield Rule(("output.weight",), "lm_head.weight")
+    yield output_table(config)
 
 
 def _read_more(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:

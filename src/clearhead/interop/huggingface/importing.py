@@ -10,11 +10,11 @@ from clearhead.interop.model_folder import (
     CONFIG,
     Description,
     check_plausible,
-    copy_tokenizer,
     shapes_of,
     write_description,
 )
 from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
+from clearhead.interop.tokenizer_file import copy_tokenizer
 
 
 def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BYTES) -> Description:
@@ -37,5 +37,5 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
                 max_shard_bytes=max_shard_bytes,
             )
             write_description(unfinished, description)
-            copy_tokenizer(folder, unfinished)
+            copy_tokenizer(folder, unfinished, config)
     return description

@@ -7,7 +7,12 @@ from clearhead.config import ModelConfig
 from clearhead.errors import FolderError
 from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
 from clearhead.interop.huggingface.rules import Rule, Spelling, module
-from clearhead.interop.huggingface.shared import NO_EMBEDDING_NORM, NO_OUTPUT_BIAS, RESIDUAL
+from clearhead.interop.huggingface.shared import (
+    NO_EMBEDDING_NORM,
+    NO_OUTPUT_BIAS,
+    RESIDUAL,
+    output_table,
+)
 
 _LINEAR = {
     "self_attention.query": "self_attn.q_proj",
@@ -36,10 +41,7 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
         for one, other in _NORMS.items():
             yield Rule((f"{ours}.{one}.weight",), f"{theirs}.{other}.weight")
     yield Rule(("decoder.norm.weight",), "model.norm.weight")
-    if config.tie_output:
-        yield Rule(("tokens.weight",), "lm_head.weight", kind="alias")
-    else:
-        yield Rule(("output.weight",), "lm_head.weight")
+    yield output_table(config)
 
 
 def _write_rotation(config: ModelConfig) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface import bart_like
-from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
+from clearhead.interop.huggingface.family import Family, Keys, Need
 from clearhead.interop.huggingface.rules import Rule, Spelling
-from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS, activation
+from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS
 
 
 def _pad_id(config: ModelConfig) -> int:
@@ -53,12 +53,8 @@ M2M100 = Family(
         Need("target_vocab_size", lambda c: (None, c.vocab_size), "None, vocab_size"),
         NO_OUTPUT_BIAS,
     ),
-    settings=(
-        Setting("vocab_size", ("vocab_size",), 128112),
-        activation("activation_function", "relu"),
-        Setting("embedding_scale", ("scale_embedding",), True),
-        Setting("p_attention_dropout", ("attention_dropout",), 0.1),
-        *bart_like.SETTINGS,
+    settings=bart_like.settings(
+        vocab_size=128112, activates_by="relu", scales=True, p_attention_dropout=0.1
     ),
     read_more=_read_more,
     fixed={"is_encoder_decoder": True},

@@ -7,9 +7,9 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import position_table
 from clearhead.interop.huggingface import bart_like
-from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
+from clearhead.interop.huggingface.family import Family, Keys, Need
 from clearhead.interop.huggingface.rules import Rule, Spelling
-from clearhead.interop.huggingface.shared import PAD_ID, activation
+from clearhead.interop.huggingface.shared import PAD_ID
 
 
 def _form(config: ModelConfig) -> dict[str, Any]:
@@ -58,12 +58,8 @@ MARIAN = Family(
         Need("position_spacing", ("open",)),
         Need("first_position", (0,)),
     ),
-    settings=(
-        Setting("vocab_size", ("vocab_size",), 58101),
-        activation("activation_function", "gelu"),
-        Setting("embedding_scale", ("scale_embedding",), False),
-        Setting("p_attention_dropout", ("attention_dropout",), 0.0),
-        *bart_like.SETTINGS,
+    settings=bart_like.settings(
+        vocab_size=58101, activates_by="gelu", scales=False, p_attention_dropout=0.0
     ),
     write_more=_write_vocabularies,
     read_more=_read_vocabularies,

@@ -9,9 +9,9 @@ import torch
 from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import position_table
 from clearhead.interop.huggingface import bart_like
-from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
+from clearhead.interop.huggingface.family import Family, Keys, Need
 from clearhead.interop.huggingface.rules import Read, Rule, Spelling
-from clearhead.interop.huggingface.shared import PAD_ID, TABLE_OF_POSITIONS, activation
+from clearhead.interop.huggingface.shared import PAD_ID, TABLE_OF_POSITIONS
 
 _POSITIONS = {
     f"{embedding}.positions.weight": f"model.{tower}.embed_positions.weight"
@@ -58,12 +58,8 @@ PEGASUS = Family(
     model_type="pegasus",
     architecture="PegasusForConditionalGeneration",
     needs=(*bart_like.NEEDS, Need("norm_placement", ("pre",)), PAD_ID, TABLE_OF_POSITIONS),
-    settings=(
-        Setting("vocab_size", ("vocab_size",), 50265),
-        activation("activation_function", "gelu"),
-        Setting("embedding_scale", ("scale_embedding",), False),
-        Setting("p_attention_dropout", ("attention_dropout",), 0.0),
-        *bart_like.SETTINGS,
+    settings=bart_like.settings(
+        vocab_size=50265, activates_by="gelu", scales=False, p_attention_dropout=0.0
     ),
     read_more=_read_vocabularies,
     fixed={"is_encoder_decoder": True, "is_decoder": False},

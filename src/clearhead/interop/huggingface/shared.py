@@ -1,6 +1,8 @@
 """What the tables of several families have in common."""
 
+from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.family import Need, Setting
+from clearhead.interop.huggingface.rules import Rule
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu"}
 SPELLINGS = {
@@ -30,3 +32,10 @@ PLAIN_HEADS = (ONE_KEY_PER_QUERY, HEADS_FILL_THE_MODEL)
 PAD_ID = Need("pad_id", lambda c: (c.pad_id or 0,), "not None")
 TABLE_OF_POSITIONS = Need("positions", ("learned", "sinusoidal", "none"))
 """Held as a table of weights: whatever is added at each position can be."""
+
+
+def output_table(config: ModelConfig) -> Rule:
+    """Tied, the token table has a second name that files may hold."""
+    if config.tie_output:
+        return Rule(("tokens.weight",), "lm_head.weight", kind="alias")
+    return Rule(("output.weight",), "lm_head.weight")

@@ -1,14 +1,16 @@
 """The tokenizer goes along: what `AutoTokenizer` and `generate` ask for beside `tokenizer.json`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
-
-from clearhead.errors import FolderError
-from clearhead.interop.folders import has_file, read_json, write_json
-from clearhead.interop.model_folder import TOKENIZER, Description
+from clearhead.interop.folders import read_json, write_json
+from clearhead.interop.model_folder import Description
+from clearhead.interop.tokenizer_file import (
+    TOKENIZER,
+    copy_tokenizer,
+    has_tokenizer,
+    open_tokenizer,
+)
 
 
 def write_tokenizer(model_folder: Path, out: Path, description: Description) -> None:
@@ -19,18 +21,18 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
     if config.family == "encoder-decoder":
         generation["decoder_start_token_id"] = ids.decoder_start
     write_json(out, "generation_config.json", {"max_length": config.max_length, **generation})
-    if not has_file(model_folder, TOKENIZER):
+    if not has_tokenizer(model_folder):
         return
+    copy_tokenizer(model_folder, out, config)
+    tokenizer = open_tokenizer(model_folder)
+    named: dict[str, str] = {}
+    for role, index in starts_and_stops.items():
+        token = None if index is None else tokenizer.id_to_token(index)
+        if token is not None:
+            named[f"{role}_token"] = token
     content = read_json(model_folder, TOKENIZER)
-    tokenizer = open_tokenizer(content, model_folder)
-    named = {
-        f"{role}_token": tokenizer.id_to_token(index)
-        for role, index in starts_and_stops.items()
-        if index is not None and tokenizer.id_to_token(index) is not None
-    }
     if config.family == "encoder-decoder" and content.get("post_processor") is None:
-        content["post_processor"] = _ended_by(named.get("eos_token"), ids.eos)
-    write_json(out, TOKENIZER, content)
+        write_json(out, TOKENIZER, content | {"post_processor": _ended_by(named, ids.eos)})
     write_json(out, "special_tokens_map.json", named)
     write_json(
         out,
@@ -49,20 +51,11 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
     )
 
 
-def open_tokenizer(content: dict[str, Any], folder: Path) -> Tokenizer:
-    """As our own text room reads it."""
-    try:
-        tokenizer = Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # the library raises nothing narrower
-        raise FolderError(f"{folder / TOKENIZER} is not a tokenizer ({error}); damaged?") from None
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def _ended_by(token: str | None, index: int | None) -> dict[str, Any] | None:
+def _ended_by(named: dict[str, str], index: int | None) -> dict[str, Any] | None:
     """Our sources end in <eos>, which we add to the ids and not in the tokenizer."""
-    if token is None or index is None:
+    if "eos_token" not in named:
         return None
+    token = named["eos_token"]
     text, end = (
         {"Sequence": {"id": "A", "type_id": 0}},
         {"SpecialToken": {"id": token, "type_id": 0}},
