@@ -20,6 +20,10 @@ class InputError(ClearheadError, ValueError):
     """Tokens or tensors that the model cannot take."""
 
 
+class FolderError(ClearheadError, ValueError):
+    """A model folder, ours or another software's, that cannot be used as it is."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)

@@ -3,12 +3,15 @@
 import argparse
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
     "describe": "a preset's sizes and parameters",
+    "export": "a model folder that other software opens",
+    "import": "a model folder from other software's",
 }
 
 
@@ -32,7 +35,8 @@ def _run(arguments: list[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
-    module = import_module(f"clearhead.cli.{verb}")
+    # A word of Python's own cannot name a module: `import` is in import_.py.
+    module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
     parser = argparse.ArgumentParser(prog=f"clearhead {verb}", description=module.__doc__)
     module.add_arguments(parser)
     return module.run(parser.parse_args(rest))
