@@ -20,6 +20,10 @@ class InputError(ClearheadError, ValueError):
     """Tokens or tensors that the model cannot take."""
 
 
+class DataError(ClearheadError, ValueError):
+    """Text, token files or settings of theirs that cannot be used as they are."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)

@@ -1,0 +1,178 @@
+"""Token files: flat unsigned tokens (`.ds`) beside the 64-bit ends of the documents, counted in
+tokens (`.ds.index`). Both little-endian, without a header: the layout that datatrove writes."""
+
+import hashlib
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.errors import DataError
+
+Tokens = NDArray[np.unsignedinteger]
+Integers = NDArray[np.int64]
+INDEX = ".index"
+PARTIAL = ".part"
+
+
+def token_dtype(vocab_size: int) -> np.dtype[np.unsignedinteger]:
+    """Two bytes a token while they suffice."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+class FileFacts(NamedTuple):
+    """What the manifest keeps of one token file."""
+
+    name: str
+    token_bytes: int
+    tokens: int
+    documents: int
+    sha256: str
+    index_sha256: str
+
+
+class TokenFileWriter:
+    """Writes beside the final name, and takes that name only when every byte is on the disk."""
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.unsignedinteger]) -> None:
+        self.folder, self.name, self.dtype = folder, name, dtype
+        self.tokens = self.documents = 0
+        self._paths = {suffix: folder / (name + suffix) for suffix in ("", INDEX)}
+        self._files = {s: _partial(path).open("wb") for s, path in self._paths.items()}
+        self._hashes = {suffix: hashlib.sha256() for suffix in self._paths}
+
+    def add(self, tokens: Tokens, lengths: Integers) -> None:
+        """Several documents: all their tokens in a row, and how many each has."""
+        self._write("", tokens.astype(self.dtype, copy=False))
+        self._write(INDEX, (self.tokens + np.cumsum(lengths)).astype("<u8"))
+        self.tokens += len(tokens)
+        self.documents += len(lengths)
+
+    def _write(self, suffix: str, values: NDArray[np.integer]) -> None:
+        self._files[suffix].write(values.tobytes())
+        self._hashes[suffix].update(values.tobytes())
+
+    def finish(self) -> FileFacts:
+        for suffix, file in self._files.items():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            _partial(self._paths[suffix]).replace(self._paths[suffix])
+        return FileFacts(
+            name=self.name,
+            token_bytes=self.dtype.itemsize,
+            tokens=self.tokens,
+            documents=self.documents,
+            sha256=self._hashes[""].hexdigest(),
+            index_sha256=self._hashes[INDEX].hexdigest(),
+        )
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + PARTIAL)
+
+
+class TokenFile:
+    """One token file, mapped into memory when it is first read. A copy in another process maps it
+    anew: a mapping that was pickled would travel as gigabytes."""
+
+    def __init__(self, folder: Path, facts: FileFacts) -> None:
+        self.path, self.facts = folder / facts.name, facts
+        self._maps: tuple[Tokens, NDArray[np.uint64]] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self.path, "facts": self.facts, "_maps": None}
+
+    @property
+    def tokens(self) -> Tokens:
+        return self._mapped()[0]
+
+    @property
+    def ends(self) -> NDArray[np.uint64]:
+        """The number of tokens up to and including each document."""
+        return self._mapped()[1]
+
+    def _mapped(self) -> tuple[Tokens, NDArray[np.uint64]]:
+        if self._maps is None:
+            dtype = np.dtype(f"<u{self.facts.token_bytes}")
+            tokens = _map(self.path, dtype, self.facts.tokens)
+            ends = _map(Path(f"{self.path}{INDEX}"), np.dtype("<u8"), self.facts.documents)
+            self._maps = tokens, ends
+        return self._maps
+
+
+def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
+    size = path.stat().st_size if path.is_file() else -1
+    if size != expected * dtype.itemsize:
+        found = "is missing" if size < 0 else f"has {size} bytes"
+        raise DataError(
+            f"{path} {found} where {expected * dtype.itemsize} are expected; prepare the data again"
+        )
+    # An empty file cannot be mapped.
+    return np.memmap(path, dtype=dtype, mode="r") if expected else np.empty(0, dtype)
+
+
+class TokenStore:
+    """Many token files as one long row of tokens and one long list of documents."""
+
+    def __init__(self, files: Sequence[TokenFile]) -> None:
+        self.files = files
+        self._first_token = [0, *np.cumsum([f.facts.tokens for f in files]).tolist()]
+        self._first_document = [0, *np.cumsum([f.facts.documents for f in files]).tolist()]
+
+    @property
+    def n_tokens(self) -> int:
+        return self._first_token[-1]
+
+    @property
+    def n_documents(self) -> int:
+        return self._first_document[-1]
+
+    def read(self, start: int, stop: int) -> Integers:
+        """Tokens start…stop-1 of the row, whatever files they lie in."""
+        pieces: list[Integers] = []
+        while start < stop:
+            file = bisect_right(self._first_token, start) - 1
+            base, end = self._first_token[file], min(stop, self._first_token[file + 1])
+            pieces.append(self.files[file].tokens[start - base : end - base].astype(np.int64))
+            start = end
+        return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+    def document(self, number: int) -> Integers:
+        file = bisect_right(self._first_document, number) - 1
+        start, stop = self._bounds(file, np.array([number - self._first_document[file]]))
+        return self.files[file].tokens[int(start[0]) : int(stop[0])].astype(np.int64)
+
+    def lengths(self, documents: Integers) -> Integers:
+        """How many tokens each document has, without touching the tokens."""
+        found = np.empty(len(documents), np.int64)
+        file_of = np.searchsorted(self._first_document, documents, side="right") - 1
+        order = np.argsort(file_of, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(file_of[order])) + 1):
+            if len(places):
+                file = int(file_of[places[0]])
+                start, stop = self._bounds(file, documents[places] - self._first_document[file])
+                found[places] = stop - start
+        return found
+
+    def document_of(self, start: int, stop: int) -> Integers:
+        """For each token of start…stop-1, which document it is in, counted from 0 in the slice."""
+        ends: list[Integers] = []
+        position = start
+        while position < stop:
+            file = bisect_right(self._first_token, position) - 1
+            base, end = self._first_token[file], min(stop, self._first_token[file + 1])
+            index = self.files[file].ends
+            first, last = np.searchsorted(index, [position - base, end - base], side="right")
+            ends.append(index[first:last].astype(np.int64) + base)
+            position = end
+        return np.searchsorted(np.concatenate(ends), np.arange(start, stop), side="right")
+
+    def _bounds(self, file: int, local: Integers) -> tuple[Integers, Integers]:
+        ends = self.files[file].ends
+        start = np.where(local > 0, ends[np.maximum(local - 1, 0)], np.uint64(0))
+        return start.astype(np.int64), ends[local].astype(np.int64)
