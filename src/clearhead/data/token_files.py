@@ -4,7 +4,7 @@ tokens (`.ds.index`). Both little-endian, without a header: the layout that data
 import hashlib
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,8 +112,10 @@ def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
         raise DataError(
             f"{path} {found} where {expected * dtype.itemsize} are expected; prepare the data again"
         )
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype=dtype, mode="r") if expected else np.empty(0, dtype)
+    if not expected:  # an empty file cannot be mapped
+        return np.empty(0, dtype)
+    # As a plain array: slices of a memmap cost ten times as much to make.
+    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 
 class TokenStore:
@@ -142,22 +144,39 @@ class TokenStore:
             start = end
         return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
 
-    def document(self, number: int) -> Integers:
+    def document(self, number: int, start: int = 0, stop: int | None = None) -> Integers:
+        """A document, or its tokens start…stop-1."""
         file = bisect_right(self._first_document, number) - 1
-        start, stop = self._bounds(file, np.array([number - self._first_document[file]]))
-        return self.files[file].tokens[int(start[0]) : int(stop[0])].astype(np.int64)
+        first, end = self._bounds(file, np.array([number - self._first_document[file]]))
+        stop = int(end[0]) if stop is None else int(first[0]) + stop
+        return self.files[file].tokens[int(first[0]) + start : stop].astype(np.int64)
 
-    def lengths(self, documents: Integers) -> Integers:
+    def documents(self, numbers: Integers) -> list[Tokens]:
+        """Several documents, straight from the mapped files."""
+        found: list[Tokens] = [np.empty(0, np.uint16)] * len(numbers)
+        for file, places, starts, stops in self._by_file(numbers):
+            tokens = self.files[file].tokens
+            for place, start, stop in zip(places.tolist(), starts.tolist(), stops.tolist()):
+                found[place] = tokens[start:stop]
+        return found
+
+    def lengths(self, numbers: Integers) -> Integers:
         """How many tokens each document has, without touching the tokens."""
-        found = np.empty(len(documents), np.int64)
-        file_of = np.searchsorted(self._first_document, documents, side="right") - 1
+        found = np.empty(len(numbers), np.int64)
+        for _, places, starts, stops in self._by_file(numbers):
+            found[places] = stops - starts
+        return found
+
+    def _by_file(self, numbers: Integers) -> Iterator[tuple[int, Integers, Integers, Integers]]:
+        """The documents that lie in one file, file by file: where they stand in `numbers`, and
+        where they start and stop in the file."""
+        file_of = np.searchsorted(self._first_document, numbers, side="right") - 1
         order = np.argsort(file_of, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(file_of[order])) + 1):
             if len(places):
                 file = int(file_of[places[0]])
-                start, stop = self._bounds(file, documents[places] - self._first_document[file])
-                found[places] = stop - start
-        return found
+                local = numbers[places] - self._first_document[file]
+                yield file, places, *self._bounds(file, local)
 
     def document_of(self, start: int, stop: int) -> Integers:
         """For each token of start…stop-1, which document it is in, counted from 0 in the slice."""
