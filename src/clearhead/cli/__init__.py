@@ -8,7 +8,9 @@ from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
+    "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
+    "prepare": "text into token files",
 }
 
 
@@ -33,9 +35,16 @@ def _run(arguments: list[str]) -> int:
     if verb not in VERBS:
         raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
     module = import_module(f"clearhead.cli.{verb}")
-    parser = argparse.ArgumentParser(prog=f"clearhead {verb}", description=module.__doc__)
+    parser = argparse.ArgumentParser(
+        prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
+    )
     module.add_arguments(parser)
-    return module.run(parser.parse_args(rest))
+    namespace, unknown = parser.parse_known_args(rest)
+    if unknown:
+        options = [option for action in parser._actions for option in action.option_strings]
+        option = unknown[0].split("=")[0]
+        raise ClearheadError(f"clearhead {verb} takes no {option!r}; {nearest(option, options)}")
+    return module.run(namespace)
 
 
 def _overview() -> str:

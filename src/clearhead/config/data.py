@@ -53,8 +53,8 @@ class DataConfig:
     tokenizer: TokenizerKind = "bpe"
     tokenizer_file: str | None = None
     """With tokenizer="file": a tokenizer.json."""
-    vocab_size: int | None = 8000
-    """None, with tokenizer="character": every character that occurs."""
+    vocab_size: int | None = None
+    """None: every character that occurs, with tokenizer="character". Others need a number."""
     vocabularies: Vocabularies = "shared"
     """Whether the two sides of pairs share one tokenizer."""
     normalize: Normalization = "none"

@@ -13,7 +13,6 @@ from clearhead.errors import DataError
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
 FORMAT = 1
-HASH_BLOCK = 1 << 22
 TICK_NS = 100_000_000  # generous: file systems stamp in steps of a few milliseconds
 
 
@@ -155,11 +154,8 @@ def _stamp(path: Path) -> list[int]:
 
 
 def sha256_of(path: Path) -> str:
-    found = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(HASH_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def to_json(value: object) -> str:

@@ -120,6 +120,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
     wanted = [number for number, side in enumerate(job.config.sides) if side in served]
     room = job.config.sample_mb * MEGABYTE // len(inputs)
     total, done = sum(each.size for each in inputs), 0
+    job.report(Progress("tokenizer", 0, total))
     for each in inputs:
         reader = Reader([each], job.config, "train")
         taken = 0
@@ -141,6 +142,7 @@ def _describe(job: Job, inputs: Inputs) -> list[dict[str, Any]]:
     paths = sorted({path for found in inputs.values() for each in found for path in each.paths})
     total, done = sum(path.stat().st_size for path in paths), 0
     described: list[dict[str, Any]] = []
+    job.report(Progress("hashing", 0, total))
     for path in paths:
         about = path.stat()
         stamp = [about.st_size, about.st_mtime_ns]

@@ -22,6 +22,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 CHUNK_BYTES = 1 << 20  # text that one process encodes at a time
 MEGABYTE = 1_000_000
+SMALL = 1_000_000  # bytes of input that are encoded sooner than a second process has started
 
 
 class Progress(NamedTuple):
@@ -115,10 +116,11 @@ def write_split(
     chunks = cut_into_chunks(reader, reader.documents(cursor, counts), len(sides))
     sieve = Sieve(job.config)  # for what only shows once the text is tokens
     total, written = sum(each.size for each in inputs), 0
+    job.report(Progress(split, 0, total))
+    processes = job.processes if total > SMALL else 1
+    encoding = encode_in_order(chunks, list(sides.values()), processes)
     shard = None
-    for chunk, is_last, encoded in _with_last(
-        encode_in_order(chunks, list(sides.values()), job.processes)
-    ):
+    for chunk, is_last, encoded in _with_last(encoding):
         shard = shard or Shard(job.folder, f"{split}/{len(records):05d}", sides)
         shard.add(chunk, encoded, sieve)
         written += sum(len(each.tokens) for each in encoded)
