@@ -7,24 +7,27 @@ from itertools import islice
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
 from clearhead.cli.prepare import show_manifest
 from clearhead.cli.recipes import add_recipe_arguments, prepared_folder, read_recipe
 from clearhead.config import BatchConfig
-from clearhead.data.batches import NO_DOCUMENT, Batch, MaskedBatch, PairBatch, TokenBatch
+from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, MaskedBatch, PairBatch, TokenBatch
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader
 from clearhead.data.order import permute
 from clearhead.data.public import get_corpus, public_corpora, public_corpus
 from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError
+from clearhead.text.tokenizer import Tokenizer
 
 N_MEASURED = 200  # batches that padding is measured on
 N_LENGTHS = 100_000  # documents that the histogram is drawn from
 N_BARS = 12
 N_ROWS_SHOWN = 2
+N_SHOWN = 180  # characters of a row
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +55,8 @@ def _show_lengths(console: Console, corpus: Corpus, split: str) -> None:
     for side in corpus.facts(split).tokens:
         store = corpus.store(split, side)
         n = store.n_documents
+        if n == 1:
+            continue  # a whole book: the table has said how long it is
         lengths = store.lengths(permute(np.arange(min(n, N_LENGTHS)), n, 0))
         # The few longest would squeeze all others into one bar: they share the last.
         top = max(N_BARS, int(np.percentile(lengths, 99)) + 1)
@@ -74,8 +79,9 @@ def _show_padding(console: Console, corpus: Corpus, config: BatchConfig, split: 
         rows += len(batch.samples)
     whole = "the whole epoch" if n < N_MEASURED else f"the first {n} batches"
     console.print(
-        f"\n[bold]batches[/] ({split}, {whole}): {n:,} with {positions / n:,.0f} positions and "
-        f"{rows / n:,.1f} rows on average; {100 * padding / positions:.2f} % padding"
+        f"\n[bold]batches[/] ({split}, {whole}): {n:,}\n"
+        f"each has {rows / n:,.1f} rows and {positions / n:,.0f} positions on average, "
+        f"{100 * padding / positions:.2f} % of them padding"
     )
 
 
@@ -99,8 +105,11 @@ def _show_batches(console: Console, corpus: Corpus, config: BatchConfig, split: 
         for row in range(min(N_ROWS_SHOWN, len(batch.samples))):
             ids = ", ".join(map(str, batch.samples[row][:6]))
             console.print(f"[dim]sample {ids}[/]")
+            grid = Table.grid(padding=(0, 2))
             for title, tensor, side in _shown(batch):
-                console.print(_line(title, tensor[row], corpus, side))
+                text = _visible(tensor[row], corpus.tokenizers[side])
+                grid.add_row(Text(f"  {title}", "cyan"), Text(text))
+            console.print(grid)
 
 
 def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
@@ -115,12 +124,11 @@ def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
             return [("inputs", batch.inputs, "text"), ("targets", batch.targets, "text")]
 
 
-def _line(title: str, ids: Tensor, corpus: Corpus, side: str) -> Text:
-    tokenizer = corpus.tokenizers[side]
-    guessed = [index for index in ids.tolist() if index >= 0]  # a masked model's targets only
-    text = tokenizer.decode(guessed, show_control=True)
-    visible = text.replace("\n", "⏎")[:300] + ("…" if len(text) > 300 else "")
-    return Text.assemble((f"  {title:<14}", "cyan"), visible)
+def _visible(ids: Tensor, tokenizer: Tokenizer) -> str:
+    """The text that a model sees, control tokens and line ends included, cut to a few lines."""
+    wanted = [index for index in ids.tolist() if index != IGNORED]
+    text = tokenizer.decode(wanted, show_control=True).replace("\n", "⏎")
+    return text if len(text) <= N_SHOWN else text[:N_SHOWN] + "…"
 
 
 def _get(console: Console, name: str) -> int:
