@@ -44,6 +44,8 @@ Raw = tuple[list[bytes | str], Place]
 
 def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
     for fields, place in records:
+        if not fields:
+            continue  # rejected already
         texts: list[str] = []
         for field in fields:
             text = sieve.clean(field, place)
