@@ -20,9 +20,9 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.p == 0:
             return x
-        if x.device.type == "cpu":
-            return _FastDropout.apply(x, self.p)  # pyright: ignore[reportReturnType]
-        return F.dropout(x, self.p)
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return F.dropout(x, self.p)  # GPUs, and compiled code, draw fast by themselves
+        return _FastDropout.apply(x, self.p)  # pyright: ignore[reportReturnType]
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from clearhead.shapes import Bias, Float, Positions, Tensor
+from clearhead.shapes import Bias, Float, Int, Positions, Tensor
 
 Pairs = Literal["halves", "interleaved"]
 
@@ -144,7 +144,9 @@ class AlibiPositions(nn.Module):
         if not self.slopes.is_meta:
             self.slopes.copy_(torch.tensor(_alibi_slopes(len(self.slopes))))
 
-    def forward(self, queries: Positions, keys: Positions) -> Bias:
+    def forward(
+        self, queries: Int[Tensor, "#batch query"], keys: Int[Tensor, "#batch key"]
+    ) -> Bias:
         distance = (queries[:, :, None] - keys[:, None, :]).abs()
         return -self.slopes[:, None, None] * distance[:, None]
 
