@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from tokenizers import Tokenizer as LibraryTokenizer
@@ -36,8 +37,15 @@ class Tokenizer:
         self.control_ids = frozenset(ids) | {
             index for index, token in library.get_added_tokens_decoder().items() if token.special
         }
-        self._spelling = _byte_spelling(library)
-        self._bytes = _token_bytes(library, self._spelling)
+
+    @cached_property
+    def _spelling(self) -> dict[int, str]:
+        return _byte_spelling(self.library)
+
+    @cached_property
+    def _bytes(self) -> list[bytes] | None:
+        # Made when it is first needed: training never decodes, and a large table takes a second.
+        return _token_bytes(self.library, self._spelling)
 
     def _id_of(self, token: str) -> int:
         index = self.library.token_to_id(token)
@@ -147,7 +155,7 @@ def byte_alphabet() -> dict[int, str]:
 
 def _byte_spelling(library: LibraryTokenizer) -> dict[int, str]:
     """How the vocabulary spells each single byte; empty if it does not know bytes."""
-    decoder = json.loads(library.to_str())["decoder"] or {}
+    decoder = json.loads(library.decoder.__getstate__()) if library.decoder else {}
     if decoder.get("type") == "ByteLevel":
         return byte_alphabet()
     if [part["type"] for part in decoder.get("decoders", [])] == ["ByteFallback", "Fuse"]:
