@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-SYLLABLES = (
+NAMES_ARE_MADE_OF = (
     "ba be bi bo bu da de di do du fa fe ga go ha he ka ke ki ko la le li lo lu ma me mi mo mu "
     "na ne ni no nu pa pe po ra re ri ro ru sa se si so su ta te ti to tu va ve vi wa za zi "
     "chen ling mont ston ford heim berg ville"
-).split(" ")  # noqa: SIM905
+)
+SYLLABLES = NAMES_ARE_MADE_OF.split()
 SHARES = {"english": 0.55, "chinese": 0.20, "poems": 0.05, "docs_en": 0.10, "docs_zh": 0.10}
 WITH_SPACES = ("english", "docs_en")
 NAME = "\x01"  # stands where a name is to be invented
