@@ -1,6 +1,8 @@
 """Small corpora that several tests read."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from small_corpora import make_corpus, write_pairs, write_text
@@ -43,3 +45,12 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def corpora(pairs: Corpus, text: Corpus, masked: Corpus) -> Callable[[str], Corpus]:
     found = {"pairs": pairs, "text": text, "packed": text, "masked": masked}
     return found.__getitem__
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of the real corpora."""
+    folder = os.environ.get("CLEARHEAD_DATA")
+    if not folder:
+        pytest.skip("CLEARHEAD_DATA is not set: it names the folder of the real corpora")
+    return Path(folder)
