@@ -27,7 +27,7 @@ skip = ["blank"]
 def recipe(tmp_path: Path) -> Path:
     (tmp_path / "text").mkdir()
     for file in range(3):
-        lines = [sentence(file + n, 1 + n * n % 23) + "\n" * (n % 5 == 0) for n in range(12_000)]
+        lines = [sentence(file + n, 1 + n * n % 23) + "\n" * (n % 5 == 0) for n in range(20_000)]
         (tmp_path / f"text/{file}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (tmp_path / "recipe.toml").write_text(RECIPE)
     return tmp_path / "recipe.toml"
@@ -86,7 +86,7 @@ def kill_at_random_moments(recipe: Path, n: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
 def test_a_killed_prepare_ends_with_the_same_bytes(recipe: Path):
-    kill_at_random_moments(recipe, 4)
+    kill_at_random_moments(recipe, 3)
 
 
 @pytest.mark.slow
