@@ -20,7 +20,7 @@ def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Ma
     splits: dict[str, SplitFacts] = {}
     for split in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = [_facts(folder, path, dtype.itemsize) for path in sorted(split.glob("*.ds"))]
-        if files:
+        if any(each.documents for each in files):
             splits[split.name] = SplitFacts(
                 documents=sum(each.documents for each in files),
                 tokens={"text": sum(each.tokens for each in files)},

@@ -33,12 +33,14 @@ class PairBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """For a decoder: at each position the token, the one to guess after it, and which document of
-    the row it stands in (NO_DOCUMENT: padding), so that attention can be kept inside a document."""
+    """For a decoder: at each position a token, and the one to guess after it."""
 
     inputs: Tensor
     targets: Tensor
+    """IGNORED where a packed row is padded."""
     documents: Tensor
+    """Which document of the row each position is in, so that attention can be kept inside it;
+    NO_DOCUMENT where the row is padded."""
     samples: SampleIds
 
 

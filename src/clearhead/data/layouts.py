@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from clearhead.config.batches import BatchConfig
 from clearhead.data.batches import (
+    IGNORED,
     NO_DOCUMENT,
     Batch,
     Corruption,
@@ -169,7 +170,7 @@ class Packed:
             documents.append(np.repeat(np.arange(len(row)), [p.stop - p.start for p in row]))
         return TokenBatch(
             inputs=pad_rows(inputs, self.pad_id, self.length),
-            targets=pad_rows(targets, self.pad_id, self.length),
+            targets=pad_rows(targets, IGNORED, self.length),
             documents=pad_rows(documents, NO_DOCUMENT, self.length),
             samples=tuple(tuple(piece.sample for piece in row) for row in rows),
         )

@@ -88,6 +88,7 @@ class Shard:
         ]
         self.longest = [0] * len(sides)
         self.n_bytes = self.too_long = 0
+        self.cursor, self.counts = Cursor(), dict[str, int]()
 
     def add(self, chunk: Chunk, encoded: list[Encoded], sieve: Sieve) -> None:
         limit = sieve.config.max_tokens
@@ -99,10 +100,15 @@ class Shard:
             writer.add(*each)
             self.longest[number] = max(self.longest[number], int(each.lengths.max(initial=0)))
         self.n_bytes += chunk.n_bytes
+        self.cursor, self.counts = chunk.cursor, chunk.counts
 
-    def finish(self, chunk: Chunk) -> Record:
+    def finish(self, path: Path) -> Record:
+        """Closes the files, then leaves the record that says that they are whole."""
         files = [writer.finish() for writer in self.writers]
-        return Record(files, self.longest, chunk.cursor, chunk.counts, self.too_long)
+        record = Record(files, self.longest, self.cursor, self.counts, self.too_long)
+        plain = record._asdict() | {"files": [facts._asdict() for facts in files]}
+        write_whole(path, to_json(plain))
+        return record
 
 
 def write_split(
@@ -118,18 +124,17 @@ def write_split(
     total, written = sum(each.size for each in inputs), 0
     job.report(Progress(split, 0, total))
     processes = job.processes if total > SMALL else 1
-    encoding = encode_in_order(chunks, list(sides.values()), processes)
     shard = None
-    for chunk, is_last, encoded in _with_last(encoding):
+    for chunk, encoded in encode_in_order(chunks, list(sides.values()), processes):
         shard = shard or Shard(job.folder, f"{split}/{len(records):05d}", sides)
         shard.add(chunk, encoded, sieve)
         written += sum(len(each.tokens) for each in encoded)
         job.report(Progress(split, chunk.consumed, total, written))
-        if is_last or shard.n_bytes >= job.config.shard_mb * MEGABYTE:
-            record = shard.finish(chunk)
-            _remember(record, _record_path(job, split, len(records)))
-            records.append(record)
+        if shard.n_bytes >= job.config.shard_mb * MEGABYTE:
+            records.append(shard.finish(_record_path(job, split, len(records))))
             shard = None
+    if shard is not None:
+        records.append(shard.finish(_record_path(job, split, len(records))))
     facts = _facts(records, reader.sieve.counts, list(sides))
     if not facts.documents:
         raise DataError(
@@ -174,24 +179,8 @@ def _only(keep: np.ndarray, encoded: Encoded) -> Encoded:
     return Encoded(encoded.tokens[np.repeat(keep, encoded.lengths)], encoded.lengths[keep])
 
 
-def _with_last(
-    pairs: Iterator[tuple[Chunk, list[Encoded]]],
-) -> Iterator[tuple[Chunk, bool, list[Encoded]]]:
-    """Each pair, and whether it is the last one."""
-    held = next(pairs, None)
-    while held is not None:
-        after = next(pairs, None)
-        yield held[0], after is None, held[1]
-        held = after
-
-
 def _record_path(job: Job, split: str, number: int) -> Path:
     return job.work / f"{split}-{number:05d}.json"
-
-
-def _remember(record: Record, path: Path) -> None:
-    plain = record._asdict() | {"files": [facts._asdict() for facts in record.files]}
-    write_whole(path, to_json(plain))
 
 
 def _whole_shards(job: Job, split: str) -> list[Record]:
