@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -80,11 +81,14 @@ class Corruption:
         places = np.arange(len(tokens), dtype=np.uint64)
         choice, fate = (_uniform(places, derive_key(key, use)) for use in ("choice", "fate"))
         chosen = (choice < self.p_mask) & ~np.isin(tokens, list(self.control_ids))
-        ordinary = np.setdiff1d(np.arange(self.vocab_size), list(self.control_ids))
-        other = ordinary[mix(places, derive_key(key, "other")) % np.uint64(len(ordinary))]
+        other = mix(places, derive_key(key, "other")) % np.uint64(len(self._ordinary))
         inputs = np.where(chosen & (fate < 0.8), self.mask_id, tokens)
-        inputs = np.where(chosen & (fate >= 0.8) & (fate < 0.9), other, inputs)
+        inputs = np.where(chosen & (fate >= 0.8) & (fate < 0.9), self._ordinary[other], inputs)
         return inputs, np.where(chosen, tokens, IGNORED)
+
+    @cached_property
+    def _ordinary(self) -> Integers:
+        return np.setdiff1d(np.arange(self.vocab_size), list(self.control_ids))
 
 
 def _uniform(places: np.ndarray, key: int) -> np.ndarray:

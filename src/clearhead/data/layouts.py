@@ -1,4 +1,5 @@
-"""How samples lie in token files and how they are put together: the three kinds of batches.
+"""How samples lie in token files and how they are put together: pairs, a stream, a
+masked stream, packed documents.
 
 Each layout says how many samples there are and how many of them are looked at together (a window);
 cuts the samples of a window into global batches; and turns rows of a batch into tensors.
