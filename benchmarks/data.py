@@ -37,7 +37,7 @@ SHARD_MB = 32
 BATCHES = BatchConfig(length=512, batch_size=32)
 TRILLION = 10**12
 N_RESUMES = 20
-N_BARE = 10_000  # documents that the bare tokenizer is timed on
+N_BARE = 4_000  # documents that the bare tokenizer is timed on
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ def measure_prepare(folder: Path, processes: int) -> dict[str, Any]:
     """Prepare, and the bare tokenizer three times after it: the machine may be busier at times,
     and the best of the three is what prepare is held against."""
     config = DataConfig(
-        format="jsonl", columns=("text",), train=("text",), vocab_size=16_000, sample_mb=16
+        format="jsonl", columns=("text",), train=("text",), vocab_size=16_000, sample_mb=4
     )
     shutil.rmtree(folder / "prepared", ignore_errors=True)
     stages: dict[str, list[tuple[float, Progress]]] = {}

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 from clearhead import __version__
@@ -42,8 +43,10 @@ def _run(arguments: list[str]) -> int:
     namespace, unknown = parser.parse_known_args(rest)
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
-        option = unknown[0].split("=")[0]
-        raise ClearheadError(f"clearhead {verb} takes no {option!r}; {nearest(option, options)}")
+        word = unknown[0].split("=")[0]
+        close = get_close_matches(word, options, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"see clearhead {verb} --help"
+        raise ClearheadError(f"clearhead {verb} takes no {word!r}; {remedy}")
     return module.run(namespace)
 
 
