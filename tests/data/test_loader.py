@@ -281,6 +281,12 @@ def test_a_position_in_other_batches_is_refused_with_what_changed(corpora: Corpo
         Loader(text, config_of("text")).load_state(state)
 
 
+def test_reading_leaves_the_random_numbers_of_the_model_alone(corpora: Corpora):
+    before = torch.get_rng_state()
+    list(islice(Loader(corpora("text"), config_of("text")), 3))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_settings_that_cannot_work_are_refused(corpora: Corpora):
     with pytest.raises(ConfigError, match=r"batch_tokens=10 must hold the longest pair of train"):
         Loader(corpora("pairs"), config_of("pairs", batch_tokens=10))

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from clearhead.config.batches import BatchConfig
@@ -88,6 +89,7 @@ class Loader:
             sampler=_Orders(self),
             num_workers=self.workers,
             collate_fn=_as_it_is,  # pyright: ignore[reportArgumentType]
+            generator=torch.Generator(),  # else it draws from the one that dropout uses
         )
         for batch, after in batches:
             self.position = after
