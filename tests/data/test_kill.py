@@ -82,7 +82,8 @@ def kill_at_random_moments(recipe: Path, n: int) -> None:
         except subprocess.TimeoutExpired:
             workers = children(process.pid)
             process.send_signal(signal.SIGKILL)
-            assert process.wait() == -signal.SIGKILL
+        if process.wait() != -signal.SIGKILL:
+            continue  # it ended in that very moment
         assert start(recipe, out).wait() == 0
         assert contents(out) == whole
         assert not any(is_running(worker) for worker in workers)
