@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from keyword import iskeyword
 
@@ -9,9 +10,11 @@ from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
+    "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
     "export": "a model folder that other software opens",
     "import": "a model folder from other software's",
+    "prepare": "text into token files",
 }
 
 
@@ -37,9 +40,18 @@ def _run(arguments: list[str]) -> int:
         raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
     # A word of Python's own cannot name a module: `import` is in import_.py.
     module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
-    parser = argparse.ArgumentParser(prog=f"clearhead {verb}", description=module.__doc__)
+    parser = argparse.ArgumentParser(
+        prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
+    )
     module.add_arguments(parser)
-    return module.run(parser.parse_args(rest))
+    namespace, unknown = parser.parse_known_args(rest)
+    if unknown:
+        options = [option for action in parser._actions for option in action.option_strings]
+        word = unknown[0].split("=")[0]
+        close = get_close_matches(word, options, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"see clearhead {verb} --help"
+        raise ClearheadError(f"clearhead {verb} takes no {word!r}; {remedy}")
+    return module.run(namespace)
 
 
 def _overview() -> str:
