@@ -15,6 +15,7 @@ ERRORS = [
     ({"norm": "batch"}, "norm='batch' is not a choice; choose one of 'layer', 'rms'"),
     ({"positions": "rotery"}, "positions='rotery' is not a choice; did you mean 'rotary'?"),
     ({"bias": 1}, "bias=1 must be true or false; write true or false"),
+    ({"p_dropout": "0.1"}, "p_dropout='0.1' must be a number; write it without quotes"),
     ({"d_model": 0}, "d_model=0 must be a whole number of at least 1; try d_model=1"),
     ({"n_layers": 2.0}, "n_layers=2.0 must be a whole number of at least 1; try n_layers=1"),
     ({"n_layers": True}, "n_layers=True must be a whole number of at least 1; try n_layers=1"),

@@ -179,7 +179,7 @@ def scaled_initialisation_reaches_both_residual_outputs() -> None:
 def generation_beyond_the_limit_is_refused_in_words() -> None:
     for positions in ("learned", "none"):
         model = build(replace(DECODER, positions=positions, max_length=8))
-        with pytest.raises(InputError, match=r"make 9, more than max_length=8"):
+        with pytest.raises(InputError, match=r"make 9 tokens, more than max_length=8"):
             generate(model, tokens(1, 6), max_new=3)
         with pytest.raises(InputError, match=r"9 tokens are more than max_length=8"):
             model(tokens(1, 9))

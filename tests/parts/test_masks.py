@@ -25,7 +25,9 @@ def test_positions_count_from_the_first_real_token():
 
 def test_documents_count_their_own_positions_and_do_not_see_each_other():
     documents = torch.tensor([[7, 7, 7, 8, 8, 3]])
-    assert masks.count_document_positions(documents).tolist() == [[0, 1, 2, 0, 1, 0]]
+    assert masks.count_document_positions(documents, None).tolist() == [[0, 1, 2, 0, 1, 0]]
+    real = torch.tensor([[False, True, True, True, True, True]])
+    assert masks.count_document_positions(documents, real).tolist() == [[0, 0, 1, 0, 1, 0]]
     allowed = masks.same_document(documents)[0, 0]
     assert allowed[0].tolist() == [True, True, True, False, False, False]
     assert torch.equal(allowed, allowed.T)

@@ -3,14 +3,15 @@
 import argparse
 from dataclasses import fields
 
-from clearhead.models import PRESETS, build_model, count_parameters, preset
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("preset", nargs="?", help="one of the names that are listed without it")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    # Here, so that --help does not wait for torch.
+    from clearhead.models import PRESETS, build_model, count_parameters, preset
+
     if arguments.preset is None:
         for name, config in PRESETS.items():
             total = count_parameters(build_model(config, device="meta")).total

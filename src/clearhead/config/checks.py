@@ -13,6 +13,8 @@ def check_choices(config: object) -> None:
         value, hint = getattr(config, field.name), hints[field.name]
         if hint is bool and not isinstance(value, bool):
             raise ConfigError(field.name, value, "must be true or false", "write true or false")
+        if hint is float and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ConfigError(field.name, value, "must be a number", "write it without quotes")
         words = get_args(hint)
         if words and all(isinstance(word, str) for word in words) and value not in words:
             raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))

@@ -118,7 +118,11 @@ class ModelConfig:
         if self.positions == "rotary" and self.head_width % 2:
             rule = "must be even with positions='rotary' (dimensions turn in pairs)"
             raise ConfigError("d_head", self.head_width, rule, f"try d_head={self.head_width + 1}")
-        if self.position_spacing == "closed" and self.d_model < 4:
+        if (
+            self.positions == "sinusoidal"
+            and self.position_spacing == "closed"
+            and self.d_model < 4
+        ):
             rule = "must be at least 4 with position_spacing='closed' (it divides by d_model/2 - 1)"
             raise ConfigError("d_model", self.d_model, rule, "try d_model=4")
         if self.first_position and self.positions not in ("sinusoidal", "learned"):

@@ -39,7 +39,7 @@ class Choice:
         if self.top_k is not None and self.top_k < scores.shape[-1]:
             kth = scores.topk(self.top_k, dim=-1).values[:, -1:]
             scores = scores.masked_fill(scores < kth, -torch.inf)
-        probabilities = (scores / self.temperature).softmax(dim=-1)
+        probabilities = (scores.float() / self.temperature).softmax(dim=-1)
         return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
 
 
@@ -54,6 +54,11 @@ def generate(
 ) -> Tokens:
     """Continue each prompt by up to `max_new` tokens. Prompts of different lengths are padded on
     the left. Returns the new tokens only, padded on the right behind `eos_id`."""
+    if prompts.shape[1] == 0 or (prompts[:, -1] == model.config.pad_id).any():
+        raise InputError(
+            "a prompt ends in padding or is empty, so there is nothing to continue; "
+            "give each at least one token, and pad on the left"
+        )
     _check_room(model, prompts.shape[1] + max_new)
 
     def step(tokens: Tokens) -> Scores:
@@ -112,7 +117,10 @@ def _unroll(
     written: list[Tensor] = []
     tokens = first
     for _ in range(max_new):
-        new = choose(step(tokens))
+        scores = step(tokens)
+        if pad_id is not None:
+            scores[:, pad_id] = -torch.inf  # padding is not a word
+        new = choose(scores)
         if eos_id is not None and filler is not None:
             new = new.masked_fill(ended, filler)
             ended = ended | (new == eos_id)
@@ -125,20 +133,21 @@ def _unroll(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout or gradients; afterwards the model is in the mode it was found in."""
-    was_training = model.training
+    """Without dropout or gradients; afterwards each module is in the mode it was found in."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(was_training)
+        for module, training in modes:
+            module.training = training
 
 
 def _check_room(model: CausalLM | Seq2Seq, length: int) -> None:
     limit = model.config.max_length
     if length > limit:
         raise InputError(
-            f"prompt and new tokens make {length}, more than max_length={limit}; "
-            "shorten the prompt or ask for fewer new tokens"
+            f"what is given and what is to come make {length} tokens, more than "
+            f"max_length={limit}; give less, or ask for fewer new tokens"
         )

@@ -143,11 +143,7 @@ def _norm(config: ModelConfig) -> nn.Module:
 
 
 def _final_norm(config: ModelConfig) -> nn.Module | None:
-    match config.norm_placement:
-        case "pre":
-            return _norm(config)
-        case "post":
-            return None
+    return _norm(config) if config.norm_placement == "pre" else None
 
 
 def _residual(config: ModelConfig) -> Residual:
@@ -195,12 +191,8 @@ def _input_embedding(config: ModelConfig) -> InputEmbedding:
 def _rotary(config: ModelConfig) -> RotaryPositions | None:
     if config.positions != "rotary":
         return None
-    return RotaryPositions(
-        config.max_length,
-        config.head_width,
-        pairs=config.position_pairs,
-        base=config.position_base,
-    )
+    settings = {"pairs": config.position_pairs, "base": config.position_base}
+    return RotaryPositions(config.max_length, config.head_width, **settings)
 
 
 def _alibi(config: ModelConfig) -> AlibiPositions | None:
@@ -214,9 +206,5 @@ def _masked_lm_head(config: ModelConfig) -> MaskedLMHead:
 
 
 def _output(config: ModelConfig) -> OutputProjection:
-    return OutputProjection(
-        config.d_model,
-        config.output_vocab_size,
-        tied=config.tie_output,
-        bias=config.output_bias,
-    )
+    settings = {"tied": config.tie_output, "bias": config.output_bias}
+    return OutputProjection(config.d_model, config.output_vocab_size, **settings)

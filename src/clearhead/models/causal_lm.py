@@ -3,6 +3,7 @@
 from torch import nn
 
 from clearhead.config import ModelConfig
+from clearhead.errors import InputError
 from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
 from clearhead.parts import masks
 from clearhead.parts.cache import Cache
@@ -59,10 +60,12 @@ class CausalLM(nn.Module):
         """What the output projection is given: for losses that never hold all logits."""
         check_length(tokens, self.config, already=0 if cache is None else cache.length)
         mask = resolve_real(tokens, real, self.config)
+        if cache is not None and documents is not None:
+            raise InputError("packed documents cannot be cached; give each a row of its own")
         if cache is not None:
             positions = cache.extend(tokens.shape[1], mask)
         elif documents is not None:
-            positions = masks.count_document_positions(documents)
+            positions = masks.count_document_positions(documents, mask)
         else:
             positions = sequence_positions(tokens, mask)
         return self.decoder(

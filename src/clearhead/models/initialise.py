@@ -3,6 +3,8 @@
 Matrices are drawn from N(0, init_std); the two (or, with cross-attention, three) matrices per
 layer that write into the residual stream are drawn narrower, by 1/√(number of such matrices in
 the tower), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1.
+The first loss is then about ln V + d_model·init_std²/2: a blind guess, while d_model is a few
+hundred; at 4,096 wide it starts 0.8 nats higher, as Llama's does.
 """
 
 import math
@@ -34,7 +36,7 @@ def fill_tables(model: nn.Module) -> None:
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
     """Draw every parameter anew, in the order of the model's modules: a function of the
-    configuration and the seed alone, whatever the global generator holds."""
+    configuration, the seed and the kind of device, whatever the global generator holds."""
     std: float = model.config.init_std  # pyright: ignore
     device = next(model.parameters()).device
     generator = torch.Generator(device=device).manual_seed(seed)

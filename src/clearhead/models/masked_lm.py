@@ -3,6 +3,7 @@
 from torch import nn
 
 from clearhead.config import ModelConfig
+from clearhead.errors import InputError
 from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
 from clearhead.parts.embeddings import (
     InputEmbedding,
@@ -55,8 +56,7 @@ class MaskedLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """What the output projection is given: for losses that never hold all logits."""
-        encoded = self.encode(tokens, segments=segments, real=real, recorder=recorder)
-        return self.head(encoded)
+        return self.head(self.encode(tokens, segments=segments, real=real, recorder=recorder))
 
     def encode(
         self,
@@ -68,6 +68,10 @@ class MaskedLM(nn.Module):
     ) -> Stream:
         """A vector per token that has seen the whole sequence: what a classifier starts from."""
         check_length(tokens, self.config)
+        if segments is not None and not self.config.n_segments:
+            raise InputError(
+                "this model has no segments; build it with n_segments, or leave them out"
+            )
         mask = resolve_real(tokens, real, self.config)
         positions = sequence_positions(tokens, mask)
         x = self.embedding(self.tokens(tokens), positions, mask, segments)

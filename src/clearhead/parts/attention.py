@@ -29,6 +29,8 @@ def attention_weights(
     """softmax(Q·Kᵀ / √d_head), over the keys that each query may look at (equation 1)."""
     keys = _one_per_query_head(keys, queries)
     scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
+    # In half precision a mask that can be told from a large score has no room.
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if bias is not None:
         scores += bias
     may_be_empty = allowed is not None  # causality alone leaves every query at least itself
@@ -37,7 +39,7 @@ def attention_weights(
         allowed = masks.both(allowed, masks.causal(n_queries, n_keys, scores.device))
     if allowed is not None:
         scores += masks.as_bias(allowed, scores.dtype)
-    weights = scores.softmax(dim=-1)
+    weights = scores.softmax(dim=-1).to(queries.dtype)
     if allowed is None or not may_be_empty:
         return weights
     return weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)

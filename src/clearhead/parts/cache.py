@@ -60,7 +60,7 @@ class Cache:
         self._real = torch.zeros(batch_size, capacity, dtype=torch.bool, device=device)
         self._positions = torch.zeros(batch_size, capacity, dtype=torch.long, device=device)
         self._next_position = torch.zeros(batch_size, 1, dtype=torch.long, device=device)
-        self._padded = False
+        self._masked = False
 
     def extend(
         self, n_tokens: int, real: Bool[Tensor, "batch length"] | None
@@ -74,7 +74,7 @@ class Cache:
                 f"make it with new_cache(capacity={end}) or larger"
             )
         self._real[:, self.length : end] = True if real is None else real
-        self._padded = self._padded or real is not None
+        self._masked = self._masked or real is not None
         counted = self._real[:, self.length : end].cumsum(dim=1)
         positions = (self._next_position + counted - 1).clamp(min=0)
         self._next_position = self._next_position + counted[:, -1:]
@@ -84,8 +84,8 @@ class Cache:
 
     @property
     def real(self) -> Bool[Tensor, "batch key"] | None:
-        """Which keys are real; None while no call has brought padding."""
-        return self._real[:, : self.length] if self._padded else None
+        """Which keys are real; None while no call has brought a mask."""
+        return self._real[:, : self.length] if self._masked else None
 
     @property
     def positions(self) -> Positions:

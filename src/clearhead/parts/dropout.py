@@ -35,7 +35,7 @@ class _FastDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, p: float) -> Tensor:  # pyright: ignore
-        dropped = round(p * _LEVELS)
+        dropped = min(round(p * _LEVELS), _LEVELS - 1)
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         draws.random_(-(2**63), None)  # every 64-bit pattern
         levels = draws.view(torch.int16)[: x.numel()].view(x.shape)

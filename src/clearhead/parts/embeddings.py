@@ -58,7 +58,7 @@ class InputEmbedding(nn.Module):
     ) -> Stream:
         x = tokens
         if self.positions is not None:
-            x = x + self.positions(positions)
+            x = x + self.positions(positions).to(x.dtype)
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(positions) if segments is None else segments)
         if self.norm is not None:

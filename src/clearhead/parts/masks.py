@@ -56,9 +56,13 @@ def count_positions(real: Real) -> Positions:
     return (real.cumsum(dim=1) - 1).clamp(min=0)
 
 
-def count_document_positions(documents: Int[Tensor, "batch length"]) -> Positions:
+def count_document_positions(
+    documents: Int[Tensor, "batch length"], real: Real | None
+) -> Positions:
     """Positions that start again at 0 with each document of a packed sequence."""
-    index = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
-    begins = torch.ones_like(documents, dtype=torch.bool)
+    real = torch.ones_like(documents, dtype=torch.bool) if real is None else real
+    counted = real.cumsum(dim=1)
+    begins = torch.ones_like(real)
     begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    return index - torch.where(begins, index, 0).cummax(dim=1).values
+    before = torch.where(begins, counted - real.long(), 0).cummax(dim=1).values
+    return (counted - 1 - before).clamp(min=0)

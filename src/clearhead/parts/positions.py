@@ -27,10 +27,9 @@ def sinusoid(
 ) -> Float[Tensor, "n_positions d_model"]:
     """sin and cos of position / base^(2i/d_model), for i in 0 … d_model/2 - 1 (section 3.5).
 
-    `pairs` says which dimensions share a wavelength: the paper interleaves them (2i, 2i + 1);
-    tensor2tensor, and so Marian and Pegasus, put the sines in the first half. A learnt model
-    cannot tell the difference: it is the order of the dimensions only. With `spacing="closed"`
-    the wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100).
+    The paper interleaves sines and cosines; Marian and Pegasus put the sines in the first half.
+    That is an order of dimensions only, and a learnt model cannot tell. With `spacing="closed"` the
+    wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100).
     """
     half = d_model // 2
     if spacing == "open":
@@ -128,7 +127,8 @@ def rotate(
         quarter_turned = torch.cat((-second, first), dim=-1)
     else:
         quarter_turned = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
-    return x * rotation.cos + quarter_turned * rotation.sin
+    cos, sin = rotation.cos.to(x.dtype), rotation.sin.to(x.dtype)
+    return x * cos + quarter_turned * sin
 
 
 class AlibiPositions(nn.Module):

@@ -106,7 +106,7 @@ class Decoder(nn.Module):
             real if cache is None else cache.real,
             rotary=self.rotary,
             alibi=self.alibi,
-            key_positions=cache and cache.positions,
+            key_positions=None if cache is None else cache.positions,
             documents=documents,
         )
         real_source = cache.real_source if cache is not None else memory and memory.real
@@ -114,10 +114,10 @@ class Decoder(nn.Module):
             x = layer(
                 x,
                 view,
-                source=memory and memory.states,
+                source=None if memory is None else memory.states,
                 source_view=View(masks.real_keys(real_source)),
-                cache=cache and cache.layers[index],
-                record=recorder and recorder.at(index),
+                cache=None if cache is None else cache.layers[index],
+                record=None if recorder is None else recorder.at(index),
             )
         return x if self.norm is None else self.norm(x)
 

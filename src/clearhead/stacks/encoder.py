@@ -63,5 +63,5 @@ class Encoder(nn.Module):
     ) -> Stream:
         view = view_of_itself(positions, real, rotary=self.rotary, alibi=self.alibi)
         for index, layer in enumerate(self.layers):
-            x = layer(x, view, recorder and recorder.at(index))
+            x = layer(x, view, None if recorder is None else recorder.at(index))
         return x if self.norm is None else self.norm(x)

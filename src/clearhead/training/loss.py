@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 
 from clearhead.shapes import Float, Int, Logits, Tensor, Tokens
@@ -20,6 +21,8 @@ def cross_entropy(logits: Logits, targets: Tokens, *, ignore_id: int) -> SummedL
     Averages of averages are wrong wherever batches differ in length: sum over micro-batches and
     ranks, then divide once.
     """
+    # A sum of thousands of nats has no room in half precision.
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     nats = F.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=ignore_id, reduction="sum"
     )
