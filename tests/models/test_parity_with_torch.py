@@ -12,6 +12,8 @@ from clearhead.parts.norm import LayerNorm
 from clearhead.stacks.decoder import Decoder, Memory
 from clearhead.stacks.encoder import Encoder
 
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # not ours to mend
+
 D_MODEL, N_HEADS, D_FF, N_LAYERS = 24, 4, 40, 3
 TOLERANCE = 1e-6
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from difflib import get_close_matches
 from importlib import import_module
+from keyword import iskeyword
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
@@ -11,6 +12,8 @@ from clearhead.errors import ClearheadError, nearest
 VERBS = {
     "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
+    "export": "a model folder that other software opens",
+    "import": "a model folder from other software's",
     "prepare": "text into token files",
 }
 
@@ -35,7 +38,8 @@ def _run(arguments: list[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
-    module = import_module(f"clearhead.cli.{verb}")
+    # A word of Python's own cannot name a module: `import` is in import_.py.
+    module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
     parser = argparse.ArgumentParser(
         prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
     )

@@ -55,10 +55,15 @@ def generate(
     """Continue each prompt by up to `max_new` tokens. Prompts of different lengths are padded on
     the left. Returns the new tokens only, padded on the right behind `eos_id`."""
     _check_room(model, prompts.shape[1] + max_new)
+
+    def step(tokens: Tokens) -> Scores:
+        # What the model wrote is real, even where it wrote the pad id.
+        return model(tokens, real=None if tokens is prompts else "all", cache=cache)[:, -1]
+
     with evaluating(model):
         cache = model.new_cache(len(prompts), capacity=prompts.shape[1] + max_new)
         return _unroll(
-            lambda tokens: model(tokens, cache=cache)[:, -1],
+            step,
             first=prompts,
             max_new=max_new,
             eos_id=eos_id,
@@ -83,7 +88,7 @@ def translate(
     with evaluating(model):
         cache = model.new_cache(model.encode(sources), capacity=1 + max_new)
         return _unroll(
-            lambda tokens: model.decode(tokens, cache=cache)[:, -1],
+            lambda tokens: model.decode(tokens, real="all", cache=cache)[:, -1],
             first=sources.new_full((len(sources), 1), bos_id),
             max_new=max_new,
             eos_id=eos_id,
