@@ -38,7 +38,7 @@ SHARD_MB = 32
 BATCHES = BatchConfig(length=512, batch_size=32)
 TRILLION = 10**12
 N_RESUMES = 20
-N_ROUNDS, N_TIMED = 3, 6_000  # how often, and how many documents, prepare is timed against bare
+N_ROUNDS, N_TIMED = 2, 20_000  # how often, and how many documents, prepare is timed against bare
 PART = "part.jsonl"
 
 
@@ -62,6 +62,7 @@ def main() -> None:
     print("preparing", flush=True)
     measured: dict[str, Any] = {
         "asked_mb": options.mb,
+        "load_average_at_start": os.getloadavg(),
         "text_bytes": sum(path.stat().st_size for path in (folder / "text").glob("*.jsonl")),
         "prepare": measure_prepare(folder, options.processes),
     }

@@ -22,7 +22,7 @@ KINDS = pytest.mark.parametrize("kind", TOKENIZERS)
 
 
 @KINDS
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(text=st.text())
 @example(text="")
 @example(text="a<eos>b<pad><bos><mask><0x41>")
@@ -36,7 +36,7 @@ def test_every_string_comes_back(kind: str, text: str):
 
 
 @KINDS
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(data=st.binary())
 @example(data=bytes(range(256)))
 @example(data="红".encode()[:2] + b"the cat")
