@@ -92,7 +92,7 @@ def random_model(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64).to(dtype)
-        parameter.copy_(1 + 0.2 * noise if "norm" in name and parameter.ndim == 1 else 0.2 * noise)
+        parameter.copy_(1 + 0.2 * noise if name.endswith("norm.weight") else 0.2 * noise)
     return model
 
 

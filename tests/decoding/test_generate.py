@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearhead.decoding.generate import Choice, generate, translate
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, InputError
 from clearhead.models import build_model, preset
 
 MODEL = build_model(replace(preset("tiny-decoder"), p_dropout=0.5, init_std=0.5))
@@ -20,6 +20,7 @@ def test_greedy_generation_equals_the_argmax_of_full_passes():
     tokens = prompt
     for _ in range(7):
         logits = MODEL.eval()(tokens)
+        logits[..., 0] = -torch.inf  # padding is not a word
         tokens = torch.cat((tokens, logits[:, -1:].argmax(-1)), dim=1)
     assert torch.equal(generate(MODEL, prompt, max_new=7, choice=GREEDY), tokens[:, 5:])
 
@@ -30,6 +31,7 @@ def test_greedy_translation_equals_the_argmax_of_full_passes():
     target = torch.ones(3, 1, dtype=torch.long)
     for _ in range(7):
         logits = TRANSLATOR.eval()(source, target)
+        logits[..., 0] = -torch.inf
         target = torch.cat((target, logits[:, -1:].argmax(-1)), dim=1)
     written = translate(TRANSLATOR, source, bos_id=1, eos_id=-1, max_new=7)
     assert torch.equal(written, target[:, 1:])
@@ -52,6 +54,27 @@ def test_what_comes_after_the_end_is_padding():
         end = row.index(eos) + 1 if eos in row else len(row)
         assert row[:end] == unbounded[:end]
         assert not any(row[end:])
+
+
+def test_padding_is_never_written():
+    model = build_model(replace(preset("tiny-decoder"), output_bias=True))
+    with torch.no_grad():
+        model.output.bias[0] = 100.0
+    assert (generate(model, torch.randint(3, 64, (2, 4)), max_new=5, choice=GREEDY) != 0).all()
+
+
+@pytest.mark.parametrize("prompt", [[[5, 6, 0]], [[]]])
+def test_a_prompt_that_ends_in_padding_or_is_empty_is_refused(prompt):
+    with pytest.raises(InputError, match="nothing to continue; give each at least one token"):
+        generate(MODEL, torch.tensor(prompt, dtype=torch.long), max_new=3)
+
+
+def test_each_module_keeps_its_own_mode():
+    model = build_model(preset("tiny-decoder")).train()
+    model.decoder.norm.eval()
+    generate(model, torch.randint(3, 64, (1, 4)), max_new=2)
+    assert model.training
+    assert not model.decoder.norm.training
 
 
 def test_top_k_chooses_among_the_k_likeliest():

@@ -30,6 +30,7 @@ from clearhead.models import initialise as initialise_module
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.parts import attention, masks
 from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.cache import Cache
 from clearhead.parts.embeddings import InputEmbedding, TokenEmbedding
 from clearhead.parts.norm import LayerNorm
 from clearhead.parts.positions import LearnedPositions, sinusoid
@@ -232,6 +233,28 @@ def the_context_is_used() -> None:
     assert all(p.grad is not None for p in model.encoder.parameters())
 
 
+def the_future_is_hidden() -> None:
+    for config in (replace(DECODER, p_attention_dropout=0.1), DECODER):
+        model = build(config).train()
+        one, other = tokens(1, 8), tokens(1, 8)
+        other[0, 5:] = tokens(1, 3, seed=1)
+        logits = []
+        for sequence in (one, other):
+            torch.manual_seed(0)
+            logits.append(model(sequence)[:, :5])
+        assert torch.equal(*logits)
+
+
+def a_reordered_cache_follows_its_rows() -> None:
+    model = build(replace(DECODER, init_std=0.3)).eval()
+    sequence, order = tokens(2, 6), torch.tensor([1, 0])
+    cache = model.new_cache(2)
+    model(sequence[:, :5], cache=cache)
+    cache.reorder(order)
+    again = model(sequence[order][:, 5:], cache=cache)
+    torch.testing.assert_close(again[:, 0], model(sequence)[order][:, 5], atol=1e-5, rtol=1e-5)
+
+
 def one_new_query_sees_every_cached_key() -> None:
     model = build(DECODER).eval()
     sequence = tokens(2, 6)
@@ -272,6 +295,7 @@ translate_forward = Seq2Seq.forward
 encode_layer = EncoderLayer.forward
 weights_before_dropout = attention.attention_weights
 embedding_of = assemble._input_embedding
+attention_of = assemble._attention
 causal_forward = causal_lm.CausalLM.forward
 
 
@@ -355,6 +379,10 @@ def averaged_by_batch(logits, targets, n_pieces, n_targets):
     return nats / n / n_pieces
 
 
+def attention_without_causality(config, *, causal):
+    return attention_of(config, causal=False)
+
+
 def nothing(*_, **__):
     return None
 
@@ -364,17 +392,21 @@ class Row:
     number: str
     check: Callable[[], None]
     plant: Callable
+    failure: type[BaseException] = AssertionError
+    """What the check raises with the defect in place; some defects crash, as they did there."""
 
 
 ROWS = [
     Row("1", zeroed_sublayers_leave_the_stream_alone,
         lambda: patch.object(Residual, "forward", residual_taken_after_the_norm)),
     Row("2, 9", source_and_target_may_differ_in_length,
-        lambda: patch.object(MultiHeadAttention, "forward", keys_reshaped_with_the_querys_length)),
+        lambda: patch.object(MultiHeadAttention, "forward", keys_reshaped_with_the_querys_length),
+        RuntimeError),
     Row("3", random_targets_cannot_be_learnt_below_their_entropy,
         lambda: patch.object(Seq2Seq, "forward", one_sequence_for_both_towers)),
     Row("4", parameters_are_counted_for_every_kind_of_position,
-        lambda: patch.object(THIS, "count_parameters", count_less_a_table_that_may_not_exist)),
+        lambda: patch.object(THIS, "count_parameters", count_less_a_table_that_may_not_exist),
+        AttributeError),
     Row("8", padding_changes_nothing, lambda: patch.object(masks, "real_keys", nothing)),
     Row("10", embedding_dropout_is_applied_once,
         lambda: patch.object(InputEmbedding, "forward", dropout_applied_twice)),
@@ -396,7 +428,7 @@ ROWS = [
     Row("21", scaled_initialisation_reaches_both_residual_outputs,
         lambda: patch.object(initialise_module, "_writer", attention_output_only)),
     Row("22", generation_beyond_the_limit_is_refused_in_words,
-        lambda: patch.object(causal_lm, "check_length", nothing)),
+        lambda: patch.object(causal_lm, "check_length", nothing), IndexError),
     Row("23", absent_positions_own_no_parameter,
         lambda: patch.object(assemble, "_input_embedding", embedding_with_an_idle_table)),
     Row("24", a_flag_is_true_or_false,
@@ -411,6 +443,10 @@ ROWS = [
         lambda: patch.multiple(DecoderLayer, forward=no_attention_at_all)),
     Row("29", one_new_query_sees_every_cached_key,
         lambda: patch.object(masks, "causal", aligned_to_the_top_left)),
+    Row("29, without a cache", the_future_is_hidden,
+        lambda: patch.object(assemble, "_attention", attention_without_causality)),
+    Row("30", a_reordered_cache_follows_its_rows,
+        lambda: patch.object(Cache, "reorder", nothing)),
     Row("31", micro_batches_give_the_gradient_of_the_whole_batch,
         lambda: patch.object(THIS, "accumulated", averaged_by_batch)),
 ]  # fmt: skip
@@ -424,6 +460,5 @@ def test_the_defect_is_absent(row: Row):
 
 @each_row
 def test_the_check_fails_when_the_defect_is_planted(row: Row):
-    failures = (AssertionError, RuntimeError, IndexError, AttributeError, pytest.fail.Exception)
-    with row.plant(), pytest.raises(failures):
+    with row.plant(), pytest.raises((row.failure, pytest.fail.Exception)):
         row.check()

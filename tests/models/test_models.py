@@ -111,3 +111,37 @@ def test_half_precision_gives_finite_logits_with_padding(dtype):
     logits = model(source, target)
     assert logits.dtype is dtype
     assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["fused", "explicit"])
+def test_a_forbidden_key_stays_forbidden_in_half_precision(kind):
+    """However large its score, and however small the other's."""
+    from clearhead.parts.attention import explicit_attention, fused_attention
+    from clearhead.parts.cache import KeysValues
+
+    attention = fused_attention if kind == "fused" else explicit_attention
+    query = torch.full((1, 1, 1, 4), 60.0, dtype=torch.float16)
+    keys = torch.tensor([[-200.0], [200.0]], dtype=torch.float16).expand(2, 4)[None, None]
+    values = torch.tensor([[1.0], [9.0]], dtype=torch.float16).expand(2, 4)[None, None]
+    allowed = torch.tensor([True, False])[None, None, None]
+    assert (attention(query, KeysValues(keys, values), allowed=allowed) == 1).all()
+
+
+def test_rotation_keeps_the_dtype_of_what_it_turns():
+    model = build_model(replace(DECODER, positions="rotary")).eval()
+    for parameter in model.parameters():  # as a mixed-precision policy does: buffers stay fp32
+        parameter.data = parameter.data.bfloat16()
+    assert model(torch.randint(3, 64, (2, 5))).dtype is torch.bfloat16
+
+
+def test_packed_documents_and_a_cache_exclude_each_other():
+    model = build_model(DECODER)
+    tokens = torch.ones(1, 2, dtype=torch.long)
+    with pytest.raises(InputError, match="packed documents cannot be cached"):
+        model(tokens, documents=tokens, cache=model.new_cache(1))
+
+
+def test_segments_without_a_table_of_segments_are_refused():
+    tokens = torch.ones(1, 2, dtype=torch.long)
+    with pytest.raises(InputError, match="has no segments; build it with n_segments"):
+        build_model(preset("tiny-encoder"))(tokens, segments=tokens)

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from clearhead.training.loss import cross_entropy
@@ -25,3 +26,10 @@ def test_an_ignored_target_gets_no_gradient():
     cross_entropy(logits, torch.tensor([[4, 0, 2]]), ignore_id=0).nats.backward()
     assert (logits.grad[0, 1] == 0).all()
     assert (logits.grad[0, 0] != 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_sum_of_many_nats_keeps_its_digits_in_half_precision(dtype):
+    logits, targets = torch.randn(8, 1024, 300).to(dtype), torch.randint(1, 300, (8, 1024))
+    exact = cross_entropy(logits.double(), targets, ignore_id=0).nats.item()
+    assert cross_entropy(logits * 1, targets, ignore_id=0).nats.item() == pytest.approx(exact)
