@@ -40,6 +40,7 @@ class TensorFiles:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._dtypes: dict[str, str] = {}
         self._files: dict[str, Any] = {}
+        self._homes: dict[str, str] = {}
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
@@ -77,17 +78,15 @@ class TensorFiles:
                 if name in self._files:
                     raise FolderError(f"{self.folder} holds {name!r} twice; keep one of them")
                 header = opened.get_slice(name)
-                self._files[name] = opened
+                self._files[name], self._homes[name] = opened, file
                 self.shapes[name] = tuple(header.get_shape())
                 self._dtypes[name] = header.get_dtype()
-        except (SafetensorError, OSError, ValueError) as error:
-            if isinstance(error, FolderError):
-                raise
+        except (SafetensorError, OSError) as error:
             raise FolderError(f"{path} is not a safetensors file ({error}); damaged?") from None
 
     def _check_index(self, index: dict[str, str]) -> None:
-        if index.keys() != self._files.keys():
-            odd = sorted(index.keys() ^ self._files.keys())
+        homes = self._homes
+        if odd := sorted(n for n in index | homes if index.get(n) != homes.get(n)):
             raise FolderError(f"{self.folder / INDEX} and its shards differ in {listed(odd)}")
 
 
