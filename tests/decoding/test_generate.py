@@ -19,8 +19,7 @@ def test_greedy_generation_equals_the_argmax_of_full_passes():
     prompt = torch.randint(3, 64, (3, 5))
     tokens = prompt
     for _ in range(7):
-        logits = MODEL.eval()(tokens)
-        logits[..., 0] = -torch.inf  # padding is not a word
+        logits = MODEL.eval()(tokens, real="all")
         tokens = torch.cat((tokens, logits[:, -1:].argmax(-1)), dim=1)
     assert torch.equal(generate(MODEL, prompt, max_new=7, choice=GREEDY), tokens[:, 5:])
 
@@ -30,8 +29,7 @@ def test_greedy_translation_equals_the_argmax_of_full_passes():
     source[1, 3:] = 0
     target = torch.ones(3, 1, dtype=torch.long)
     for _ in range(7):
-        logits = TRANSLATOR.eval()(source, target)
-        logits[..., 0] = -torch.inf
+        logits = TRANSLATOR.eval()(source, target, target_real="all")
         target = torch.cat((target, logits[:, -1:].argmax(-1)), dim=1)
     written = translate(TRANSLATOR, source, bos_id=1, eos_id=-1, max_new=7)
     assert torch.equal(written, target[:, 1:])
@@ -56,11 +54,19 @@ def test_what_comes_after_the_end_is_padding():
         assert not any(row[end:])
 
 
-def test_padding_is_never_written():
-    model = build_model(replace(preset("tiny-decoder"), output_bias=True))
+def test_what_the_model_wrote_is_real_even_if_it_wrote_the_pad_id():
+    """Else it would go on from a token that is not there."""
+    model = build_model(replace(preset("tiny-decoder"), output_bias=True, init_std=0.5))
     with torch.no_grad():
-        model.output.bias[0] = 100.0
-    assert (generate(model, torch.randint(3, 64, (2, 4)), max_new=5, choice=GREEDY) != 0).all()
+        model.output.bias[0] = 5.0  # now and then the likeliest
+    prompt = torch.randint(3, 64, (3, 5))
+    written = generate(model, prompt, max_new=9, choice=GREEDY)
+    assert (written == 0).any()
+    tokens = prompt
+    for _ in range(9):
+        logits = model.eval()(tokens, real="all")
+        tokens = torch.cat((tokens, logits[:, -1:].argmax(-1)), dim=1)
+    assert torch.equal(written, tokens[:, 5:])
 
 
 @pytest.mark.parametrize("prompt", [[[5, 6, 0]], [[]]])

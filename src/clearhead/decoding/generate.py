@@ -117,10 +117,7 @@ def _unroll(
     written: list[Tensor] = []
     tokens = first
     for _ in range(max_new):
-        scores = step(tokens)
-        if pad_id is not None:
-            scores[:, pad_id] = -torch.inf  # padding is not a word
-        new = choose(scores)
+        new = choose(step(tokens))
         if eos_id is not None and filler is not None:
             new = new.masked_fill(ended, filler)
             ended = ended | (new == eos_id)
