@@ -1,0 +1,189 @@
+"""Which position sees which: causality, context, positions, the source."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from clearhead.doctor.findings import Cell, Finding, NotApplicableError
+from clearhead.doctor.patient import Inputs, Patient
+from clearhead.doctor.witness import axis_of, differs, first_change, first_loss, watch
+from clearhead.shapes import Float, Tensor
+
+
+def causal(patient: Patient) -> Iterator[Finding]:
+    """Change one token at a time: no earlier logits may move."""
+    if patient.kind == "encoder":
+        raise NotApplicableError("encoder")
+    change = reach(patient)
+    leaks = (change > patient.tolerance).triu(1)
+    if not leaks.any():
+        return
+    position, token = (int(n) for n in leaks.nonzero()[0])
+    offsets = {int(j - i) for i, j in leaks.nonzero()}
+    case = "one_sequence" if patient.one_sequence else "next" if offsets == {1} else "leak"
+    yield Finding(
+        f"causal.{case}",
+        "error",
+        {
+            "token": token,
+            "position": position,
+            "change": float(change[position, token]),
+            "n_leaks": int(leaks.sum()),
+            "n_pairs": len(leaks) * (len(leaks) - 1) // 2,
+        },
+        place=_where_the_past_changes(patient, token),
+        picture=_picture(change > patient.tolerance),
+    )
+
+
+def target_leak(patient: Patient) -> Iterator[Finding]:
+    """Nothing that is as long as the source may depend on the target."""
+    if not patient.has_source:
+        raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
+    if patient.equal_lengths:
+        raise NotApplicableError("equal_lengths")
+    inputs = patient.draw(2)
+    changed = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
+
+    def source_moved(one: Tensor, other: Tensor) -> bool:
+        # A tensor with a source axis and no target axis belongs to the encoder.
+        belongs = patient.source_length in one.shape and patient.length not in one.shape
+        return belongs and differs(one, other, patient.tolerance)
+
+    place = _first(patient, inputs, changed, source_moved)
+    if place is not None:
+        yield Finding("target_leak.encoder", "error", place=place)
+
+
+def context(patient: Patient) -> Iterator[Finding]:
+    """Some token must matter to another position."""
+    sees = reach(patient) > patient.tolerance
+    others = sees & ~torch.eye(len(sees), dtype=torch.bool)
+    if not sees.any():
+        yield Finding("context.deaf", "error")
+    elif not others.any():
+        place = _where_context_is_lost(patient)
+        yield Finding("context.alone", "error", place=place, picture=_picture(sees, causal=False))
+    elif patient.kind == "encoder" and not others.triu(1).any():
+        picture = _picture(sees, causal=False)
+        yield Finding("context.backwards_only", "warning", picture=picture)
+
+
+def source(patient: Patient) -> Iterator[Finding]:
+    """The target's logits must depend on the source."""
+    if not patient.has_source:
+        raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
+    inputs = patient.draw(2)
+    assert inputs.source is not None
+    changed = replace(inputs, source=patient.other_tokens(inputs.source))
+    with torch.no_grad():
+        before = patient.logits(patient.specimen, inputs)
+        after = patient.logits(patient.specimen, changed)
+    if differs(before, after, patient.tolerance):
+        return
+
+    def moved(one: Tensor, other: Tensor) -> bool:
+        return differs(one, other, patient.tolerance)
+
+    model = patient.specimen
+    with torch.no_grad():
+        one = watch(model, lambda: patient.logits(model, inputs))
+        other = watch(model, lambda: patient.logits(model, changed))
+    yield Finding("source.unused", "error", place=first_loss(one, other, moved))
+
+
+def positions(patient: Patient) -> Iterator[Finding]:
+    """Where tokens first meet, their order must matter.
+
+    Asked of the first module that mixes positions: further up, a causal mask gives every position
+    something of its place, which is not what anybody means by positions.
+    """
+    if patient.length < 4:
+        raise NotApplicableError("too_short")
+    if patient.has_source:
+        yield from _blind(patient, "source", patient.source_length)
+    yield from _blind(patient, "tokens", patient.length)
+
+
+def _blind(patient: Patient, role: str, length: int) -> Iterator[Finding]:
+    inputs = patient.draw(2, seed=1)
+    tokens: Tensor = getattr(inputs, role)
+    tokens[:, 1] = patient.other_tokens(tokens[:, 0])
+    swapped, changed = tokens.clone(), tokens.clone()
+    swapped[:, :2] = tokens[:, :2].flip(1)
+    changed[:, 0] = tokens[:, 1]
+    asked = slice(2, None)  # positions behind the two
+
+    def moved(one: Tensor, other: Tensor) -> bool:
+        axis = axis_of(one, length)
+        if axis is None or one.dim() < 2:
+            return False
+        one, other = one.movedim(axis, 0)[asked], other.movedim(axis, 0)[asked]
+        return differs(one, other, patient.tolerance)
+
+    meeting = _first(patient, inputs, replace(inputs, **{role: changed}), moved)
+    if meeting is None:
+        return  # nothing meets: another check says so
+    ordered = _first(patient, inputs, replace(inputs, **{role: swapped}), moved)
+    if ordered is None or not _inside(ordered, meeting):
+        yield Finding(f"positions.{role}", "warning", place=meeting)
+
+
+def _inside(path: str, other: str) -> bool:
+    return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
+
+
+def reach(patient: Patient) -> Float[Tensor, "position token"]:
+    """How much the logits at each position change when each token does, relative to their size:
+    the largest of three random sequences and of all logits."""
+    inputs = patient.draw(3)
+    length = inputs.tokens.shape[1]
+    rows = []
+    with torch.no_grad():
+        plain = patient.logits(patient.specimen, inputs)
+        for token in range(length):
+            tokens = inputs.tokens.clone()
+            tokens[:, token] = patient.other_tokens(tokens[:, token])
+            moved = patient.logits(patient.specimen, replace(inputs, tokens=tokens)) - plain
+            rows.append(moved.abs().amax(dim=(0, 2)))
+    size = plain.square().mean().sqrt().clamp(min=1e-12)
+    return (torch.stack(rows, dim=1) / size).cpu()
+
+
+def _where_the_past_changes(patient: Patient, token: int) -> str | None:
+    inputs = patient.draw(3)
+    tokens = inputs.tokens.clone()
+    tokens[:, token] = patient.other_tokens(tokens[:, token])
+
+    def past_moved(one: Tensor, other: Tensor) -> bool:
+        axis = axis_of(one, tokens.shape[1])
+        if axis is None:
+            return False
+        one, other = one.movedim(axis, 0)[:token], other.movedim(axis, 0)[:token]
+        return differs(one, other, patient.tolerance)
+
+    return _first(patient, inputs, replace(inputs, tokens=tokens), past_moved)
+
+
+def _where_context_is_lost(patient: Patient) -> str | None:
+    """The first attention of torch's, or else nothing: a missing attention has no place."""
+    names = [path for path, _ in patient.model.named_modules() if "att" in path.lower()]
+    return names[0] if names else None
+
+
+def _first(patient: Patient, inputs: Inputs, changed: Inputs, moved) -> str | None:
+    model = patient.specimen
+    with torch.no_grad():
+        before = watch(model, lambda: patient.logits(model, inputs))
+        after = watch(model, lambda: patient.logits(model, changed))
+    return first_change(before, after, moved)
+
+
+def _picture(sees: Tensor, *, causal: bool = True) -> list[list[Cell]]:
+    def cell(row: int, column: int) -> Cell:
+        if not sees[row, column]:
+            return "blind"
+        return "leaks" if causal and column > row else "sees"
+
+    return [[cell(row, column) for column in range(len(sees))] for row in range(len(sees))]

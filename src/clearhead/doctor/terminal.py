@@ -1,0 +1,1 @@
+def as_text(r): return "\n".join(map(str, r.findings))
