@@ -9,6 +9,7 @@ from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
     "describe": "a preset's sizes and parameters",
+    "doctor": "what is silently wrong in any Transformer",
 }
 
 

@@ -2,8 +2,8 @@
 whatever the code above them looks like."""
 
 import math
-from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,15 +119,20 @@ def trace_attention(
     return trace.seen
 
 
+def plain_kernels() -> AbstractContextManager[None]:
+    """Fused attention by its formula, so that there is a softmax to see."""
+    return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+
+
 @contextmanager
-def plain_kernels():
-    """torch's Transformer layers as they are in training, without their own fast path; fused
-    attention by its formula, so that there is a softmax to see."""
+def as_in_training() -> Iterator[None]:
+    """torch's Transformer layers without the fast path that they take in evaluation only. It
+    reads masks in its own way (a float mask of ones blocks there, and leaks in training), so what
+    it computes says nothing about what is trained."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            yield
+        yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
 

@@ -4,10 +4,12 @@ import logging
 import time
 import warnings
 from collections.abc import Collection
+from contextlib import ExitStack
 
 import torch
 from torch import nn
 
+from clearhead.doctor.attention_trace import as_in_training
 from clearhead.doctor.checks import CHECKS, Check
 from clearhead.doctor.findings import Finding, NotApplicableError, Outcome
 from clearhead.doctor.patient import Calls, Kind, Patient
@@ -39,7 +41,11 @@ def examine(
     is not changed, and the random generator is left as it was.
     """
     checks = _chosen(only, quick)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+    with ExitStack() as around:
+        around.enter_context(torch.random.fork_rng(devices=[]))
+        around.enter_context(torch.enable_grad())
+        around.enter_context(as_in_training())
+        around.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         patient = recognise(

@@ -148,6 +148,16 @@ class Patient:
                 parameter.copy_(noisy)
         return model
 
+    def training_copy(self) -> nn.Module:
+        """In training mode, but for its dropout layers."""
+        model = self.copy().train()
+        for module in model.modules():
+            if "drop" in type(module).__name__.lower():
+                module.eval()
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+        return model
+
     @cached_property
     def runs_in_double(self) -> bool:
         try:

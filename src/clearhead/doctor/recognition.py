@@ -80,24 +80,30 @@ def recognise(
     if kind is not None and kind not in KINDS:
         raise RecognitionError(f"kind={kind!r} is not a choice; {nearest(kind, KINDS)}")
     kind = kind or _kind(model)
-    vocab_size = vocab_size or _vocab_size(model)
-    form = Form(None, vocab_size)  # a first guess, replaced unless `calls` makes it needless
-    patient = Patient(
-        model,
-        kind,
-        vocab_size,
-        calls or Calls(logits=form.logits),
-        pad_id=pad_id if pad_id is not None else _pad_id(model),
-        max_length=max_length or _setting(model, _LIMITS),
-        seed=seed,
-        fresh=fresh,
-        recognised={"kind": kind, "vocabulary": f"{vocab_size:,}"},
-    )
-    if calls is not None:
-        return _with_lengths(patient)
-    patient, form = _with_form(patient)
-    patient, form = _with_masks(patient, form)
-    return _with_abilities(patient, form)
+    problem: RecognitionError | None = None
+    for size in [vocab_size] if vocab_size else _vocab_sizes(model):
+        form = Form(None, size)  # a first guess, replaced unless `calls` makes it needless
+        patient = Patient(
+            model,
+            kind,
+            size,
+            calls or Calls(logits=form.logits),
+            pad_id=pad_id if pad_id is not None else _pad_id(model),
+            max_length=max_length or _setting(model, _LIMITS),
+            seed=seed,
+            fresh=fresh,
+            recognised={"kind": kind, "vocabulary": f"{size:,}"},
+        )
+        try:
+            if calls is not None:
+                return _with_lengths(patient)
+            patient, form = _with_form(patient)
+        except RecognitionError as error:
+            problem = problem or error
+        else:
+            return _with_abilities(*_with_masks(patient, form))
+    assert problem is not None
+    raise problem
 
 
 def _kind(model: nn.Module) -> Kind:
@@ -125,15 +131,18 @@ def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _vocab_size(model: nn.Module) -> int:
+def _vocab_sizes(model: nn.Module) -> list[int]:
+    """What the model says; else the sizes of its tables, one of which is the vocabulary's."""
     known = _setting(model, ("vocab_size", "n_vocab", "num_tokens"))
-    tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
-    if known is None and not tables:
+    if known is not None:
+        return [known]
+    tables = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+    if not tables:
         raise RecognitionError(
             "vocab_size is not given and the model has no nn.Embedding to read it from; "
             "pass vocab_size=…"
         )
-    return max(tables) if known is None else known
+    return sorted(tables, reverse=True)
 
 
 def _pad_id(model: nn.Module) -> int | None:

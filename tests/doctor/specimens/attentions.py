@@ -50,7 +50,7 @@ class ZeroOneMask(Attention):
 
 class InvertedMask(Attention):
     def mask(self, scores, allowed):
-        return scores.masked_fill(allowed, -1e30)
+        return scores.masked_fill(allowed, torch.finfo(scores.dtype).min)
 
 
 class SoftmaxOverQueries(Attention):
@@ -133,7 +133,7 @@ def wide(attention):
 
 
 SPECIMENS = [
-    Specimen("off-by-one causal mask", "decoder", OffByOne, Decoder, "causal.next", FIRST),
+    Specimen("off-by-one causal mask", "decoder", OffByOne, Decoder, "causal.ahead", FIRST),
     Specimen("transposed causal mask", "decoder", Transposed, Decoder, "causal.leak", FIRST),
     Specimen("no causal mask", "decoder", NoMask, Decoder, "causal.leak", FIRST),
     Specimen(

@@ -44,7 +44,9 @@ class Attention(nn.Module):
         return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
 
     def mask(self, scores, allowed):
-        return scores if allowed is None else scores.masked_fill(~allowed, -1e30)
+        return scores if allowed is None else scores.masked_fill(
+            ~allowed, torch.finfo(scores.dtype).min
+        )
 
     def normalise(self, scores, allowed):
         return scores.softmax(dim=-1)
@@ -274,6 +276,9 @@ class BeamDecoder(CachedDecoder):
 
     @torch.no_grad()
     def generate(self, tokens, max_new_tokens, num_beams=1):
+        if tokens.shape[1] + max_new_tokens > LIMIT:
+            raise ValueError(f"max_new_tokens={max_new_tokens} does not fit in {LIMIT} positions")
+        training = self.training
         self.eval()
         logits, cache = self(tokens)
         score = torch.zeros(1)
@@ -285,6 +290,7 @@ class BeamDecoder(CachedDecoder):
             # The first step widens one row to all beams: even the careless do that.
             cache = self.reorder(cache, rows) if step else [(k[rows], v[rows]) for k, v in cache]
             logits, cache = self(new[:, None], cache)
+        self.train(training)
         return tokens[:1], score[:1]
 
 

@@ -108,6 +108,7 @@ class TiedByCopy(Decoder):
     def __init__(self):
         super().__init__()
         nn.init.normal_(self.embedding.tokens.weight, std=0.02)
+        nn.init.normal_(self.embedding.positions.weight, std=0.02)
         self.head = nn.Linear(WIDTH, VOCAB, bias=False)
         self.head.weight.data = self.embedding.tokens.weight.data.clone()
 
@@ -116,6 +117,7 @@ class Tied(Decoder):
     def __init__(self, std=0.02):
         super().__init__()
         nn.init.normal_(self.embedding.tokens.weight, std=std)
+        nn.init.normal_(self.embedding.positions.weight, std=0.02)
         self.head = nn.Linear(WIDTH, VOCAB, bias=False)
         self.head.weight = self.embedding.tokens.weight
 
@@ -220,10 +222,7 @@ class FixedMask(Decoder):
 
     @staticmethod
     def add(scores, allowed):
-        table = torch.zeros(allowed.shape).masked_fill(~allowed, -1e30)
-        return torch.baddbmm(table, scores.flatten(0, 1), torch.eye(scores.shape[-1])).view_as(
-            scores
-        )
+        return scores + torch.zeros(allowed.shape).masked_fill(~allowed, -1e30)
 
 
 class SmallMask(Decoder):
@@ -326,7 +325,7 @@ SPECIMENS = [
         "layers in a plain list", "decoder", PlainList, Decoder, "save_load.hidden", "blocks"
     ),
     Specimen(
-        "detached between layers", "decoder", Detached, Decoder, "gradients.none", "embedding"
+        "detached between layers", "decoder", Detached, Decoder, "gradients.none", "embedding.tokens.weight"
     ),
     Specimen("tied by copy", "decoder", TiedByCopy, Tied, "tied.copied", "embedding.tokens.weight"),
     Specimen(

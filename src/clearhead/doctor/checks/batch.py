@@ -13,7 +13,7 @@ from clearhead.doctor.witness import differs, first_change, watch
 def batch(patient: Patient) -> Iterator[Finding]:
     """A sequence alone and among others."""
     for mode in ("eval", "train"):
-        model = patient.specimen if mode == "eval" else _without_dropout(patient)
+        model = patient.specimen if mode == "eval" else _in_training(patient)
         among, alone = patient.draw(4), patient.draw(4).rows(slice(1, 2))
         with torch.no_grad():
             one = patient.logits(model, among)[1:2]
@@ -25,17 +25,9 @@ def batch(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _without_dropout(patient: Patient) -> nn.Module:
-    """In training mode, but for what is random."""
-    model = patient.copy()
-    model = model.double() if patient.runs_in_double else model
-    model.train()
-    for module in model.modules():
-        if "drop" in type(module).__name__.lower():
-            module.eval()
-        if isinstance(module, nn.MultiheadAttention):
-            module.dropout = 0.0
-    return model
+def _in_training(patient: Patient) -> nn.Module:
+    model = patient.training_copy()
+    return model.double() if patient.runs_in_double else model
 
 
 def _place(patient: Patient, model: nn.Module) -> str | None:

@@ -199,10 +199,8 @@ def _text(error: Exception) -> str:
 
 
 def _encoder(model: nn.Module) -> nn.Module | None:
-    """The outermost module whose name says that it encodes."""
-    named = [
-        module
-        for path, module in model.named_modules()
-        if "encoder" in path.lower().rpartition(".")[2]
-    ]
-    return named[0] if named else None
+    """The outermost module that is called and whose name says that it encodes."""
+    for path, module in model.named_modules():
+        if "encoder" in path.lower() and not isinstance(module, nn.ModuleList | nn.ModuleDict):
+            return module
+    return None

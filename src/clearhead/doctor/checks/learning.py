@@ -15,7 +15,7 @@ from clearhead.shapes import Tensor
 _N_SAMPLES = 8
 _LENGTH = 8
 _N_SYMBOLS = 16
-_N_STEPS = 300
+_N_STEPS = 150
 # The training checks stop here on a slow machine, and give no verdict if they were not done.
 _SECONDS = 12.0
 _LEARNING_RATE = 3e-3
@@ -27,7 +27,7 @@ _KNOWS_TOO_MUCH = 0.15
 
 def overfits(patient: Patient) -> Iterator[Finding]:
     """Eight random samples are learnt by heart."""
-    model = patient.copy().train()
+    model = patient.training_copy()
     inputs = patient.draw(_N_SAMPLES, _length(patient), _length(patient))
     targets = patient.draw(_N_SAMPLES, _length(patient), seed=1).tokens
     # Next tokens, where the first of each sample tells it from the others.
@@ -51,7 +51,7 @@ def knows_the_future(patient: Patient) -> Iterator[Finding]:
     """New random tokens at every step: nobody can do better than their entropy."""
     if patient.kind == "encoder":
         raise NotApplicableError("encoder")
-    model = patient.copy().train()
+    model = patient.training_copy()
     symbols = min(_N_SYMBOLS, patient.vocab_size - 1)
     length = _length(patient)
     seed = iter(range(10, 10_000))

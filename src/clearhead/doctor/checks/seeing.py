@@ -20,8 +20,7 @@ def causal(patient: Patient) -> Iterator[Finding]:
     if not leaks.any():
         return
     position, token = (int(n) for n in leaks.nonzero()[0])
-    offsets = {int(j - i) for i, j in leaks.nonzero()}
-    case = "one_sequence" if patient.one_sequence else "next" if offsets == {1} else "leak"
+    case = "one_sequence" if patient.one_sequence else "ahead" if _is_band(leaks) else "leak"
     yield Finding(
         f"causal.{case}",
         "error",
@@ -31,8 +30,9 @@ def causal(patient: Patient) -> Iterator[Finding]:
             "change": float(change[position, token]),
             "n_leaks": int(leaks.sum()),
             "n_pairs": len(leaks) * (len(leaks) - 1) // 2,
+            "ahead": max(int(j - i) for i, j in leaks.nonzero()),
         },
-        place=_where_the_past_changes(patient, token),
+        place=_where_the_past_changes(patient, leaks.any(dim=0).nonzero().flatten().tolist()),
         picture=_picture(change > patient.tolerance),
     )
 
@@ -151,19 +151,37 @@ def reach(patient: Patient) -> Float[Tensor, "position token"]:
     return (torch.stack(rows, dim=1) / size).cpu()
 
 
-def _where_the_past_changes(patient: Patient, token: int) -> str | None:
-    inputs = patient.draw(3)
-    tokens = inputs.tokens.clone()
-    tokens[:, token] = patient.other_tokens(tokens[:, token])
+def _is_band(leaks: Tensor) -> bool:
+    """Each position sees the next few tokens and no further: a diagonal that is off by one."""
+    distance = torch.arange(len(leaks)) - torch.arange(len(leaks))[:, None]
+    ahead = int(distance[leaks].max())
+    return ahead <= len(leaks) // 2 and bool(leaks[(distance > 0) & (distance <= ahead)].all())
 
-    def past_moved(one: Tensor, other: Tensor) -> bool:
-        axis = axis_of(one, tokens.shape[1])
-        if axis is None:
-            return False
-        one, other = one.movedim(axis, 0)[:token], other.movedim(axis, 0)[:token]
-        return differs(one, other, patient.tolerance)
 
-    return _first(patient, inputs, replace(inputs, tokens=tokens), past_moved)
+def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
+    """The first module at which any of these tokens is seen too early."""
+    model, inputs = patient.specimen, patient.draw(3)
+    with torch.no_grad():
+        before = watch(model, lambda: patient.logits(model, inputs))
+    order = {visit.path: index for index, visit in reversed(list(enumerate(before)))}
+    places: list[str] = []
+    for token in tokens:
+        changed = inputs.tokens.clone()
+        changed[:, token] = patient.other_tokens(changed[:, token])
+        with torch.no_grad():
+            others = replace(inputs, tokens=changed)
+            after = watch(model, lambda others=others: patient.logits(model, others))
+
+        def past_moved(one: Tensor, other: Tensor, token: int = token) -> bool:
+            axis = axis_of(one, patient.length)
+            if axis is None:
+                return False
+            one, other = one.movedim(axis, 0)[:token], other.movedim(axis, 0)[:token]
+            return differs(one, other, patient.tolerance)
+
+        place = first_change(before, after, past_moved)
+        places += [] if place is None else [place]
+    return min(places, key=lambda place: order.get(place, len(order)), default=None)
 
 
 def _where_context_is_lost(patient: Patient) -> str | None:

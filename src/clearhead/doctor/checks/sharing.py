@@ -45,7 +45,7 @@ def shared(patient: Patient) -> Iterator[Finding]:
     for path, module in model.named_modules():
         parent = path.rpartition(".")[0]
         weighted = is_norm(module) and list(module.parameters(recurse=False))
-        # Twice as often as the module around it: one norm for two sublayers.
-        if weighted and calls[parent] and calls[path] > calls[parent]:
+        # Twice as often as the layer around it: one norm for two sublayers.
+        if weighted and parent and calls[parent] and calls[path] > calls[parent]:
             yield Finding("shared.norm", "warning", {"n": calls[path]}, place=path)
             return

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from clearhead.doctor.findings import Finding
+from clearhead.doctor.findings import Finding, Outcome
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
@@ -56,10 +56,36 @@ def explain(finding: Finding, language: Language) -> Explanation:
 
 
 def word(key: str, language: Language) -> str:
-    """A word of the report itself: a heading, a severity, a status."""
+    """A word of the report itself: a heading, a severity."""
     return sentences(language)["words"][key]
 
 
-def reason(key: str, language: Language) -> str:
-    """Why a check does not apply."""
-    return sentences(language)["reasons"][key]
+def ability_name(key: str, language: Language) -> str:
+    """What was recognised, by its name in the report."""
+    return sentences(language)["recognised"][key]
+
+
+def place_name(place: str, language: Language) -> str:
+    """A path in the module tree; the empty one is the model itself."""
+    return place or word("own_forward", language)
+
+
+def verdict(outcome: Outcome, language: Language) -> str:
+    """How a check ended, and why it did not apply or could not run."""
+    status = word(outcome.status.replace(" ", "_"), language)
+    if outcome.reason is None:
+        return status
+    known = sentences(language)["reasons"]
+    return f"{status}: {known.get(outcome.reason, outcome.reason)}"
+
+
+def summary(findings: tuple[Finding, ...], language: Language) -> str:
+    """The last line: how much was found, or that nothing was."""
+    if not findings:
+        return word("healthy", language)
+    severities = [finding.severity for finding in findings]
+    return word("ill", language).format(
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        notes=severities.count("note"),
+    )
