@@ -190,6 +190,8 @@ def find_attention(patient: Patient, form: Form) -> Found:
     arguments = arguments_of(model)
     flags = ("output_attentions", "return_attention", "return_weights", "return_attn")
     flag = next((name for name in flags if name in arguments), None)
+    if flag is None and any(a.kind is a.VAR_KEYWORD for a in arguments.values()):
+        flag = flags[0]  # Hugging Face's, which hides behind **kwargs
     if flag is not None:
 
         def attention(model: nn.Module, inputs: Inputs) -> list[Tensor]:

@@ -27,13 +27,14 @@ def find_towers(patient: Patient) -> list[Tower]:
     streams = {visit.path: visit for visit in visits if _keeps_its_shape(visit)}
     towers: list[Tower] = []
     for path, module in model.named_modules():
-        if not isinstance(module, nn.ModuleList | nn.Sequential) or not len(module):
+        if not isinstance(module, nn.ModuleList | nn.Sequential) or not list(module.children()):
             continue
         if any(_is_inside(path, layer) for tower in towers for layer in tower.layers):
             continue
         layers = tuple(f"{path}.{name}" for name, _ in module.named_children())
-        alike = len({type(layer) for layer in module}) == 1
-        if alike and all(layer in streams for layer in layers) and _is_layer(module[0]):
+        children = list(module.children())
+        alike = len({type(child) for child in children}) == 1
+        if alike and all(layer in streams for layer in layers) and _is_layer(children[0]):
             length = streams[layers[0]].given[0].shape[1]
             towers.append(Tower(path, layers, length))
     return towers

@@ -295,7 +295,7 @@ SPECIMENS = [
         "decoder",
         StaysInTraining,
         GeneratingDecoder,
-        "greedy.varies",
+        "greedy.train",
         errata=12,
     ),
     Specimen(

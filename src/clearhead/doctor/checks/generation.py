@@ -6,30 +6,40 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.findings import Finding, NotApplicableError, Severity
 from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import Generated, Inputs, Patient
 from clearhead.shapes import Tensor
 
-_N_NEW = 6
+_N_NEW = 8
 _PROMPT = 3
-_BEAMS = 3
+_N_PROMPTS = 4
+_BEAMS = 4
 
 
 def greedy(patient: Patient) -> Iterator[Finding]:
-    """Greedy generation repeats itself, even from training mode, follows the argmax of the full
+    """Greedy generation repeats itself, from training mode too, follows the argmax of the full
     pass, and leaves the mode as it was."""
-    model, prompt = _scene(patient)
-    model.train()
-    settings = _greedy_settings(patient)
-    runs = [_generate(patient, model, prompt, _N_NEW, **settings) for _ in range(3)]
+    model, _ = _scene(patient)
+    yield from _repeats(patient, model.eval(), "greedy.eval", "error")
+    yield from _repeats(patient, model.train(), "greedy.train", "warning")
     if not model.training:
         yield Finding("greedy.mode", "warning")
-    different = len({tuple(run.tokens.flatten().tolist()) for run in runs})
-    if different > 1:
-        yield Finding("greedy.varies", "error", {"n": different, "of": len(runs)})
-        return
-    yield from _follows_the_argmax(patient, model.eval(), prompt, runs[0])
+    prompt = _prompts(patient)[0]
+    run = _generate(patient, model.eval(), prompt, _N_NEW, **_greedy_settings(patient))
+    yield from _follows_the_argmax(patient, model, prompt, run)
+
+
+def _repeats(
+    patient: Patient, model: nn.Module, case: str, severity: Severity
+) -> Iterator[Finding]:
+    settings = _greedy_settings(patient)
+    for prompt in _prompts(patient):
+        runs = [_generate(patient, model, prompt, _N_NEW, **settings).tokens for _ in range(4)]
+        different = len({tuple(tokens.flatten().tolist()) for tokens in runs})
+        if different > 1:
+            yield Finding(case, severity, {"n": different, "of": len(runs)})
+            return
 
 
 def _follows_the_argmax(
@@ -123,29 +133,35 @@ def encodes_once(patient: Patient) -> Iterator[Finding]:
 
 def beams(patient: Patient) -> Iterator[Finding]:
     """The score that a beam claims is the score of its tokens."""
-    model, prompt = _scene(patient)
+    model, _ = _scene(patient)
     if "beams" not in patient.calls.settings:
         raise NotApplicableError("no_beams")
-    run = _generate(patient, model, prompt, _N_NEW, beams=_BEAMS)
-    if run.scores is None:
-        raise NotApplicableError("no_scores")
-    n = len(run.tokens) // len(prompt.tokens)
-    rows = [row for row in range(len(prompt.tokens)) for _ in range(n)]
-    logits = _rescoring_logits(patient, model, prompt.rows(rows), run)
-    score = logits.double().log_softmax(dim=-1).gather(2, run.tokens[:, :, None])[:, :, 0]
-    claimed = run.scores.double().flatten()
-    # A sum of log-probabilities, or their mean.
-    wrong = [float((claimed - right).abs().max()) for right in (score.sum(1), score.mean(1))]
-    if min(wrong) > 1e-3 * max(1.0, float(score.sum(1).abs().max())):
-        numbers = {"claimed": float(claimed[0]), "rescored": float(score.sum(1)[0])}
-        yield Finding("beams.score", "error", numbers)
+    for prompt in _prompts(patient):
+        run = _generate(patient, model, prompt, _N_NEW, beams=_BEAMS)
+        if run.scores is None:
+            raise NotApplicableError("no_scores")
+        logits = _rescoring_logits(patient, model, prompt, run)
+        score = logits.double().log_softmax(dim=-1).gather(2, run.tokens[:, :, None])[:, :, 0]
+        claimed = run.scores.double().flatten()
+        # A sum of log-probabilities, or their mean.
+        wrong = [float((claimed - right).abs().max()) for right in (score.sum(1), score.mean(1))]
+        if min(wrong) > 1e-3 * max(1.0, float(score.sum(1).abs().max())):
+            numbers = {"claimed": float(claimed[0]), "rescored": float(score.sum(1)[0])}
+            yield Finding("beams.score", "error", numbers)
+            return
 
 
 def _scene(patient: Patient) -> tuple[nn.Module, Inputs]:
     """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
     if patient.calls.generate is None:
         raise NotApplicableError("no_generate")
-    return patient.noisy_copy(), patient.draw(1, min(_PROMPT, patient.length))
+    return patient.noisy_copy(), _prompts(patient)[0]
+
+
+def _prompts(patient: Patient) -> list[Inputs]:
+    """Several, since chance and a wrong cache do not change every text."""
+    length = min(_PROMPT, patient.length)
+    return [patient.draw(1, length, seed=seed) for seed in range(_N_PROMPTS)]
 
 
 def _generate(

@@ -33,7 +33,8 @@ def shared(patient: Patient) -> Iterator[Finding]:
     for path, module in patient.model.named_modules():
         if not isinstance(module, nn.ModuleList | nn.Sequential):
             continue
-        counts = Counter(id(child) for child in module if list(child.parameters()))
+        children = [child for child in module if child is not None]  # a list may hold None
+        counts = Counter(id(child) for child in children if list(child.parameters()))
         repeated = max(counts.values(), default=0)
         if repeated > 1:
             yield Finding("shared.layers", "error", {"n": repeated}, place=path)
