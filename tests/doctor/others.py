@@ -18,6 +18,8 @@ _PAIR = {
     "decoder_ffn_dim": 40,
     "max_position_embeddings": 40,
     "scale_embedding": True,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
     "pad_token_id": 0,
     "decoder_start_token_id": 2,
     "eos_token_id": 3,

@@ -83,7 +83,7 @@ class Calls:
     """The attention weights that the model returns, (batch, heads, query, key) each."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one patient is not another, however alike
 class Patient:
     model: nn.Module
     kind: Kind

@@ -23,14 +23,8 @@ def padding(patient: Patient) -> Iterator[Finding]:
 def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
     inputs = patient.draw(2, *_room(patient))
     padded = _padded(patient, inputs, role, side)
-    with torch.no_grad():
-        plain = patient.logits(patient.specimen, inputs)
-        logits = patient.logits(patient.specimen, padded)
-    if role == "tokens":
-        length = inputs.tokens.shape[1]
-        logits = logits[:, :length] if side == "right" else logits[:, -length:]
-    change = change_size(plain, logits)
-    if change <= patient.tolerance:
+    change = _change(patient, inputs, padded, role, side)
+    if change is None:
         return
     case = side if _mask_of(role) in patient.calls.masks else "no_mask"
     if case == "no_mask" and side == "left":
@@ -40,6 +34,27 @@ def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
         _severity(patient, side),
         {"n_pads": _N_PADS, "change": change, "role": role},
     )
+
+
+def _change(
+    patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: str
+) -> float | None:
+    """How much padding changes the logits of the real tokens; None if it does not.
+
+    Some models compute their softmax in single precision always, and in double their masks
+    overflow there: what is not finite is asked again in the model's own precision.
+    """
+    own = patient.noisy_copy()
+    for model, tolerance in ((patient.specimen, patient.tolerance), (own, 1e-4)):
+        with torch.no_grad():
+            plain, logits = patient.logits(model, inputs), patient.logits(model, padded)
+        if role == "tokens":
+            length = inputs.tokens.shape[1]
+            logits = logits[:, :length] if side == "right" else logits[:, -length:]
+        if logits.isfinite().all():
+            change = change_size(plain, logits)
+            return change if change > tolerance else None
+    return torch.nan
 
 
 def _severity(patient: Patient, side: str) -> Severity:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 
@@ -134,21 +135,21 @@ def _inside(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
 
 
+@lru_cache(maxsize=1)  # two checks ask the same of one patient
 def reach(patient: Patient) -> Float[Tensor, "position token"]:
     """How much the logits at each position change when each token does, relative to their size:
     the largest of three random sequences and of all logits."""
-    inputs = patient.draw(3)
-    length = inputs.tokens.shape[1]
-    rows = []
+    inputs, length = patient.draw(3), patient.length
+    tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
+    for token in range(length):
+        changed = tokens[3 * (token + 1) : 3 * (token + 2), token]
+        changed.copy_(patient.other_tokens(changed))
+    source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
     with torch.no_grad():
-        plain = patient.logits(patient.specimen, inputs)
-        for token in range(length):
-            tokens = inputs.tokens.clone()
-            tokens[:, token] = patient.other_tokens(tokens[:, token])
-            moved = patient.logits(patient.specimen, replace(inputs, tokens=tokens)) - plain
-            rows.append(moved.abs().amax(dim=(0, 2)))
-    size = plain.square().mean().sqrt().clamp(min=1e-12)
-    return (torch.stack(rows, dim=1) / size).cpu()
+        logits = patient.logits(patient.specimen, Inputs(tokens, source))
+    plain, *others = logits.split(3)
+    moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
+    return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
 
 
 def _is_band(leaks: Tensor) -> bool:
