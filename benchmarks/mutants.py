@@ -340,7 +340,9 @@ def main() -> None:
     for mutant in chosen:
         verdicts.append(judge(mutant, healthy))
         last = verdicts[-1]
-        print(f"{last.result:<9} {mutant.file}:{mutant.line} {mutant.before} → {mutant.after}  {last.by}")
+        print(
+            f"{last.result:<9} {mutant.file}:{mutant.line} {mutant.before} → {mutant.after}  {last.by}"
+        )
         write(verdicts, time.monotonic() - started, arguments.seed)
 
 

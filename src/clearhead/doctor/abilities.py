@@ -156,9 +156,7 @@ def find_generate(patient: Patient, form: Form) -> Found:
     return found, {"generation": f"model.generate(…, {known})"}
 
 
-def _generate_hugging_face(
-    model: Any, inputs: Inputs, n_new: int, /, **settings: Any
-) -> Generated:
+def _generate_hugging_face(model: Any, inputs: Inputs, n_new: int, /, **settings: Any) -> Generated:
     # Every setting is given, so that no default of the checkpoint plays a part.
     beams = settings.get("beams", 1)
     given = {

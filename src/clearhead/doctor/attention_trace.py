@@ -54,7 +54,7 @@ class _Trace(TorchDispatchMode):
         self.running: list[_Module] = [_Module("")]
         self.seen: list[Attention] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ARG002
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         here = self.running[-1]
         if func in _SCALE and (factor := _factor(func, args)) is not None:
@@ -70,7 +70,9 @@ class _Trace(TorchDispatchMode):
         return result
 
     def _note(self, here: _Module, scores: Tensor, weights: Tensor, axis: int) -> None:
-        seen = Attention(here.path, scores.clone(), weights.clone(), (axis % scores.dim()) - scores.dim())
+        seen = Attention(
+            here.path, scores.clone(), weights.clone(), (axis % scores.dim()) - scores.dim()
+        )
         products = [p for p in here.products if p[0].numel() == scores.numel()]
         if products:
             product, seen.d_head, seen.scaled_before = products[-1]
@@ -146,7 +148,7 @@ class LookAtYourself(TorchDispatchMode):
         self.shapes = shapes
         self.n_seen = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ARG002
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
             self.n_seen += 1

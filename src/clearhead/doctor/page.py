@@ -79,8 +79,7 @@ def as_html(report: Report, language: Language = "en") -> str:
 def _finding(finding: Finding, report: Report, language: Language) -> str:
     words = explain(finding, language)
     facts = {
-        "place": finding.place
-        and f"<code>{escape(place_name(finding.place, language))}</code>",
+        "place": finding.place and f"<code>{escape(place_name(finding.place, language))}</code>",
         "why": escape(words.why),
         "cause": escape(words.cause),
         "repeat": f"<code>--only {finding.check} --seed {report.seed}</code>",

@@ -220,9 +220,7 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
     return replace(patient, calls=calls), form
 
 
-def _find_mask(
-    patient: Patient, form: Form, role: str, names: tuple[str, ...]
-) -> MaskForm | None:
+def _find_mask(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
     """The argument is known by its name; its meaning, by passing a mask under which every token
     is real. The right one changes nothing."""
     inputs = patient.draw(3)

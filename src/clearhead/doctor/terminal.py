@@ -71,7 +71,11 @@ def _finding(finding: Finding, report: Report, language: Language) -> Renderable
     colour = _COLOURS[finding.severity]
     parts: list[RenderableType] = [Text(words.seen)]
     if finding.picture is not None:
-        parts += [Text(""), _picture(finding.picture), Text(word("picture", language), "bright_black")]
+        parts += [
+            Text(""),
+            _picture(finding.picture),
+            Text(word("picture", language), "bright_black"),
+        ]
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bright_black", no_wrap=True)
     facts.add_column(overflow="fold")

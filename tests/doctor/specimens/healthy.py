@@ -44,8 +44,10 @@ class Attention(nn.Module):
         return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
 
     def mask(self, scores, allowed):
-        return scores if allowed is None else scores.masked_fill(
-            ~allowed, torch.finfo(scores.dtype).min
+        return (
+            scores
+            if allowed is None
+            else scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
         )
 
     def normalise(self, scores, allowed):

@@ -5,8 +5,6 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from tests.doctor.specimens.healthy import (
     LAYERS,
     LIMIT,
@@ -18,6 +16,7 @@ from tests.doctor.specimens.healthy import (
     Encoder,
 )
 from tests.doctor.specimens.specimen import Specimen
+from torch import nn
 
 
 class ResidualAfterNorm(Block):
@@ -318,14 +317,15 @@ SPECIMENS = [
         "mixing.outside_attention",
         "blocks.0.norm_1",
     ),
+    Specimen("one layer many times", "decoder", Repeated, cloned, "shared.layers", "blocks"),
+    Specimen("layers in a plain list", "decoder", PlainList, Decoder, "save_load.hidden", "blocks"),
     Specimen(
-        "one layer many times", "decoder", Repeated, cloned, "shared.layers", "blocks"
-    ),
-    Specimen(
-        "layers in a plain list", "decoder", PlainList, Decoder, "save_load.hidden", "blocks"
-    ),
-    Specimen(
-        "detached between layers", "decoder", Detached, Decoder, "gradients.none", "embedding.tokens.weight"
+        "detached between layers",
+        "decoder",
+        Detached,
+        Decoder,
+        "gradients.none",
+        "embedding.tokens.weight",
     ),
     Specimen("tied by copy", "decoder", TiedByCopy, Tied, "tied.copied", "embedding.tokens.weight"),
     Specimen(
@@ -399,5 +399,7 @@ SPECIMENS = [
         errata=23,
     ),
     Specimen("a mask in single precision", "decoder", FixedMask, Decoder, "dtypes.fails"),
-    Specimen("a mask that half precision cannot hold", "decoder", SmallMask, Decoder, "dtypes.fails"),
+    Specimen(
+        "a mask that half precision cannot hold", "decoder", SmallMask, Decoder, "dtypes.fails"
+    ),
 ]

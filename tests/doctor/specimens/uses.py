@@ -2,8 +2,6 @@
 
 import torch
 import torch.nn.functional as F
-
-from clearhead.doctor import Calls
 from tests.doctor.specimens.healthy import (
     PAD,
     Attention,
@@ -18,6 +16,8 @@ from tests.doctor.specimens.healthy import (
     WeightsDecoder,
 )
 from tests.doctor.specimens.specimen import Specimen
+
+from clearhead.doctor import Calls
 
 
 class NaNRows(Attention):
@@ -236,8 +236,12 @@ SPECIMENS = [
         errata=8,
         how={"pad_id": PAD},
     ),
-    Specimen("positions off by one with a cache", "decoder", OffsetByOne, CachedDecoder, "cache.one"),
-    Specimen("positions from 0 with a cache", "decoder", AlwaysFromZero, CachedDecoder, "cache.one"),
+    Specimen(
+        "positions off by one with a cache", "decoder", OffsetByOne, CachedDecoder, "cache.one"
+    ),
+    Specimen(
+        "positions from 0 with a cache", "decoder", AlwaysFromZero, CachedDecoder, "cache.one"
+    ),
     Specimen(
         "causal mask aligned to the top left with a cache",
         "decoder",
@@ -269,7 +273,9 @@ SPECIMENS = [
         errata=26,
         how={"pad_id": PAD},
     ),
-    Specimen("labels shifted by none", "decoder", ShiftedByNone, LabelDecoder, "loss_value.shift_0"),
+    Specimen(
+        "labels shifted by none", "decoder", ShiftedByNone, LabelDecoder, "loss_value.shift_0"
+    ),
     Specimen("labels shifted by two", "decoder", ShiftedByTwo, LabelDecoder, "loss_value.shift_2"),
     Specimen(
         "softmax inside the loss", "decoder", LossOfProbabilities, Smoothed, "loss_value.other"
@@ -299,7 +305,11 @@ SPECIMENS = [
         errata=12,
     ),
     Specimen(
-        "generation that ends training", "decoder", LeavesEvaluation, GeneratingDecoder, "greedy.mode"
+        "generation that ends training",
+        "decoder",
+        LeavesEvaluation,
+        GeneratingDecoder,
+        "greedy.mode",
     ),
     Specimen(
         "generation that forgets its prompt",
@@ -309,7 +319,12 @@ SPECIMENS = [
         "greedy.not_best",
     ),
     Specimen(
-        "a temperature of 0", "decoder", DividesByZero, GeneratingDecoder, "temperature.zero", errata=13
+        "a temperature of 0",
+        "decoder",
+        DividesByZero,
+        GeneratingDecoder,
+        "temperature.zero",
+        errata=13,
     ),
     Specimen("a top_k of 0", "decoder", TakesAnyTopK, GeneratingDecoder, "top_k.zero", errata=13),
     Specimen(

@@ -123,4 +123,3 @@ def _seen(
     if not seen:
         raise NotApplicableError("no_attention_seen")
     return seen
-

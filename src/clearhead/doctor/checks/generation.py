@@ -177,9 +177,7 @@ def _greedy_settings(patient: Patient) -> dict[str, Any]:
     return {"top_k": 1} if "top_k" in patient.calls.settings else {}
 
 
-def _rescoring_logits(
-    patient: Patient, model: nn.Module, prompt: Inputs, run: Generated
-) -> Tensor:
+def _rescoring_logits(patient: Patient, model: nn.Module, prompt: Inputs, run: Generated) -> Tensor:
     """What the full pass says about each generated token, in evaluation mode."""
     tokens = torch.cat((run.prefix, run.tokens), dim=1)
     with torch.no_grad():

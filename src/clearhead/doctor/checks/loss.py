@@ -62,11 +62,16 @@ def accumulation(patient: Patient) -> Iterator[Finding]:
     targets[2:, 2:] = ignored
     one, many = patient.copy(), patient.copy()
     accumulate(one, [(inputs, targets)])
-    accumulate(many, [(inputs.rows(slice(0, 2)), targets[:2]), (inputs.rows(slice(2, 4)), targets[2:])])
+    accumulate(
+        many, [(inputs.rows(slice(0, 2)), targets[:2]), (inputs.rows(slice(2, 4)), targets[2:])]
+    )
     big, small = _gradient(one), _gradient(many)
     change = float((big - small).norm() / big.norm().clamp(min=1e-12))
     if change > 1e-3:
-        numbers = {"change": change, "counted": [int((t != ignored).sum()) for t in targets.split(2)]}
+        numbers = {
+            "change": change,
+            "counted": [int((t != ignored).sum()) for t in targets.split(2)],
+        }
         yield Finding("accumulation.differs", "error", numbers)
 
 
@@ -78,7 +83,12 @@ def _scene(patient: Patient) -> tuple[nn.Module, Inputs, Tensor, int]:
     if patient.calls.loss is None:
         raise NotApplicableError("no_loss")
     # With noise on the weights: logits that are all alike would hide which target is compared.
-    return patient.noisy_copy(), patient.draw(4), patient.draw(4, seed=1).tokens, patient.calls.ignored
+    return (
+        patient.noisy_copy(),
+        patient.draw(4),
+        patient.draw(4, seed=1).tokens,
+        patient.calls.ignored,
+    )
 
 
 def _loss(patient: Patient, model: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:

@@ -36,9 +36,7 @@ def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
     )
 
 
-def _change(
-    patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: str
-) -> float | None:
+def _change(patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: str) -> float | None:
     """How much padding changes the logits of the real tokens; None if it does not.
 
     Some models compute their softmax in single precision always, and in double their masks
