@@ -31,7 +31,13 @@ from clearhead.doctor import examine
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-SMALL = {"vocab_size": 61, "d_model": 16, "n_layers": 2, "d_ff": 24, "max_length": 24}
+SMALL: dict[str, Any] = {
+    "vocab_size": 61,
+    "d_model": 16,
+    "n_layers": 2,
+    "d_ff": 24,
+    "max_length": 24,
+}
 # Between them they use every part, but for packed documents, which a doctor cannot know of.
 CONFIGS = [
     ModelConfig(family="encoder-decoder", n_heads=2, attention="explicit", **SMALL),
@@ -340,9 +346,8 @@ def main() -> None:
     for mutant in chosen:
         verdicts.append(judge(mutant, healthy))
         last = verdicts[-1]
-        print(
-            f"{last.result:<9} {mutant.file}:{mutant.line} {mutant.before} → {mutant.after}  {last.by}"
-        )
+        change = f"{mutant.before} → {mutant.after}"
+        print(f"{last.result:<9} {mutant.file}:{mutant.line} {change}  {last.by}")
         write(verdicts, time.monotonic() - started, arguments.seed)
 
 

@@ -121,8 +121,10 @@ def true_of(config: ModelConfig) -> set[str]:
     if config.positions == "none":
         known |= {"positions.tokens", "positions.source"}
     if not config.residual:
-        # Without a residual stream a deep tower hardly passes anything on at its first weights.
-        known |= {"residual.none", "dtypes.differs", "dtypes.overflow"}
+        # Without a residual stream a tower passes next to nothing on at its first weights, and
+        # what is left of the tokens is below the norms' epsilon.
+        known |= {"residual.none", "context.deaf", "context.alone", "source.unused"}
+        known |= {"gradients.zero", "dtypes.differs", "dtypes.overflow"}
     if config.positions == "sinusoidal" and not config.embedding_scale:
         known |= {"embedding_scale.drowned"}
     return known

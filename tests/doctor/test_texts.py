@@ -1,6 +1,8 @@
 """The two languages say the same things, of every check, with the same numbers; the pages that are
 made from them are in step."""
 
+import ast
+import re
 from pathlib import Path
 from string import Formatter
 
@@ -57,12 +59,12 @@ def test_every_check_is_explained_and_nothing_else_is():
 
 
 def test_every_case_in_the_code_has_its_sentence():
-    """Cases are written as literals, or as f-strings whose start names the check."""
+    """Cases are written as literals, or as f-strings that begin with the name of the check."""
     source = "".join(path.read_text(encoding="utf-8") for path in CHECK_FILES.glob("*.py"))
     for name, text in sentences("en")["checks"].items():
         for case in text["seen"]:
             literal = f'"{name}.{case}"' in source
-            assert literal or f'f"{name}.{{' in source or f'"{case}"' in source, f"{name}.{case}"
+            assert literal or re.search(rf'f"{name}\.\w*{{', source), f"{name}.{case}"
 
 
 def test_a_pair_is_short_and_its_two_sides_differ():
@@ -74,7 +76,7 @@ def test_a_pair_is_short_and_its_two_sides_differ():
 def test_the_right_lines_are_python():
     for pair in code().values():
         for side in pair.values():
-            compile(side, "pair", "exec")
+            ast.parse(side)  # which, unlike compile, takes a return without its function
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -120,7 +120,7 @@ def _decode_with_made_cache(model: Any, inputs: Inputs, pieces: list[int]) -> Te
     return torch.cat([model.decode(piece, cache=cache) for piece in split], dim=1)
 
 
-def find_generate(patient: Patient, form: Form) -> Found:
+def find_generate(patient: Patient, _form: Form) -> Found:
     """`model.generate(tokens, …)`, whose settings are known by their names."""
     arguments = arguments_of(patient.model, "generate")
     if not arguments or patient.kind == "encoder":
@@ -140,7 +140,7 @@ def find_generate(patient: Patient, form: Form) -> Found:
         return NOTHING
 
     def generate(model: Any, inputs: Inputs, n_new: int, /, **settings: Any) -> Generated:
-        given = {names[setting]: value for setting, value in settings.items()}
+        given = {str(names[setting]): value for setting, value in settings.items()}
         prompt = inputs.tokens if inputs.source is None else inputs.source
         output = model.generate(prompt, **{new: n_new}, **given)
         tokens, scores = output if isinstance(output, tuple) else (output, None)

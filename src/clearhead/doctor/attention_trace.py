@@ -106,10 +106,10 @@ def trace_attention(
     with ExitStack() as stack:
         for path, module in model.named_modules():
 
-            def enter(module: nn.Module, args: Any, path: str = path) -> None:
+            def enter(*_: Any, path: str = path) -> None:
                 trace.running.append(_Module(path))
 
-            def leave(module: nn.Module, args: Any, output: Any) -> None:
+            def leave(*_: Any) -> None:
                 trace.running.pop()
 
             stack.callback(module.register_forward_pre_hook(enter).remove)
@@ -121,7 +121,7 @@ def trace_attention(
     return trace.seen
 
 
-def plain_kernels() -> AbstractContextManager[None]:
+def plain_kernels() -> AbstractContextManager[Any]:
     """Fused attention by its formula, so that there is a softmax to see."""
     return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
 

@@ -1,5 +1,6 @@
 """What a check says. A finding holds facts; its sentences are made when a report is written."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +16,7 @@ class Finding:
     case: str
     """Check and case, `causal.leak`: the key of its texts."""
     severity: Severity
-    numbers: dict[str, object] = field(default_factory=dict)
+    numbers: Mapping[str, object] = field(default_factory=dict)
     place: str | None = None
     """The path in the module tree that it could be narrowed down to."""
     picture: list[list[Cell]] | None = None

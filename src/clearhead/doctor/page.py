@@ -105,7 +105,8 @@ def _picture(picture: list[list[Cell]], language: Language) -> str:
     cells = "".join(f'<i class="{cell}"></i>' for row in picture for cell in row)
     columns = f"grid-template-columns: repeat({len(picture)}, 1rem)"
     caption = escape(word("picture_page", language))
-    return f'<figure><div class="grid" style="{columns}">{cells}</div><figcaption>{caption}</figcaption></figure>'
+    grid = f'<div class="grid" style="{columns}">{cells}</div>'
+    return f"<figure>{grid}<figcaption>{caption}</figcaption></figure>"
 
 
 def _checks(outcomes: tuple[Outcome, ...], language: Language) -> str:

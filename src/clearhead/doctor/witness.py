@@ -73,9 +73,9 @@ def first_change(before: list[Visit], after: list[Visit], changed: Change) -> st
 def first_loss(before: list[Visit], after: list[Visit], changed: Change) -> str | None:
     """The innermost module into which a change goes and out of which it does not come."""
     for one, other in zip(before, after):
-        if one.returned and _any_change(one.given, other.given, changed):
-            if not _any_change(one.returned, other.returned, changed):
-                return one.path
+        came = one.returned and _any_change(one.given, other.given, changed)
+        if came and not _any_change(one.returned, other.returned, changed):
+            return one.path
     return None
 
 

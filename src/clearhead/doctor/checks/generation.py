@@ -117,7 +117,7 @@ def encodes_once(patient: Patient) -> Iterator[Finding]:
     if encoder is None:
         raise NotApplicableError("no_encoder_found")
 
-    def look(module: nn.Module, args: Any, kwargs: Any) -> None:
+    def look(_: nn.Module, args: Any, kwargs: Any) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
         lengths.extend(t.shape[1] for t in tensors[:1] if t.dim() > 1)
 

@@ -19,7 +19,8 @@ def mixing(patient: Patient) -> Iterator[Finding]:
     length = patient.length
     shapes = {(length, length)}
     if patient.has_source:
-        shapes |= {(patient.source_length,) * 2, (length, patient.source_length)}
+        n_source = patient.source_length
+        shapes |= {(n_source, n_source), (length, n_source)}
     model, inputs = patient.specimen, patient.draw(3)
     token = length // 2
     tokens = inputs.tokens.clone()

@@ -38,7 +38,7 @@ def code() -> dict[str, dict[str, str]]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    return tomllib.loads(files("clearhead.doctor.texts").joinpath(name).read_text(encoding="utf-8"))
 
 
 def explain(finding: Finding, language: Language) -> Explanation:
