@@ -42,8 +42,9 @@ def _change(patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: s
     Some models compute their softmax in single precision always, and in double their masks
     overflow there: what is not finite is asked again in the model's own precision.
     """
-    own = patient.noisy_copy()
-    for model, tolerance in ((patient.specimen, patient.tolerance), (own, 1e-4)):
+    for own in (False, True):
+        model = patient.noisy_copy() if own else patient.specimen
+        tolerance = 1e-4 if own else patient.tolerance
         with torch.no_grad():
             plain, logits = patient.logits(model, inputs), patient.logits(model, padded)
         if role == "tokens":

@@ -12,7 +12,7 @@ from clearhead.doctor.patient import Patient
 # A random output layer adds half its variance to ln V: with PyTorch's own first weights 0.2 at
 # most. One nat more than ln V is a spread that no common initialisation gives.
 _SPREAD_ALLOWED = 1.0
-# Random targets cannot be guessed; this is far outside the noise of a thousand of them.
+# Random targets cannot be guessed; this is far outside the noise of five hundred of them.
 _KNOWLEDGE_ALLOWED = 0.2
 
 
@@ -31,7 +31,7 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
     """Before training, all tokens are equally likely: the loss is about ln V."""
     if not patient.fresh:
         raise NotApplicableError("trained")
-    inputs, targets = patient.draw(96), patient.draw(96, seed=1).tokens
+    inputs, targets = patient.draw(48), patient.draw(48, seed=1).tokens
     with torch.no_grad():
         logits = patient.logits(patient.copy(), inputs).float()
     if patient.kind != "encoder":
