@@ -25,10 +25,10 @@ def report_on(build, specimen: Specimen) -> Report:
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
 def test_a_defect_is_named_in_its_place(specimen: Specimen):
     report = report_on(specimen.ill, specimen)
-    found = {finding.case: finding for finding in report.findings}
-    assert specimen.case in found, report.findings
+    places = [finding.place for finding in report.findings if finding.case == specimen.case]
+    assert places, report.findings
     if specimen.place is not None:
-        assert found[specimen.case].place == specimen.place
+        assert specimen.place in places
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
