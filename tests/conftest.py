@@ -1,5 +1,6 @@
 """Shapes in signatures are checked while the tests run, and only then."""
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
@@ -18,3 +19,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("clearhead")
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_every_time() -> None:
+    """A test that draws from torch's generator draws the same numbers in any order of tests."""
+    torch.manual_seed(0)

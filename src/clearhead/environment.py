@@ -32,3 +32,8 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(m_mmap_threshold, largest) and mallopt(m_trim_threshold, largest))
+
+
+def one_tokenizer_thread() -> None:
+    """Tell the `tokenizers` library to leave the other cores to the other processes."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -20,6 +20,14 @@ class InputError(ClearheadError, ValueError):
     """Tokens or tensors that the model cannot take."""
 
 
+class FolderError(ClearheadError, ValueError):
+    """A model folder, ours or another software's, that cannot be used as it is."""
+
+
+class DataError(ClearheadError, ValueError):
+    """Text, token files or settings of theirs that cannot be used as they are."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)

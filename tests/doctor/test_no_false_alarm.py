@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.doctor import others
 
 from clearhead.config import ModelConfig
 from clearhead.doctor import Report, examine
 from clearhead.models import build_model
+from tests.doctor import others
 
 FIELD_NOTES = Path(__file__).parents[2] / "docs" / "doctor" / "field-notes.md"
 # True of every model of this library that generates.

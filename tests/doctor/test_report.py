@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.doctor.specimens.attentions import OffByOne
-from tests.doctor.specimens.healthy import VOCAB, Decoder, Embedding
 
 from clearhead.cli import main
 from clearhead.doctor import assert_healthy, examine
@@ -15,6 +13,8 @@ from clearhead.doctor.page import as_html
 from clearhead.doctor.terminal import as_text
 from clearhead.doctor.texts import LANGUAGES
 from clearhead.errors import ClearheadError
+from tests.doctor.specimens.attentions import OffByOne
+from tests.doctor.specimens.healthy import VOCAB, Decoder, Embedding
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "doctor" / "example.md"
@@ -169,9 +169,9 @@ def test_the_command_opens_our_folder_and_a_hugging_face_folder(tmp_path, capsys
     from dataclasses import asdict
 
     from safetensors.torch import save_model
-    from tests.doctor.others import gpt2
 
     from clearhead.models import build_model, preset
+    from tests.doctor.others import gpt2
 
     ours = tmp_path / "ours"
     ours.mkdir()

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.doctor.specimens import attentions, layers, pairs, uses
-from tests.doctor.specimens.specimen import Specimen
 
 from clearhead.doctor import Report, examine
+from tests.doctor.specimens import attentions, layers, pairs, uses
+from tests.doctor.specimens.specimen import Specimen
 
 SPECIMENS = [*attentions.SPECIMENS, *layers.SPECIMENS, *uses.SPECIMENS, *pairs.SPECIMENS]
 # The rows of our list of tutorial defects that show in behaviour.

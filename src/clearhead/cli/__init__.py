@@ -2,14 +2,20 @@
 
 import argparse
 import sys
+from difflib import get_close_matches
 from importlib import import_module
+from keyword import iskeyword
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
+    "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
     "doctor": "what is silently wrong in any Transformer",
+    "export": "a model folder that other software opens",
+    "import": "a model folder from other software's",
+    "prepare": "text into token files",
 }
 
 
@@ -33,10 +39,20 @@ def _run(arguments: list[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
-    module = import_module(f"clearhead.cli.{verb}")
-    parser = argparse.ArgumentParser(prog=f"clearhead {verb}", description=module.__doc__)
+    # A word of Python's own cannot name a module: `import` is in import_.py.
+    module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
+    parser = argparse.ArgumentParser(
+        prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
+    )
     module.add_arguments(parser)
-    return module.run(parser.parse_args(rest))
+    namespace, unknown = parser.parse_known_args(rest)
+    if unknown:
+        options = [option for action in parser._actions for option in action.option_strings]
+        word = unknown[0].split("=")[0]
+        close = get_close_matches(word, options, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"see clearhead {verb} --help"
+        raise ClearheadError(f"clearhead {verb} takes no {word!r}; {remedy}")
+    return module.run(namespace)
 
 
 def _overview() -> str:

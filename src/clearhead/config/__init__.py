@@ -1,5 +1,16 @@
 """What a run is made of, as inert data: frozen, keyword-only, checked on construction."""
 
+from clearhead.config.batches import BatchConfig
+from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
+from clearhead.config.recipe import Recipe, load_recipe, recipe_keys, recipe_names
 
-__all__ = ["ModelConfig"]
+__all__ = [
+    "BatchConfig",
+    "DataConfig",
+    "ModelConfig",
+    "Recipe",
+    "load_recipe",
+    "recipe_keys",
+    "recipe_names",
+]

@@ -11,15 +11,9 @@ import torch
 from torch import nn
 
 from clearhead.parts.attention import MultiHeadAttention
-from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
 from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
 from clearhead.parts.norm import LayerNorm, RMSNorm
-from clearhead.parts.positions import (
-    AlibiPositions,
-    LearnedPositions,
-    RotaryPositions,
-    SinusoidalPositions,
-)
+from clearhead.parts.positions import AlibiPositions, RotaryPositions, SinusoidalPositions
 from clearhead.stacks.decoder import Decoder
 from clearhead.stacks.encoder import Encoder
 
@@ -46,24 +40,13 @@ def initialise(model: nn.Module, seed: int) -> None:
     generator = torch.Generator(device=device).manual_seed(seed)
     narrow = _residual_stds(model, std)
     for module in model.modules():
-        match module:
-            case nn.Linear():
-                nn.init.normal_(module.weight, 0.0, narrow.get(module, std), generator=generator)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            case TokenEmbedding() | LearnedPositions():
-                nn.init.normal_(module.weight, 0.0, std, generator=generator)
-            case OutputProjection():
-                if module.weight is not None:
-                    nn.init.normal_(module.weight, 0.0, std, generator=generator)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            case LayerNorm() | RMSNorm():
-                nn.init.ones_(module.weight)
-                if isinstance(module, LayerNorm) and module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            case _:
-                assert not list(module.parameters(recurse=False)), f"no rule for {type(module)}"
+        for name, parameter in module.named_parameters(recurse=False):
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            elif isinstance(module, LayerNorm | RMSNorm):
+                nn.init.ones_(parameter)
+            else:
+                nn.init.normal_(parameter, 0.0, narrow.get(module, std), generator=generator)
 
 
 def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:

@@ -7,9 +7,9 @@ import torch
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
 from clearhead.parts import masks
-from clearhead.shapes import Positions, Real, Tokens
+from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens
 
-RealGiven = Real | Literal["all"] | None
+RealGiven = Bool[Tensor, "batch _"] | Literal["all"] | None
 """Which tokens are real, in a caller's words. None: all but the pad id, so that a mask cannot be
 forgotten. "all": the caller's word that there is no padding, which saves the mask. A mask: as it
 says, for models whose pad id has a second meaning."""

@@ -79,7 +79,7 @@ PRESETS: dict[str, ModelConfig] = {
     "gpt2-xl": replace(_GPT2, d_model=1600, n_layers=48, n_heads=25, d_ff=6400),
     "bert-base": _BERT,
     "bert-large": replace(_BERT, d_model=1024, n_layers=24, n_heads=16, d_ff=4096),
-    "llama-2-7b": replace(_LLAMA, norm_eps=1e-5),
+    "llama-2-7b": _LLAMA,
     "llama-3-8b": _LLAMA_3,
     "llama-3-70b": replace(_LLAMA_3, d_model=8192, n_layers=80, n_heads=64, d_ff=28_672),
     "tiny-encoder-decoder": _TINY,

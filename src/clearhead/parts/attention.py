@@ -30,15 +30,17 @@ def attention_weights(
     keys = _one_per_query_head(keys, queries)
     scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
     if bias is not None:
-        scores = scores + bias
+        scores += bias
+    may_be_empty = allowed is not None  # causality alone leaves every query at least itself
     if causal:
         n_queries, n_keys = scores.shape[-2:]
         allowed = masks.both(allowed, masks.causal(n_queries, n_keys, scores.device))
-    if allowed is None:
-        return scores.softmax(dim=-1)
-    # A finite stand-in for -inf: where nothing is allowed, -inf would give NaN and NaN gradients.
-    weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    return weights.masked_fill(~allowed, 0.0)
+    if allowed is not None:
+        scores += masks.as_bias(allowed, scores.dtype)
+    weights = scores.softmax(dim=-1)
+    if allowed is None or not may_be_empty:
+        return weights
+    return weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
 
 
 def explicit_attention(

@@ -20,9 +20,9 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.p == 0:
             return x
-        if x.device.type == "cpu":
-            return _FastDropout.apply(x, self.p)  # pyright: ignore[reportReturnType]
-        return F.dropout(x, self.p)
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return F.dropout(x, self.p)  # GPUs, and compiled code, draw fast by themselves
+        return _FastDropout.apply(x, self.p)  # pyright: ignore[reportReturnType]
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -40,11 +40,11 @@ class _FastDropout(torch.autograd.Function):
         draws.random_(-(2**63), None)  # every 64-bit pattern
         levels = draws.view(torch.int16)[: x.numel()].view(x.shape)
         keep = levels >= dropped - _LEVELS // 2  # int16 counts from -32768
-        ctx.save_for_backward(keep)
-        ctx.scale = _LEVELS / (_LEVELS - dropped)
-        return (x * keep).mul_(ctx.scale)
+        mask = keep.to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+        ctx.save_for_backward(mask)
+        return x * mask
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
-        (keep,) = ctx.saved_tensors
-        return (grad * keep).mul_(ctx.scale), None
+        (mask,) = ctx.saved_tensors
+        return grad * mask, None

@@ -7,7 +7,7 @@ that is allowed nothing attends to nothing: its output is zeros, on every path.
 
 import torch
 
-from clearhead.shapes import Allowed, Bool, Int, Positions, Real, Tensor
+from clearhead.shapes import Allowed, Bias, Bool, Int, Positions, Real, Tensor
 
 
 def real_keys(real: Real | None) -> Allowed | None:
@@ -37,6 +37,14 @@ def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     if one is None or other is None:
         return one if other is None else other
     return one & other
+
+
+def as_bias(allowed: Allowed, dtype: torch.dtype) -> Bias:
+    """0 where allowed, hopeless elsewhere: what is added to scores instead of filling them in,
+    because the gradient of a sum costs nothing. Finite, since a row of nothing but -inf would give
+    NaN; half of the least number, so that adding a score cannot overflow."""
+    bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+    return bias.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 
 
 def count_positions(real: Real) -> Positions:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from clearhead.shapes import Bias, Float, Positions, Tensor
+from clearhead.shapes import Bias, Float, Int, Positions, Tensor
 
 Pairs = Literal["halves", "interleaved"]
 
@@ -33,13 +33,14 @@ def sinusoid(
     the wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100).
     """
     half = d_model // 2
-    steps = half if spacing == "open" else half - 1
-    frequency = base ** -(torch.arange(half, dtype=torch.float64) / steps)
-    angle = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequency
-    sines_cosines = (angle.sin(), angle.cos())
-    if pairs == "halves":
-        return torch.cat(sines_cosines, dim=1).float()
-    return torch.stack(sines_cosines, dim=2).flatten(1).float()
+    if spacing == "open":
+        frequency = base ** -(torch.arange(half, dtype=torch.float64) / half)
+    else:
+        # In fp32 and in this order of operations, as M2M100 was trained and is served.
+        frequency = torch.exp(torch.arange(half) * -(math.log(base) / (half - 1)))
+    angle = torch.arange(n_positions)[:, None] * frequency
+    sines_cosines = torch.stack((angle.sin(), angle.cos()), dim=1 if pairs == "halves" else 2)
+    return sines_cosines.flatten(1).float()
 
 
 class SinusoidalPositions(nn.Module):
@@ -144,7 +145,9 @@ class AlibiPositions(nn.Module):
         if not self.slopes.is_meta:
             self.slopes.copy_(torch.tensor(_alibi_slopes(len(self.slopes))))
 
-    def forward(self, queries: Positions, keys: Positions) -> Bias:
+    def forward(
+        self, queries: Int[Tensor, "#batch query"], keys: Int[Tensor, "#batch key"]
+    ) -> Bias:
         distance = (queries[:, :, None] - keys[:, None, :]).abs()
         return -self.slopes[:, None, None] * distance[:, None]
 

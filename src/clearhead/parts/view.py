@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from clearhead.parts import masks
 from clearhead.parts.positions import AlibiPositions, RotaryPositions, Rotation
-from clearhead.shapes import Allowed, Bias, Positions, Real
+from clearhead.shapes import Allowed, Bias, Bool, Int, Positions, Tensor
 
 
 class View(NamedTuple):
@@ -18,11 +18,11 @@ class View(NamedTuple):
 
 def view_of_itself(
     positions: Positions,
-    real_keys: Real | None,
+    real_keys: Bool[Tensor, "batch key"] | None,
     *,
     rotary: RotaryPositions | None,
     alibi: AlibiPositions | None,
-    key_positions: Positions | None = None,
+    key_positions: Int[Tensor, "#batch key"] | None = None,
     documents: Allowed | None = None,
 ) -> View:
     """A sequence's view of itself. With a cache there are more keys than new tokens, and

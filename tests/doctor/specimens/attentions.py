@@ -3,6 +3,8 @@
 import math
 
 import torch
+from torch import nn
+
 from tests.doctor.specimens.healthy import (
     HEADS,
     Attention,
@@ -12,7 +14,6 @@ from tests.doctor.specimens.healthy import (
     causal,
 )
 from tests.doctor.specimens.specimen import Specimen
-from torch import nn
 
 FIRST = "blocks.0.attention"
 

@@ -5,6 +5,8 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from tests.doctor.specimens.healthy import (
     LAYERS,
     LIMIT,
@@ -16,7 +18,6 @@ from tests.doctor.specimens.healthy import (
     Encoder,
 )
 from tests.doctor.specimens.specimen import Specimen
-from torch import nn
 
 
 class ResidualAfterNorm(Block):

@@ -1,6 +1,8 @@
 """Defects of encoder-decoders."""
 
 import torch
+from torch import nn
+
 from tests.doctor.specimens.healthy import (
     LIMIT,
     PAD,
@@ -11,7 +13,6 @@ from tests.doctor.specimens.healthy import (
 )
 from tests.doctor.specimens.layers import ResidualAfterNorm, Sinusoids, UnscaledSinusoids
 from tests.doctor.specimens.specimen import Specimen
-from torch import nn
 
 
 class QueryLength(Attention):

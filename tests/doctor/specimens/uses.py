@@ -2,6 +2,8 @@
 
 import torch
 import torch.nn.functional as F
+
+from clearhead.doctor import Calls
 from tests.doctor.specimens.healthy import (
     PAD,
     Attention,
@@ -16,8 +18,6 @@ from tests.doctor.specimens.healthy import (
     WeightsDecoder,
 )
 from tests.doctor.specimens.specimen import Specimen
-
-from clearhead.doctor import Calls
 
 
 class NaNRows(Attention):

@@ -1,0 +1,57 @@
+"""A result file: what was measured, by which command, at which commit, on which machine, when."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def write_result(name: str, measured: dict[str, Any]) -> Path:
+    """Write results/NAME.json and return its path."""
+    path = FOLDER / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**circumstances(), **measured}, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def circumstances() -> dict[str, Any]:
+    arguments = " ".join(sys.argv[1:])
+    return {
+        "command": f"python -m benchmarks.{Path(sys.argv[0]).stem} {arguments}".strip(),
+        "commit": _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+    }
+
+
+def _commit() -> str:
+    root = Path(__file__).parent.parent
+    run = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    return run.stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,196 @@
+"""One training step (forward, loss, backward, clip, AdamW) of our models against the same network
+in bare torch, torch's own classes and Hugging Face's. Interleaved, best of several, as ratios.
+
+    python -m benchmarks.step
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks import rivals
+from benchmarks.result import write_result
+from benchmarks.rivals import PAD, Size
+from clearhead.config import ModelConfig
+from clearhead.environment import keep_freed_memory
+from clearhead.models import build_model
+from clearhead.training.loss import cross_entropy
+from clearhead.training.optimizer import adamw
+
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    family: str
+    size: Size
+
+    def our_config(self, p_dropout: float) -> ModelConfig:
+        decoder = self.family == "decoder"
+        size = self.size
+        return ModelConfig(
+            family="decoder" if decoder else "encoder-decoder",
+            vocab_size=size.vocab_size,
+            d_model=size.d_model,
+            n_heads=size.n_heads,
+            d_ff=size.d_ff,
+            n_layers=size.n_layers,
+            max_length=size.length,
+            positions="learned" if decoder else "sinusoidal",
+            embedding_scale=not decoder,
+            norm_placement="pre" if decoder else "post",
+            feed_forward="gelu-tanh" if decoder else "relu",
+            p_dropout=p_dropout,
+            p_attention_dropout=p_dropout,
+        )
+
+    def rivals(self, p_dropout: float) -> dict[str, nn.Module]:
+        if self.family == "decoder":
+            classes = (rivals.BareDecoder, rivals.TorchDecoder, rivals.HuggingFaceGPT2)
+        else:
+            classes = (rivals.BareSeq2Seq, rivals.TorchSeq2Seq, rivals.HuggingFaceMarian)
+        names = ("bare torch", "nn.Transformer", "Hugging Face")
+        return {name: cls(self.size, p_dropout) for name, cls in zip(names, classes)}
+
+    def batch(self) -> tuple[list[Tensor], Tensor]:
+        """Inputs and targets. Sources are 75-100 % full, as bucketed batches are."""
+        size, generator = self.size, torch.Generator().manual_seed(0)
+        shape = (size.batch, size.length)
+        tokens = torch.randint(1, size.vocab_size, shape, generator=generator)
+        targets = torch.randint(1, size.vocab_size, shape, generator=generator)
+        if self.family == "decoder":
+            return [tokens], targets
+        shortest = size.length * 3 // 4
+        lengths = torch.randint(shortest, size.length + 1, (size.batch, 1), generator=generator)
+        source = tokens.masked_fill(torch.arange(size.length) >= lengths, PAD)
+        return [source, tokens], targets
+
+    def matmul_flops(self) -> float:
+        """Of one step: 2 per multiply-add, forward once and backward twice."""
+        s = self.size
+        attention = 4 * s.d_model**2 + 2 * s.length * s.d_model
+        feed_forward = 2 * s.d_model * s.d_ff
+        if self.family == "decoder":
+            per_token = s.n_layers * (attention + feed_forward)
+        else:
+            per_token = s.n_layers * (3 * attention + 2 * feed_forward)
+        return 3 * 2 * s.batch * s.length * (per_token + s.d_model * s.vocab_size)
+
+
+SETTINGS = [
+    Setting("decoder 6 × 384", "decoder", Size(384, 6, 1536, 6, 8000, 256, 8)),
+    Setting("encoder-decoder 3+3 × 256", "encoder-decoder", Size(256, 4, 1024, 3, 8000, 20, 64)),
+    Setting("encoder-decoder 4+4 × 128", "encoder-decoder", Size(128, 4, 256, 4, 6000, 16, 256)),
+]
+
+
+def our_step(setting: Setting, p_dropout: float) -> Step:
+    model = build_model(setting.our_config(p_dropout))
+    optimizer = adamw(model, lr=1e-4)
+    inputs, targets = setting.batch()
+    options = {"real": "all"} if setting.family == "decoder" else {"target_real": "all"}
+
+    def step() -> None:
+        loss = cross_entropy(model(*inputs, **options), targets, ignore_id=PAD)
+        (loss.nats / loss.n_targets).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def rival_step(setting: Setting, model: nn.Module) -> Step:
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    inputs, targets = setting.batch()
+
+    def step() -> None:
+        logits = model(*inputs)
+        F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def best_times(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+    """Seconds of each contestant's fastest step; they take turns, so that a disturbance of the
+    machine meets all of them."""
+    best = dict.fromkeys(steps, float("inf"))
+    for step in steps.values():
+        step()
+    for _ in range(rounds):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def matmul_peak(rounds: int = 20) -> float:
+    """FLOP/s of a large square product in fp32."""
+    a, b = torch.randn(2, 1536, 1536)
+
+    def product() -> None:
+        torch.mm(a, b)
+
+    seconds = best_times({"product": product}, rounds)["product"]
+    return 2 * 1536**3 / seconds
+
+
+def measure(setting: Setting, p_dropout: float, rounds: int) -> dict[str, Any]:
+    steps = {"clearhead": our_step(setting, p_dropout)}
+    for name, model in setting.rivals(p_dropout).items():
+        steps[name] = rival_step(setting, model)
+    seconds = best_times(steps, rounds)
+    ours = seconds["clearhead"]
+    return {
+        "setting": setting.name,
+        "dropout": p_dropout,
+        "milliseconds": {name: round(1000 * t, 2) for name, t in seconds.items()},
+        "our_speed_relative_to": {
+            name: round(t / ours, 3) for name, t in seconds.items() if name != "clearhead"
+        },
+        "tokens_per_second": round(setting.size.batch * setting.size.length / ours),
+        "gflops": setting.matmul_flops() / ours / 1e9,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="the best of so many steps counts")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--default-malloc", action="store_true", help="leave glibc as it is")
+    parser.add_argument("--name", default="step", help="of the result file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    kept = False if arguments.default_malloc else keep_freed_memory()
+
+    rows = []
+    print(f"{'setting':<28}{'dropout':>8}{'bare':>8}{'nn.Tr.':>8}{'HF':>8}{'ms':>9}{'peak':>7}")
+    for setting in SETTINGS:
+        for p_dropout in (0.0, 0.1):
+            row = measure(setting, p_dropout, arguments.rounds)
+            peak = matmul_peak()
+            row["utilisation_of_matmul_peak"] = round(row.pop("gflops") * 1e9 / peak, 3)
+            rows.append(row)
+            ratios = "".join(f"{ratio:>8.2f}" for ratio in row["our_speed_relative_to"].values())
+            ms, share = row["milliseconds"]["clearhead"], row["utilisation_of_matmul_peak"]
+            print(f"{setting.name:<28}{p_dropout:>8}{ratios}{ms:>9.1f}{share:>7.0%}", flush=True)
+    print("Ratios are our speed over theirs: above 1, ours is the faster.")
+    measured = {"rounds": arguments.rounds, "freed_memory_kept": kept, "steps": rows}
+    print("written:", write_result(arguments.name, measured).name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Shows what the model will see of a prepared recipe: counts, lengths, padding, three batches.
+With `get NAME` instead of a recipe, downloads a public corpus into CLEARHEAD_DATA."""
+
+import argparse
+from itertools import islice
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from clearhead.cli.prepare import show_manifest
+from clearhead.cli.recipes import add_recipe_arguments, prepared_folder, read_recipe
+from clearhead.config import BatchConfig
+from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, MaskedBatch, PairBatch, TokenBatch
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.loader import Loader
+from clearhead.data.order import permute
+from clearhead.data.public import get_corpus, public_corpora, public_corpus
+from clearhead.environment import data_folder
+from clearhead.errors import ClearheadError
+from clearhead.text.tokenizer import Tokenizer
+
+N_MEASURED = 200  # batches that padding is measured on
+N_LENGTHS = 100_000  # documents that the histogram is drawn from
+N_BARS = 12
+N_ROWS_SHOWN = 2
+N_SHOWN = 180  # characters of a row
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe_arguments(parser)
+    parser.add_argument("name", nargs="?", help="after get: " + ", ".join(public_corpora()))
+    parser.add_argument("--split", default="train", help="train (default), valid or test")
+
+
+def run(namespace: argparse.Namespace) -> int:
+    console = Console(highlight=False)
+    if namespace.recipe == "get":
+        if namespace.name is None:
+            raise ClearheadError(f"name a corpus: clearhead data get {'|'.join(public_corpora())}")
+        return _get(console, namespace.name)
+    recipe = read_recipe(namespace)
+    corpus = open_corpus(prepared_folder(namespace, recipe))
+    show_manifest(console, corpus.manifest)
+    _show_lengths(console, corpus, namespace.split)
+    _show_padding(console, corpus, recipe.batches, namespace.split)
+    _show_batches(console, corpus, recipe.batches, namespace.split)
+    return 0
+
+
+def _show_lengths(console: Console, corpus: Corpus, split: str) -> None:
+    for side in corpus.facts(split).tokens:
+        store = corpus.store(split, side)
+        n = store.n_documents
+        if n == 1:
+            continue  # a whole book: the table has said how long it is
+        lengths = store.lengths(permute(np.arange(min(n, N_LENGTHS)), n, 0))
+        # The few longest would squeeze all others into one bar: they share the last.
+        top = max(N_BARS, int(np.percentile(lengths, 99)) + 1)
+        width = -(-top // N_BARS)
+        counts = np.bincount(np.minimum(lengths // width, N_BARS - 1), minlength=N_BARS)
+        console.print(f"\n[bold]tokens of a document[/] ({split}, {side}, <eos> included)")
+        for bar, count in enumerate(counts.tolist()):
+            last = bar + 1 == N_BARS
+            label = f"{bar * width:,} …" if last else f"{bar * width:,}-{(bar + 1) * width - 1:,}"
+            drawn = "█" * round(40 * count / max(1, counts.max()))
+            console.print(f"{label:>19} {drawn} {100 * count / len(lengths):.1f} %")
+
+
+def _show_padding(console: Console, corpus: Corpus, config: BatchConfig, split: str) -> None:
+    loader = Loader(corpus, config, split=split, epochs=1)
+    padding = positions = rows = n = 0
+    for batch in islice(loader, N_MEASURED):
+        missing, size = _padding(batch, corpus.tokenizers[next(iter(corpus.tokenizers))].pad_id)
+        padding, positions, n = padding + missing, positions + size, n + 1
+        rows += len(batch.samples)
+    whole = "the whole epoch" if n < N_MEASURED else f"the first {n} batches"
+    console.print(
+        f"\n[bold]batches[/] ({split}, {whole}): {n:,}\n"
+        f"each has {rows / n:,.1f} rows and {positions / n:,.0f} positions on average, "
+        f"{100 * padding / positions:.2f} % of them padding"
+    )
+
+
+def _padding(batch: Batch, pad_id: int) -> tuple[int, int]:
+    """Positions without a token, and all positions."""
+    match batch:
+        case PairBatch():
+            sides = (batch.source, batch.target_output)
+            return sum(int((s == pad_id).sum()) for s in sides), sum(s.numel() for s in sides)
+        case TokenBatch():
+            return int((batch.documents == NO_DOCUMENT).sum()), batch.inputs.numel()
+        case MaskedBatch():
+            return 0, batch.inputs.numel()
+
+
+def _show_batches(console: Console, corpus: Corpus, config: BatchConfig, split: str) -> None:
+    loader = Loader(corpus, config, split=split, epochs=1)
+    for number, batch in enumerate(islice(loader, 3)):
+        shape = " and ".join("×".join(map(str, tensor.shape)) for _, tensor, _ in _shown(batch)[:2])
+        console.print(f"\n[bold]batch {number}[/] ({shape})")
+        for row in range(min(N_ROWS_SHOWN, len(batch.samples))):
+            ids = ", ".join(map(str, batch.samples[row][:6]))
+            console.print(f"[dim]sample {ids}[/]")
+            grid = Table.grid(padding=(0, 2))
+            for title, tensor, side in _shown(batch):
+                text = _visible(tensor[row], corpus.tokenizers[side])
+                grid.add_row(Text(f"  {title}", "cyan"), Text(text))
+            console.print(grid)
+
+
+def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
+    match batch:
+        case PairBatch():
+            return [
+                ("source", batch.source, "source"),
+                ("target input", batch.target_input, "target"),
+                ("target output", batch.target_output, "target"),
+            ]
+        case _:
+            return [("inputs", batch.inputs, "text"), ("targets", batch.targets, "text")]
+
+
+def _visible(ids: Tensor, tokenizer: Tokenizer) -> str:
+    """The text that a model sees, control tokens and line ends included, cut to a few lines."""
+    wanted = [index for index in ids.tolist() if index != IGNORED]
+    text = tokenizer.decode(wanted, show_control=True).replace("\n", "⏎")
+    return text if len(text) <= N_SHOWN else text[:N_SHOWN] + "…"
+
+
+def _get(console: Console, name: str) -> int:
+    corpus = public_corpus(name)
+    console.print(f"[bold]{name}[/]: {corpus.about}")
+    console.print(f"licence: {corpus.licence}")
+    console.print(f"size:    {sum(each.size for each in corpus.downloads):,} bytes from")
+    for download in corpus.downloads:
+        console.print(f"         {download.url}\n         sha256 {download.sha256}", soft_wrap=True)
+    with Progress(
+        TextColumn("{task.description:<24}"), BarColumn(), DownloadColumn(), console=console
+    ) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=done)
+
+        folder = get_corpus(corpus, data_folder(), report)
+    console.print(f"{folder} is complete; every file has the sha256 that it should have.")
+    return 0

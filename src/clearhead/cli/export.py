@@ -1,0 +1,36 @@
+"""Writes a model folder as one that other software opens, and proves that both compute the same."""
+
+import argparse
+from pathlib import Path
+
+from clearhead.interop.huggingface.exporting import export_model
+from clearhead.interop.huggingface.families import table_of_families
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="model.safetensors, config.json, tokenizer.json")
+    parser.add_argument("out", type=Path, help="the new folder")
+    parser.add_argument("--to", choices=["huggingface"], required=True, help="whose format")
+    parser.add_argument(
+        "--table",
+        action=_ShowTable,
+        nargs=0,
+        help="show which options go to which family there, and stop",
+    )
+    parser.add_argument(
+        "--no-check",
+        action="store_true",
+        help="leave out the comparison, which needs the memory of the model in fp64",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    certificate = export_model(arguments.model, arguments.out, check=not arguments.no_check)
+    print(*certificate.lines(arguments.out), sep="\n")
+    return 0
+
+
+class _ShowTable(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(table_of_families())
+        parser.exit()

@@ -1,0 +1,106 @@
+"""Turns a recipe's text into token files: tokenizer, encoding, manifest.
+Stopped at any moment and run again, it goes on; what is finished already is only checked."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from clearhead.cli.recipes import add_recipe_arguments, prepared_folder, read_recipe
+from clearhead.data.manifest import Manifest
+from clearhead.data.prepare import prepare
+from clearhead.data.shards import Job, Progress
+from clearhead.environment import data_folder
+
+STAGES = {"hashing": "checking the input", "tokenizer": "training the tokenizer"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe_arguments(parser)
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes that encode (default: one for each core)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+
+
+def run(namespace: argparse.Namespace) -> int:
+    recipe = read_recipe(namespace)
+    folder = prepared_folder(namespace, recipe)
+    console = Console(highlight=False)
+    started = time.monotonic()
+    with Bars(
+        TextColumn("{task.description:<22}"),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        TextColumn("{task.fields[rate]}"),
+        console=console,
+    ) as bars:
+        job = Job(
+            config=recipe.data,
+            root=data_folder(),
+            folder=folder,
+            processes=max(1, namespace.processes),
+            report=_Bars(bars),
+        )
+        manifest = prepare(job, overwrite=namespace.overwrite)
+    show_manifest(console, manifest)
+    console.print(f"\n{folder} is ready ({time.monotonic() - started:.1f} s).")
+    console.print(f"Look at it with: clearhead data {namespace.recipe}{_out(namespace.out)}")
+    return 0
+
+
+class _Bars:
+    """One bar for each stage, in the order in which they begin."""
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars = bars
+        self.tasks: dict[str, TaskID] = {}
+        self.began: dict[str, float] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        stage = progress.stage
+        if stage not in self.tasks:
+            title = STAGES.get(stage, f"encoding {stage}")
+            self.tasks[stage] = self.bars.add_task(title, total=progress.total, rate="")
+            self.began[stage] = time.monotonic()
+        elapsed = time.monotonic() - self.began[stage]
+        rate = f"{progress.tokens / elapsed:,.0f} tokens/s" if progress.tokens else ""
+        self.bars.update(self.tasks[stage], completed=progress.done, rate=rate)
+
+
+def show_manifest(console: Console, manifest: Manifest) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("split")
+    for title in ("documents", "side", "tokens", "mean", "longest"):
+        table.add_column(title, justify="left" if title == "side" else "right")
+    table.add_column("skipped")
+    for split, facts in manifest.splits.items():
+        skipped = ", ".join(f"{count:,} {kind}" for kind, count in facts.skipped.items())
+        for number, (side, tokens) in enumerate(facts.tokens.items()):
+            first = number == 0
+            table.add_row(
+                split if first else "",
+                f"{facts.documents:,}" if first else "",
+                side,
+                f"{tokens:,}",
+                f"{tokens / facts.documents:,.1f}",
+                f"{facts.longest[side]:,}",
+                skipped if first else "",
+            )
+    console.print(table)
+    for facts in {facts.file: facts for facts in manifest.tokenizers.values()}.values():
+        console.print(f"{facts.file}: {facts.vocab_size:,} tokens")
+
+
+def _out(out: Path | None) -> str:
+    return f" --out {out}" if out else ""

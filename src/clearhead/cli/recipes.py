@@ -1,0 +1,37 @@
+"""What every verb that takes a recipe shares: RECIPE, and a dotted option for each of its keys."""
+
+import argparse
+from pathlib import Path
+
+from clearhead.config import Recipe, load_recipe, recipe_keys, recipe_names
+
+PREPARED = Path("prepared")
+
+
+def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    known = ", ".join(recipe_names())
+    parser.add_argument("recipe", help=f"{known}; or the path of a .toml file")
+    add_overrides(parser)
+
+
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Every key of a recipe is an option, such as: --data.vocab_size 4000"
+    for key in recipe_keys():
+        parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help=f"the prepared data (default: {PREPARED}/RECIPE)",
+    )
+
+
+def read_recipe(namespace: argparse.Namespace) -> Recipe:
+    """The recipe with what the command line sets on top."""
+    given = vars(namespace)
+    overrides = [(key, given[key]) for key in recipe_keys() if given.get(key) is not None]
+    return load_recipe(namespace.recipe, overrides)
+
+
+def prepared_folder(namespace: argparse.Namespace, recipe: Recipe) -> Path:
+    return namespace.out or PREPARED / recipe.name

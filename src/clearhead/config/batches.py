@@ -1,0 +1,37 @@
+"""Batches as inert data: all that decides what step n reads from prepared token files."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from clearhead.config.checks import check_at_least, check_choices
+from clearhead.errors import ConfigError
+
+Layout = Literal["stream", "documents"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+    """How samples are drawn and put together. A global batch is shared by all ranks."""
+
+    seed: int = 1
+    layout: Layout = "stream"
+    """Language models: samples cut from one long stream, or whole documents packed into rows."""
+    length: int = 256
+    """Tokens of a row (language models)."""
+    batch_size: int = 64
+    """Rows of a global batch (language models)."""
+    batch_tokens: int = 4096
+    """Positions of a global batch of pairs, padding included, on each of the two sides."""
+    window: int = 32_768
+    """Samples that are sorted by length together (pairs, packed documents). Memory grows with it,
+    never with the corpus; padding shrinks with it."""
+    p_mask: float = 0.15
+    """The share of tokens that a masked language model has to guess."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least("seed", self.seed, 0)
+        for name in ("length", "batch_size", "batch_tokens", "window"):
+            check_at_least(name, getattr(self, name), 1)
+        if not 0 < self.p_mask < 1:
+            raise ConfigError("p_mask", self.p_mask, "must be above 0 and below 1", "try 0.15")

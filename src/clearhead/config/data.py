@@ -1,0 +1,151 @@
+"""Text as inert data: which files, what is clean enough, which tokenizer. All that decides the
+bytes of the prepared token files is here, and nothing else is."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from clearhead.config.checks import check_at_least, check_choices
+from clearhead.errors import ConfigError, nearest
+
+Task = Literal["pairs", "language-model", "masked-lm"]
+Format = Literal["text", "parallel", "tsv", "jsonl", "parquet"]
+DocumentUnit = Literal["line", "file"]
+Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
+TokenizerKind = Literal["bpe", "character", "file"]
+Vocabularies = Literal["shared", "separate"]
+Normalization = Literal["none", "nfc", "nfkc"]
+Side = Literal["text", "source", "target"]
+
+DIRT: tuple[Dirt, ...] = ("invalid-utf8", "blank", "too-long", "malformed", "unequal")
+SPLITS = ("train", "valid", "test")
+N_BYTES = 256  # every byte-level vocabulary holds them all
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where the text is and how it becomes token files."""
+
+    task: Task = "language-model"
+    format: Format = "text"
+    train: tuple[str, ...] = ()
+    """Files, folders or globs, relative to the folder CLEARHEAD_DATA. With format="parallel"
+    exactly two files: source and target."""
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    held_out: float = 0.0
+    """The last part of each training file that becomes the validation split (document="file")."""
+    columns: tuple[int | str, ...] = ()
+    """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs."""
+    document: DocumentUnit = "line"
+    """What <eos> ends in plain text: each line, or the whole file, to the last byte."""
+
+    strip: bool = True
+    """Take the white space off both ends of a line or field."""
+    skip: tuple[Dirt, ...] = ()
+    """Kinds of dirt that are skipped and counted. Any other stops with its file and line."""
+    drop: tuple[str, ...] = ()
+    """Documents (or pairs with a side) that are exactly one of these strings are left out."""
+    max_bytes: int = 1 << 20
+    """A longer line is too long: it keeps a file without line ends from filling the memory."""
+    max_tokens: int | None = None
+    """A document or side with more tokens, <eos> included, is too long. None: no limit."""
+
+    tokenizer: TokenizerKind = "bpe"
+    tokenizer_file: str | None = None
+    """With tokenizer="file": a tokenizer.json."""
+    vocab_size: int | None = None
+    """None: every character that occurs, with tokenizer="character". Others need a number."""
+    vocabularies: Vocabularies = "shared"
+    """Whether the two sides of pairs share one tokenizer."""
+    normalize: Normalization = "none"
+    special_tokens: tuple[str, ...] = ("<pad>", "<bos>", "<eos>")
+    """Padding, start, end (and, for masked-lm, the mask). A new tokenizer gives them ids 0, 1, 2
+    (and 3); a loaded one must have them."""
+    sample_mb: int = 256
+    """The tokenizer is trained on the first so many megabytes, shared evenly by the files."""
+    shard_mb: int = 64
+    """Text in one token file: what a killed run has to do again at most."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for kind in self.skip:
+            if kind not in DIRT:
+                raise ConfigError("skip", kind, "is not a kind of dirt", nearest(kind, DIRT))
+        for name in ("max_bytes", "sample_mb", "shard_mb"):
+            check_at_least(name, getattr(self, name), 1)
+        if self.max_tokens is not None:
+            check_at_least("max_tokens", self.max_tokens, 2)
+        if not self.train:
+            raise ConfigError("train", self.train, "names no file", "give a file, folder or glob")
+        self._check_sources()
+        self._check_tokenizer()
+
+    def _check_sources(self) -> None:
+        if self.format == "parallel":
+            if self.task != "pairs":
+                rule = f"gives two texts a line, and task={self.task!r} takes one"
+                raise ConfigError("format", self.format, rule, "try task='pairs'")
+            for split in SPLITS:
+                if len(self.paths(split)) not in (0, 2):
+                    rule = "must be two files with format='parallel'"
+                    raise ConfigError(split, self.paths(split), rule, "give source and target")
+        elif self.format == "text" and self.task == "pairs":
+            rule = "gives one text a line, and task='pairs' takes two"
+            raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
+        if self.format in ("tsv", "jsonl", "parquet"):
+            self._check_columns()
+        if self.document == "file" and self.format != "text":
+            rule = f"is for format='text', and this is {self.format!r}"
+            raise ConfigError("document", self.document, rule, "try document='line'")
+        if not 0 <= self.held_out < 1:
+            rule = "must be at least 0 and below 1"
+            raise ConfigError("held_out", self.held_out, rule, "try held_out=0.1")
+        if self.held_out and self.document != "file":
+            rule = "cuts whole files, and document='line'"
+            raise ConfigError("held_out", self.held_out, rule, "try document='file', or name valid")
+        if self.held_out and self.valid:
+            rule = f"and valid={self.valid!r} both make the validation split"
+            raise ConfigError("held_out", self.held_out, rule, "leave one of them out")
+
+    def _check_columns(self) -> None:
+        if len(self.columns) != len(self.sides):
+            rule = f"must name {len(self.sides)} column(s) for task={self.task!r}"
+            example = ("1", "2") if self.format == "tsv" else ("'text'", "'translation'")
+            remedy = f"try columns=[{', '.join(example[: len(self.sides)])}]"
+            raise ConfigError("columns", self.columns, rule, remedy)
+        for column in self.columns:
+            if self.format == "tsv" and (not isinstance(column, int) or column < 1):
+                rule = "must be numbers from 1 with format='tsv'"
+                raise ConfigError("columns", self.columns, rule, "try columns=[1, 2]")
+            if self.format != "tsv" and not isinstance(column, str):
+                rule = f"must be names with format={self.format!r}"
+                raise ConfigError("columns", self.columns, rule, "try columns=['text']")
+
+    def _check_tokenizer(self) -> None:
+        needed = 4 if self.task == "masked-lm" else 3
+        if len(self.special_tokens) != needed:
+            rule = f"must name {needed} tokens for task={self.task!r}"
+            names = ["<pad>", "<bos>", "<eos>", "<mask>"][:needed]
+            raise ConfigError("special_tokens", self.special_tokens, rule, f"try {names}")
+        if (self.tokenizer == "file") != (self.tokenizer_file is not None):
+            rule = f"does not fit tokenizer={self.tokenizer!r}"
+            remedy = "set tokenizer='file' and tokenizer_file together, or neither"
+            raise ConfigError("tokenizer_file", self.tokenizer_file, rule, remedy)
+        if self.tokenizer == "file":
+            return
+        if len(set(self.special_tokens)) != needed:
+            rule = "must all differ in a new tokenizer"
+            raise ConfigError("special_tokens", self.special_tokens, rule, "rename one")
+        if self.vocab_size is None and self.tokenizer == "bpe":
+            rule = "must be a number with tokenizer='bpe'"
+            raise ConfigError("vocab_size", self.vocab_size, rule, "try vocab_size=8000")
+        if self.vocab_size is not None:
+            check_at_least("vocab_size", self.vocab_size, N_BYTES + needed)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """What a document consists of: one text, or a source and a target."""
+        return ("source", "target") if self.task == "pairs" else ("text",)
+
+    def paths(self, split: str) -> tuple[str, ...]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}[split]

@@ -1,0 +1,100 @@
+"""A recipe: one TOML file with a table for each part of a run, and dotted overrides on top."""
+
+import inspect
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from clearhead.config.batches import BatchConfig
+from clearhead.config.data import DataConfig
+from clearhead.config.model import ModelConfig
+from clearhead.errors import ClearheadError, ConfigError, nearest
+
+SHIPPED = Path(__file__).parent.parent / "recipes"
+SECTIONS: dict[str, type] = {"data": DataConfig, "batches": BatchConfig, "model": ModelConfig}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a recipe file says, checked. A table that the file lacks is None, unless it has defaults
+    that work for everybody."""
+
+    name: str
+    data: DataConfig
+    batches: BatchConfig
+    model: ModelConfig | None = None
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def recipe_keys() -> list[str]:
+    """Every key that a recipe can hold and the command line can override: `data.vocab_size`, …"""
+    return [f"{section}.{field.name}" for section, of in SECTIONS.items() for field in fields(of)]
+
+
+def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
+    """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
+    path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    if not path.is_file():
+        remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
+        raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ClearheadError(f"{path} is not a TOML file: {error}") from None
+    _check_keys(tables, str(path))
+    for key, _ in overrides:
+        if key not in recipe_keys():
+            raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
+    return Recipe(name=path.stem, **_parse(tables, overrides))
+
+
+def _check_keys(tables: dict[str, Any], path: str) -> None:
+    for section, table in tables.items():
+        if section not in SECTIONS or not isinstance(table, dict):
+            raise ClearheadError(f"{path}: no table [{section}]; {nearest(section, SECTIONS)}")
+        known = [field.name for field in fields(SECTIONS[section])]
+        for key in table:
+            if key not in known:
+                raise ClearheadError(f"{path}: no key {section}.{key}; {nearest(key, known)}")
+
+
+def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The texts and TOML values as the types that the configurations declare, by jsonargparse."""
+    from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+    parser = ArgumentParser(exit_on_error=False)
+    wanted = {"data", "batches", *tables, *(key.split(".")[0] for key, _ in overrides)}
+    for section in sorted(wanted):
+        parser.add_class_arguments(SECTIONS[section], section)
+    try:
+        values = parser.parse_object(tables)
+        values = parser.parse_args([f"--{key}={text}" for key, text in overrides], values)
+    except ArgumentError as error:
+        raise _type_error(str(error), tables, dict(overrides)) from None
+    found: dict[str, Any] = {}
+    for section in wanted:
+        part = values[section]
+        assert isinstance(part, Namespace)
+        try:
+            found[section] = SECTIONS[section](**part.as_dict())
+        except ConfigError as error:
+            raise ClearheadError(f"{section}.{error}") from None
+    return found
+
+
+def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str]) -> ClearheadError:
+    """jsonargparse says which key is wrong in a dozen lines; ours says it in one."""
+    match = re.search(r'key "(\w+)\.(\w+)"', message)
+    if match is None:
+        return ClearheadError(" ".join(message.split()))
+    section, name = match.groups()
+    hint = inspect.formatannotation(get_type_hints(SECTIONS[section])[name])
+    key = f"{section}.{name}"
+    value = overrides.get(key, tables.get(section, {}).get(name))
+    return ConfigError(key, value, "is of another type", f"write a {hint.replace('typing.', '')}")

@@ -1,0 +1,96 @@
+"""What a model is given at one step, and how rows of samples become it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.order import derive_key, mix
+from clearhead.data.token_files import Integers
+
+IGNORED = -100
+"""The target of a position that is not to be guessed: the marker that PyTorch's loss skips."""
+NO_DOCUMENT = -1
+
+SampleIds = tuple[tuple[int, ...], ...]  # by row: one sample, or the documents packed into it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairBatch:
+    """For an encoder-decoder. Rows are padded on the right."""
+
+    source: Tensor
+    """Ends in <eos>."""
+    target_input: Tensor
+    """Starts with <bos>."""
+    target_output: Tensor
+    """The same one step later: ends in <eos>."""
+    samples: SampleIds
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBatch:
+    """For a decoder: at each position a token, and the one to guess after it."""
+
+    inputs: Tensor
+    targets: Tensor
+    """IGNORED where a packed row is padded."""
+    documents: Tensor
+    """Which document of the row each position is in, so that attention can be kept inside it;
+    NO_DOCUMENT where the row is padded."""
+    samples: SampleIds
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedBatch:
+    """For an encoder: some tokens corrupted, and what they were; IGNORED everywhere else."""
+
+    inputs: Tensor
+    targets: Tensor
+    samples: SampleIds
+
+
+Batch = PairBatch | TokenBatch | MaskedBatch
+
+
+def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -> Tensor:
+    """Rows one below the other. No rows give (0, width): a rank without a share of the batch still
+    runs the model, to stay in step with the others."""
+    width = max([width, *map(len, rows)])
+    padded = np.full((len(rows), width), filler, np.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = row
+    return torch.from_numpy(padded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corruption:
+    """BERT's: of the chosen tokens 80 % become <mask>, 10 % a random token, 10 % stay."""
+
+    p_mask: float
+    mask_id: int
+    control_ids: frozenset[int]
+    vocab_size: int
+
+    def __call__(self, tokens: Integers, key: int) -> tuple[Integers, Integers]:
+        """Inputs and targets: a pure function of the tokens and the key."""
+        places = np.arange(len(tokens), dtype=np.uint64)
+        choice, fate = (_uniform(places, derive_key(key, use)) for use in ("choice", "fate"))
+        chosen = (choice < self.p_mask) & ~np.isin(tokens, list(self.control_ids))
+        other = mix(places, derive_key(key, "other")) % np.uint64(len(self._ordinary))
+        inputs = np.where(chosen & (fate < 0.8), self.mask_id, tokens)
+        inputs = np.where(chosen & (fate >= 0.8) & (fate < 0.9), self._ordinary[other], inputs)
+        return inputs, np.where(chosen, tokens, IGNORED)
+
+    @cached_property
+    def _ordinary(self) -> Integers:
+        return np.setdiff1d(np.arange(self.vocab_size), list(self.control_ids))
+
+
+def _uniform(places: np.ndarray, key: int) -> np.ndarray:
+    """Numbers in [0, 1), one for each place."""
+    return (mix(places, key) >> np.uint64(11)) * 2.0**-53

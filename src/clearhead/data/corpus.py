@@ -1,0 +1,77 @@
+"""A prepared folder, opened for reading."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.config.batches import BatchConfig
+from clearhead.data.batches import Corruption
+from clearhead.data.layouts import Layout, Masked, Packed, Pairs, Stream
+from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
+from clearhead.data.token_files import TokenFile, TokenStore
+from clearhead.errors import ConfigError, DataError, nearest
+from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Token files, tokenizers and manifest that were found to belong together."""
+
+    folder: Path
+    manifest: Manifest
+    tokenizers: dict[str, Tokenizer]
+    """By side."""
+
+    def facts(self, split: str) -> SplitFacts:
+        if split not in self.manifest.splits:
+            remedy = nearest(split, self.manifest.splits)
+            raise DataError(f"{self.folder} has no split {split!r}; {remedy}")
+        return self.manifest.splits[split]
+
+    def store(self, split: str, side: str) -> TokenStore:
+        return TokenStore([TokenFile(self.folder, each) for each in self.facts(split).files[side]])
+
+    def layout(self, split: str, config: BatchConfig) -> Layout:
+        """The kind of batches that the corpus's task asks for."""
+        facts = self.facts(split)
+        if self.manifest.task == "pairs":
+            longest = max(facts.longest.values())
+            if longest > config.batch_tokens:
+                rule = f"must hold the longest pair of {split}, which has {longest} tokens"
+                raise ConfigError(
+                    "batch_tokens", config.batch_tokens, rule, f"try batch_tokens={longest}"
+                )
+            source, target = (self.store(split, side) for side in ("source", "target"))
+            return Pairs(source, target, config, self.tokenizers["target"])
+        store, tokenizer = self.store(split, "text"), self.tokenizers["text"]
+        if config.layout == "documents" and self.manifest.task == "language-model":
+            return Packed(store, config, tokenizer)
+        stream = Stream(store, config)
+        if not stream.n_samples:
+            rule = f"must be below the {store.n_tokens} tokens of {split}"
+            raise ConfigError("length", config.length, rule, f"try length={store.n_tokens // 2}")
+        if self.manifest.task == "language-model":
+            return stream
+        if config.layout == "documents":
+            rule = "packs documents for a language model, and this corpus is for masked-lm"
+            raise ConfigError("layout", config.layout, rule, "try layout='stream'")
+        assert tokenizer.mask_id is not None
+        return Masked(
+            stream,
+            Corruption(
+                p_mask=config.p_mask,
+                mask_id=tokenizer.mask_id,
+                control_ids=tokenizer.control_ids,
+                vocab_size=tokenizer.vocab_size,
+            ),
+        )
+
+
+def open_corpus(folder: Path) -> Corpus:
+    """Opens a prepared folder, and refuses one whose bytes have changed since."""
+    manifest = read_manifest(folder)
+    verify(folder, manifest)
+    tokenizers = {
+        side: load_tokenizer(folder / facts.file, facts.special_tokens)
+        for side, facts in manifest.tokenizers.items()
+    }
+    return Corpus(folder, manifest, tokenizers)

@@ -1,0 +1,35 @@
+"""Our tokens from datatrove's pipelines: the same documents give the same token files as
+`clearhead prepare`, on its local executor, on Slurm or on Ray. Needs the extra `corpus`.
+
+    executor = LocalPipelineExecutor(
+        pipeline=[JsonlReader("shards"), TokenFiles("prepared/train", "prepared/tokenizer.json")],
+        tasks=8,
+    )
+    executor.run()
+    adopt(Path("prepared"))
+"""
+
+from functools import cached_property
+from pathlib import Path
+
+from datatrove.pipeline.tokens import DocumentTokenizer
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from clearhead.text.tokenizer import EOS
+
+
+class TokenFiles(DocumentTokenizer):
+    """datatrove's tokenizer stage, set to write what our reader expects: each document ended by
+    <eos>, in the order in which it came. The order of training is decided when batches are read."""
+
+    def __init__(self, output_folder: str | Path, tokenizer: str | Path, eos: str = EOS) -> None:
+        super().__init__(str(output_folder), str(tokenizer), eos_token=eos, shuffle_documents=False)
+
+    @cached_property
+    def tokenizer(self) -> LibraryTokenizer:  # pyright: ignore[reportIncompatibleVariableOverride]
+        library = DocumentTokenizer.tokenizer.func(self)
+        library.no_truncation()
+        library.no_padding()
+        # As in our own Tokenizer: the text "<eos>" is five characters, not the end of a document.
+        library.encode_special_tokens = True
+        return library

@@ -1,0 +1,62 @@
+"""What counts as dirt in text, and what happens to it: an error with its place, or a count."""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from clearhead.config.data import DataConfig, Dirt
+from clearhead.errors import DataError
+
+DROPPED = "dropped"  # counted beside the kinds of dirt: strings that the recipe leaves out
+
+
+class Place(NamedTuple):
+    """Where a document stands. Lines, and rows of a table, are numbered from 1."""
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}"
+
+
+class Sieve:
+    """Lets clean text through. Dirt is an error unless the configuration chose to skip its kind."""
+
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
+        self.counts: Counter[str] = Counter()
+
+    def reject(self, kind: Dirt, place: Place, what: str) -> None:
+        if kind not in self.config.skip:
+            remedy = f"mend it, or have such lines skipped and counted: --data.skip '[\"{kind}\"]'"
+            raise DataError(f"{place}: {what}; {remedy}")
+        self.counts[kind] += 1
+
+    def clean(self, raw: bytes | str, place: Place) -> str | None:
+        """The text of a line or field; None if it was rejected or is one to drop."""
+        text = self.decode(raw, place)
+        if text is None:
+            return None
+        text = text.strip() if self.config.strip else text
+        if not text.strip():
+            self.reject("blank", place, "a blank line or field")
+            return None
+        if text in self.config.drop:
+            self.counts[DROPPED] += 1
+            return None
+        return text
+
+    def decode(self, raw: bytes | str, place: Place) -> str | None:
+        try:
+            if isinstance(raw, bytes):
+                return raw.decode("utf-8")
+            raw.encode("utf-8")  # JSON can hold half a surrogate pair
+            return raw
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8"
+        except UnicodeEncodeError as error:
+            what = f"character {error.start + 1} is half a surrogate pair"
+        self.reject("invalid-utf8", place, what)
+        return None

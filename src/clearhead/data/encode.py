@@ -1,0 +1,98 @@
+"""Text to tokens in several processes, in order, with bounded memory. Kept free of torch, so that
+a worker starts in a moment."""
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.connection import wait
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from clearhead.data.token_files import Integers, Tokens, token_dtype
+from clearhead.environment import one_tokenizer_thread
+from clearhead.text.tokenizer import Tokenizer, tokenizer_from_json
+
+WAITING_PER_PROCESS = 2  # chunks under way: enough to keep a process busy while its result travels
+
+
+class Encoded(NamedTuple):
+    """Documents of one side: all their tokens in a row, each document ended by <eos>."""
+
+    tokens: Tokens
+    lengths: Integers
+
+
+class HasTexts(Protocol):
+    @property
+    def texts(self) -> tuple[list[str], ...]:
+        """The documents' texts, by side."""
+        ...
+
+
+Chunk = TypeVar("Chunk", bound=HasTexts)
+
+
+def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
+    rows = tokenizer.encode_batch(texts)
+    lengths = np.array([len(row) + 1 for row in rows], np.int64)
+    tokens = np.empty(int(lengths.sum()), token_dtype(tokenizer.vocab_size))
+    end = 0
+    for row, length in zip(rows, lengths.tolist()):
+        tokens[end : end + length - 1] = row
+        end += length
+        tokens[end - 1] = tokenizer.eos_id
+    return Encoded(tokens, lengths)
+
+
+def encode_in_order(
+    chunks: Iterable[Chunk], tokenizers: list[Tokenizer], processes: int
+) -> Iterator[tuple[Chunk, list[Encoded]]]:
+    """Each chunk with its tokens by side. With one process the work is done here, on as many
+    threads as the library takes."""
+    if processes == 1:
+        for chunk in chunks:
+            yield chunk, [encode(*side) for side in zip(tokenizers, chunk.texts)]
+        return
+    # Fresh processes: a fork would copy the library's threads in an unknown state.
+    with ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=([(each.to_json(), each.special_tokens) for each in tokenizers],),
+    ) as pool:
+        under_way: deque[tuple[Chunk, Future[list[Encoded]]]] = deque()
+        try:
+            for chunk in chunks:
+                under_way.append((chunk, pool.submit(_encode_here, chunk.texts)))
+                if len(under_way) >= WAITING_PER_PROCESS * processes:
+                    first, future = under_way.popleft()
+                    yield first, future.result()
+            for chunk, future in under_way:
+                yield chunk, future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_tokenizers: list[Tokenizer] = []  # a worker's own, set once when it starts
+
+
+def _start_worker(described: list[tuple[str, tuple[str, ...]]]) -> None:
+    one_tokenizer_thread()
+    _tokenizers[:] = [tokenizer_from_json(text, special) for text, special in described]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _encode_here(texts: tuple[list[str], ...]) -> list[Encoded]:
+    return [encode(*side) for side in zip(_tokenizers, texts)]

@@ -1,0 +1,66 @@
+"""Getting a file from the web: broken off and taken up again, and trusted only by its hash."""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from clearhead.data.manifest import sha256_of
+from clearhead.errors import DataError
+
+BLOCK = 1 << 16
+TIMEOUT = 30  # seconds without a byte
+N_TRIES = 5  # in a row that bring nothing
+
+Report = Callable[[int, int], None]
+
+
+def fetch(
+    url: str, path: Path, *, size: int, sha256: str, report: Report = lambda *_: None
+) -> None:
+    """Leaves exactly the promised bytes at `path`, or raises and leaves nothing there."""
+    if path.is_file() and sha256_of(path) == sha256:
+        report(size, size)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    if partial.is_file() and partial.stat().st_size > size:
+        partial.unlink()
+    fruitless = 0
+    while (have := _size(partial)) < size:
+        problem = _take(url, partial, have, size, report)
+        fruitless = 0 if _size(partial) > have else fruitless + 1
+        if fruitless == N_TRIES:
+            raise DataError(f"{url} cannot be had: {problem}; run the command again to go on")
+    found = sha256_of(partial)
+    if found != sha256:
+        partial.unlink()
+        raise DataError(
+            f"{url} gave other bytes than expected (sha256 {found[:16]}…, not {sha256[:16]}…); "
+            "the file has changed at its source, or someone stands in between"
+        )
+    partial.replace(path)
+
+
+def _take(url: str, partial: Path, have: int, size: int, report: Report) -> str:
+    """Appends what one connection gives, never more than is wanted; says what ended it."""
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            if have and answer.status != http.client.PARTIAL_CONTENT:
+                have = 0  # the server does not know ranges: from the start
+            with partial.open("r+b" if have else "wb") as file:
+                file.seek(have)
+                while have < size and (block := answer.read(min(BLOCK, size - have))):
+                    have += file.write(block)
+                    report(have, size)
+        return f"the server ended after {have} of {size} bytes"
+    except urllib.error.HTTPError as error:
+        return f"the server answers {error.code} {error.reason}"
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        return str(getattr(error, "reason", error))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

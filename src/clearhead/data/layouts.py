@@ -1,0 +1,211 @@
+"""How samples lie in token files and how they are put together: pairs, a stream, a
+masked stream, packed documents.
+
+Each layout says how many samples there are and how many of them are looked at together (a window);
+cuts the samples of a window into global batches; and turns rows of a batch into tensors.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.config.batches import BatchConfig
+from clearhead.data.batches import (
+    IGNORED,
+    NO_DOCUMENT,
+    Batch,
+    Corruption,
+    MaskedBatch,
+    PairBatch,
+    TokenBatch,
+    pad_rows,
+)
+from clearhead.data.order import derive_key, permute
+from clearhead.data.token_files import Integers, TokenStore
+from clearhead.text.tokenizer import Tokenizer
+
+
+class Piece(NamedTuple):
+    """Tokens start…stop-1 of a sample."""
+
+    sample: int
+    start: int
+    stop: int
+
+
+Row = tuple[Piece, ...]
+Item = TypeVar("Item")
+
+
+class Layout(Protocol):
+    n_samples: int
+    window: int
+
+    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+        """The global batches of one window. `key` decides what is left to chance."""
+        ...
+
+    def collate(self, rows: Sequence[Row], key: int) -> Batch:
+        """The tensors of some rows. `key` belongs to the epoch."""
+        ...
+
+
+class Pairs:
+    """Source and target of about the same length together, as many as the budget allows."""
+
+    def __init__(
+        self, source: TokenStore, target: TokenStore, config: BatchConfig, tokenizer: Tokenizer
+    ) -> None:
+        self.source, self.target, self.budget = source, target, config.batch_tokens
+        self.n_samples, self.window = source.n_documents, config.window
+        self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
+
+    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+        source, target = self.source.lengths(samples), self.target.lengths(samples)
+        # The budget counts the longer side, so that comes first. Where it is equal, the other side
+        # ascends, at the next length it descends, and so on: neighbours stay alike throughout.
+        longer, difference = np.maximum(source, target), target - source
+        turn = np.where(longer % 2, -difference, difference)
+        order = np.lexsort((samples, turn, longer))
+        batches: list[list[Row]] = [[]]
+        widest = 0
+        for sample, *lengths in np.stack([samples, source, target], axis=1)[order].tolist():
+            widest = max(widest, *lengths)
+            if (len(batches[-1]) + 1) * widest > self.budget and batches[-1]:
+                batches.append([])
+                widest = max(lengths)
+            batches[-1].append((Piece(sample, 0, lengths[1]),))
+        return _shuffled(batches, key)
+
+    def collate(self, rows: Sequence[Row], key: int) -> PairBatch:  # noqa: ARG002
+        samples = tuple((row[0].sample,) for row in rows)
+        numbers = np.array(samples, np.int64).reshape(-1)
+        sources, targets = self.source.documents(numbers), self.target.documents(numbers)
+        return PairBatch(
+            source=pad_rows(sources, self.pad_id),
+            target_input=pad_rows([_shifted(each, self.bos_id) for each in targets], self.pad_id),
+            target_output=pad_rows(targets, self.pad_id),
+            samples=samples,
+        )
+
+
+class Stream:
+    """All documents in a row, each ended by <eos>, cut into samples of one length. The last few
+    tokens that do not fill a sample are left out."""
+
+    def __init__(self, store: TokenStore, config: BatchConfig) -> None:
+        self.store, self.length = store, config.length
+        self.n_samples = max(0, store.n_tokens - 1) // config.length
+        self.window = config.batch_size
+
+    def cut(self, samples: Integers, key: int) -> list[list[Row]]:  # noqa: ARG002
+        return [[(Piece(sample, 0, self.length),) for sample in samples.tolist()]]
+
+    def collate(self, rows: Sequence[Row], key: int) -> TokenBatch:  # noqa: ARG002
+        samples = tuple((row[0].sample,) for row in rows)
+        starts = [sample * self.length for (sample,) in samples]
+        # One token more than the length: the last position has a target too.
+        tokens = [self.store.read(start, start + self.length + 1) for start in starts]
+        documents = [self.store.document_of(start, start + self.length) for start in starts]
+        return TokenBatch(
+            inputs=pad_rows([row[:-1] for row in tokens], 0, self.length),
+            targets=pad_rows([row[1:] for row in tokens], 0, self.length),
+            documents=pad_rows(documents, 0, self.length),
+            samples=samples,
+        )
+
+
+class Masked:
+    """The samples of a stream, some of their tokens corrupted anew in every epoch."""
+
+    def __init__(self, stream: Stream, corruption: Corruption) -> None:
+        self.stream, self.corruption = stream, corruption
+        self.n_samples, self.window = stream.n_samples, stream.window
+        self.cut = stream.cut
+
+    def collate(self, rows: Sequence[Row], key: int) -> MaskedBatch:
+        samples = tuple((row[0].sample,) for row in rows)
+        length = self.stream.length
+        corrupted = [
+            self.corruption(
+                self.stream.store.read(sample * length, (sample + 1) * length),
+                derive_key(key, sample),
+            )
+            for (sample,) in samples
+        ]
+        return MaskedBatch(
+            inputs=pad_rows([inputs for inputs, _ in corrupted], 0, length),
+            targets=pad_rows([targets for _, targets in corrupted], 0, length),
+            samples=samples,
+        )
+
+
+class Packed:
+    """Whole documents, several to a row. Each token is guessed once, from its own document alone:
+    a document starts from <bos>; one that is longer than a row goes on in another."""
+
+    def __init__(self, store: TokenStore, config: BatchConfig, tokenizer: Tokenizer) -> None:
+        self.store, self.length, self.batch_size = store, config.length, config.batch_size
+        self.n_samples, self.window = store.n_documents, config.window
+        self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
+
+    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+        pieces = [
+            Piece(sample, start, min(start + self.length, length))
+            for sample, length in zip(samples.tolist(), self.store.lengths(samples).tolist())
+            for start in range(0, length, self.length)
+        ]
+        rows = _shuffled(_pack(pieces, self.length), derive_key(key, "rows"))
+        size = self.batch_size
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+    def collate(self, rows: Sequence[Row], key: int) -> TokenBatch:  # noqa: ARG002
+        inputs, targets, documents = [], [], []
+        for row in rows:
+            pairs = [self._guesses(piece) for piece in row]
+            inputs.append(np.concatenate([before for before, _ in pairs]))
+            targets.append(np.concatenate([after for _, after in pairs]))
+            documents.append(np.repeat(np.arange(len(row)), [p.stop - p.start for p in row]))
+        return TokenBatch(
+            inputs=pad_rows(inputs, self.pad_id, self.length),
+            targets=pad_rows(targets, IGNORED, self.length),
+            documents=pad_rows(documents, NO_DOCUMENT, self.length),
+            samples=tuple(tuple(piece.sample for piece in row) for row in rows),
+        )
+
+    def _guesses(self, piece: Piece) -> tuple[Integers, Integers]:
+        """The tokens of a piece, each with the one before it."""
+        if piece.start == 0:
+            tokens = self.store.document(piece.sample, 0, piece.stop)
+            return _shifted(tokens, self.bos_id), tokens
+        tokens = self.store.document(piece.sample, piece.start - 1, piece.stop)
+        return tokens[:-1], tokens[1:]
+
+
+def _pack(pieces: list[Piece], length: int) -> list[Row]:
+    """Best fit, longest first: each piece goes to the row that it fills most."""
+    rows: list[list[Piece]] = []
+    room: list[tuple[int, int]] = []  # (tokens left, row), ascending
+    for piece in sorted(pieces, key=lambda piece: (piece.start - piece.stop, piece)):
+        size = piece.stop - piece.start
+        place = bisect_left(room, (size, 0))
+        if place < len(room):
+            left, row = room.pop(place)
+        else:
+            left, row = length, len(rows)
+            rows.append([])
+        rows[row].append(piece)
+        if left > size:
+            insort(room, (left - size, row))
+    return [tuple(row) for row in rows]
+
+
+def _shuffled(items: list[Item], key: int) -> list[Item]:
+    return [items[place] for place in permute(np.arange(len(items)), len(items), key).tolist()]
+
+
+def _shifted(tokens: NDArray[np.integer], first: int) -> Integers:
+    return np.concatenate([[first], tokens[:-1]])

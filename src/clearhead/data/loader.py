@@ -1,0 +1,138 @@
+"""The batches of every step, for one rank. The n-th global batch follows from the data, the
+configuration and n alone; ranks, workers and restarts only decide who reads it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from clearhead.config.batches import BatchConfig
+from clearhead.data.batches import Batch
+from clearhead.data.corpus import Corpus
+from clearhead.data.layouts import Layout, Row
+from clearhead.data.order import derive_key, permute
+from clearhead.errors import ConfigError, DataError
+
+
+class Position(NamedTuple):
+    """The next global batch: which one, of which window, of which epoch; and its step number."""
+
+    step: int = 0
+    epoch: int = 0
+    window: int = 0
+    batch: int = 0
+
+
+class Order(NamedTuple):
+    """A rank's rows of one global batch, on their way to whoever reads them."""
+
+    rows: list[Row]
+    key: int
+    after: Position
+
+
+class Loader:
+    """Endless batches of a split for rank `rank` of `world`.
+
+    `state()` is what is needed to go on, with any number of ranks and workers, after the last batch
+    that was handed out. Iterating again goes on too; it does not start again.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        config: BatchConfig,
+        *,
+        split: str = "train",
+        rank: int = 0,
+        world: int = 1,
+        workers: int = 0,
+        epochs: int | None = None,
+    ) -> None:
+        if not 0 <= rank < world:
+            rule = f"must be at least 0 and below world={world}"
+            raise ConfigError("rank", rank, rule, "give each process its own rank")
+        self.layout = corpus.layout(split, config)
+        self.rank, self.world, self.workers, self.epochs = rank, world, workers, epochs
+        self.position = Position()
+        self.fingerprint = corpus.manifest.fingerprint
+        self.order = {"split": split, "samples": self.layout.n_samples, **asdict(config)}
+        self._seed = config.seed
+
+    def state(self) -> dict[str, Any]:
+        """Plain JSON: four numbers, and what they are numbers of."""
+        return {**self.position._asdict(), "data": self.fingerprint, "order": self.order}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes to a saved position, if the batches there are still the ones that were meant."""
+        changes = [
+            f"{key} was {value!r}, is {self.order.get(key)!r}"
+            for key, value in state["order"].items()
+            if self.order.get(key) != value
+        ]
+        if state["data"] != self.fingerprint:
+            changes.append(f"the data was {state['data'][:12]}…, is {self.fingerprint[:12]}…")
+        if changes:
+            raise DataError(
+                f"this position belongs to other batches: {'; '.join(changes)}; "
+                "go back to those settings and data, or start anew"
+            )
+        self.position = Position(**{name: state[name] for name in Position._fields})
+
+    def __iter__(self) -> Iterator[Batch]:
+        batches = DataLoader(
+            _Reading(self.layout),
+            batch_size=None,
+            sampler=_Orders(self),
+            num_workers=self.workers,
+            collate_fn=_as_it_is,  # pyright: ignore[reportArgumentType]
+            generator=torch.Generator(),  # else it draws from the one that dropout uses
+        )
+        for batch, after in batches:
+            self.position = after
+            yield batch
+
+    def orders(self, position: Position) -> Iterator[Order]:
+        """This rank's share of every batch from `position` on. It costs no more far into the corpus
+        than at its start."""
+        n, window = self.layout.n_samples, self.layout.window
+        n_windows = -(-n // window)
+        while self.epochs is None or position.epoch < self.epochs:
+            step, epoch, number, first = position
+            key = derive_key(self._seed, epoch)
+            places = np.arange(number * window, min((number + 1) * window, n))
+            batches = self.layout.cut(permute(places, n, key), derive_key(key, "window", number))
+            next_window = (epoch, number + 1) if number + 1 < n_windows else (epoch + 1, 0)
+            for batch in range(first, len(batches)):
+                step += 1
+                last = batch + 1 == len(batches)
+                place = (*next_window, 0) if last else (epoch, number, batch + 1)
+                position = Position(step, *place)
+                yield Order(batches[batch][self.rank :: self.world], key, position)
+
+
+class _Orders(Sampler[Order]):
+    """Planned in the process of the loader, a little ahead of the reading."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Order]:
+        return self.loader.orders(self.loader.position)
+
+
+class _Reading(Dataset[tuple[Batch, Position]]):
+    """Reads what an order asks for, in the process of the loader or in a worker."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def __getitem__(self, order: Order) -> tuple[Batch, Position]:
+        return self.layout.collate(order.rows, order.key), order.after
+
+
+def _as_it_is(item: tuple[Batch, Position]) -> tuple[Batch, Position]:
+    return item

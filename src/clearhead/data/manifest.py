@@ -1,0 +1,172 @@
+"""The manifest of a prepared folder: what went in, what came out, and the proof of both."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clearhead.data.token_files import INDEX, FileFacts
+from clearhead.errors import DataError
+
+MANIFEST = "manifest.json"
+VERIFIED = ".verified.json"
+FORMAT = 1
+TICK_NS = 100_000_000  # generous: file systems stamp in steps of a few milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFacts:
+    file: str
+    sha256: str
+    vocab_size: int
+    special_tokens: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitFacts:
+    """One split: its token files by side, in the order in which they are read."""
+
+    documents: int
+    tokens: dict[str, int]
+    longest: dict[str, int]
+    """The most tokens that a document has on each side."""
+    skipped: dict[str, int]
+    files: dict[str, list[FileFacts]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    data: dict[str, Any]
+    """The DataConfig, or how other token files came to be."""
+    task: str
+    versions: dict[str, str]
+    inputs: list[dict[str, Any]]
+    tokenizers: dict[str, TokenizerFacts]
+    splits: dict[str, SplitFacts]
+    format: int = field(default=FORMAT)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when any byte that a model could see changes."""
+        seen = [facts.sha256 for facts in self.tokenizers.values()]
+        seen += [f"{f.sha256} {f.index_sha256}" for f in self.token_files()]
+        return hashlib.sha256("\n".join(seen).encode()).hexdigest()
+
+    def token_files(self) -> list[FileFacts]:
+        return [
+            facts
+            for split in self.splits.values()
+            for side in split.files.values()
+            for facts in side
+        ]
+
+    def hashes(self) -> dict[str, str]:
+        """Every file of the folder and its sha256."""
+        found = {facts.file: facts.sha256 for facts in self.tokenizers.values()}
+        for facts in self.token_files():
+            found |= {facts.name: facts.sha256, facts.name + INDEX: facts.index_sha256}
+        return found
+
+    def write(self, folder: Path) -> None:
+        write_whole(folder / MANIFEST, to_json(_plain(self)))
+
+
+def _plain(manifest: Manifest) -> dict[str, Any]:
+    plain = asdict(manifest)
+    for split in plain["splits"].values():
+        for files in split["files"].values():
+            files[:] = [facts._asdict() for facts in files]
+    return plain
+
+
+def read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DataError(
+            f"{folder} holds no prepared data ({MANIFEST} is missing); "
+            "run first: clearhead prepare RECIPE"
+        )
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    if plain.get("format") != FORMAT:
+        raise DataError(
+            f"{path} is of format {plain.get('format')}, and this clearhead reads {FORMAT}; "
+            "prepare the data again"
+        )
+    plain["tokenizers"] = {n: TokenizerFacts(**facts) for n, facts in plain["tokenizers"].items()}
+    for split in plain["splits"].values():
+        split["files"] = {
+            side: [FileFacts(**facts) for facts in files] for side, files in split["files"].items()
+        }
+    plain["splits"] = {name: SplitFacts(**facts) for name, facts in plain["splits"].items()}
+    return Manifest(**plain)
+
+
+def verify(folder: Path, manifest: Manifest) -> None:
+    """Raises if any file is not the one that the manifest describes.
+
+    Hashing terabytes at every start would cost hours, so what was found right is remembered with
+    its size, inode and times of change, as git does; only files that were touched since are hashed.
+    """
+    remembered = _remembered(folder)
+    stamps: dict[str, list[int]] = {}
+    wrong: list[str] = []
+    for name, expected in manifest.hashes().items():
+        path = folder / name
+        if not path.is_file():
+            wrong.append(f"{name} is missing")
+            continue
+        stamps[name] = _stamp(path)
+        if remembered.get(name) != [expected, *stamps[name]] and sha256_of(path) != expected:
+            wrong.append(f"{name} has other bytes")
+    if wrong:
+        raise DataError(
+            f"the data in {folder} is not what its manifest describes: {'; '.join(wrong[:8])}"
+            f"{' …' if len(wrong) > 8 else ''}; prepare it again, or restore these files"
+        )
+    remember(folder, manifest, stamps)
+
+
+def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | None = None) -> None:
+    """Notes that the files are right as they stand. A cache: safe to delete, never to be copied."""
+    hashes = manifest.hashes()
+    stamps = {name: _stamp(folder / name) for name in hashes} if stamps is None else stamps
+    note = {name: [hashes[name], *stamp] for name, stamp in stamps.items()}
+    if note != _remembered(folder) and os.access(folder, os.W_OK):
+        write_whole(folder / VERIFIED, to_json(note))
+
+
+def _remembered(folder: Path) -> dict[str, list[Any]]:
+    """What was found right, by name. A file that changed just before the note was taken may have
+    changed once more within the same tick of the file system's clock: it is not trusted."""
+    try:
+        note = json.loads((folder / VERIFIED).read_text(encoding="utf-8"))
+        settled = (folder / VERIFIED).stat().st_mtime_ns - TICK_NS
+    except (OSError, ValueError):
+        return {}
+    return {name: entry for name, entry in note.items() if entry[-1] < settled}
+
+
+def _stamp(path: Path) -> list[int]:
+    about = path.stat()
+    return [about.st_size, about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def to_json(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file is either as it was or whole, whatever happens in between."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with beside.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

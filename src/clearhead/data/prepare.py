@@ -1,0 +1,210 @@
+"""From text to a prepared folder: tokenizer, token files, manifest. Killed anywhere and run again,
+it ends with the same bytes as if nothing had happened."""
+
+import fcntl
+import importlib.metadata
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from clearhead.config.data import SPLITS, DataConfig
+from clearhead.data.manifest import (
+    MANIFEST,
+    VERIFIED,
+    Manifest,
+    TokenizerFacts,
+    read_manifest,
+    remember,
+    sha256_of,
+    to_json,
+    verify,
+    write_whole,
+)
+from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
+from clearhead.data.sources import Cursor, Input, Reader, find_inputs
+from clearhead.errors import DataError
+from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+from clearhead.text.train import train_bpe, train_characters
+
+Plan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
+Inputs = dict[str, list[Input]]  # by split
+
+
+def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
+    """Makes the job's folder. What is there already, and right, is kept."""
+    inputs = {split: find_inputs(job.config, split, job.root) for split in SPLITS}
+    job.work.mkdir(parents=True, exist_ok=True)
+    with _alone(job):
+        if overwrite:
+            _clear(job)
+        described = _describe(job, inputs)
+        plan = json.loads(json.dumps({"data": asdict(job.config), "inputs": described}))
+        if (job.folder / MANIFEST).is_file():
+            manifest = read_manifest(job.folder)
+            _check_same(job.folder, {"data": manifest.data, "inputs": manifest.inputs}, plan)
+            verify(job.folder, manifest)
+        else:
+            _begin(job, plan)
+            manifest = _make(job, inputs, plan)
+            manifest.write(job.folder)
+            remember(job.folder, manifest)
+        for partial in job.folder.rglob("*.part"):  # of a process that was killed
+            partial.unlink()
+        shutil.rmtree(job.work)
+    return manifest
+
+
+def _make(job: Job, inputs: Inputs, plan: Plan) -> Manifest:
+    config, files = job.config, _tokenizer_files(job.config)
+    for file, served in files.items():
+        if not (job.folder / file).is_file():
+            tokenizer = _make_tokenizer(job, inputs["train"], served)
+            write_whole(job.folder / file, tokenizer.to_json())
+    loaded = {file: load_tokenizer(job.folder / file, config.special_tokens) for file in files}
+    sides = {side: loaded[file] for file, served in files.items() for side in served}
+    return Manifest(
+        data=plan["data"],
+        task=config.task,
+        versions={name: importlib.metadata.version(name) for name in ("clearhead", "tokenizers")},
+        inputs=plan["inputs"],
+        tokenizers={
+            side: TokenizerFacts(
+                file=file,
+                sha256=sha256_of(job.folder / file),
+                vocab_size=loaded[file].vocab_size,
+                special_tokens=list(config.special_tokens),
+            )
+            for file, served in files.items()
+            for side in served
+        },
+        splits={
+            split: write_split(job, split, found, sides) for split, found in inputs.items() if found
+        },
+    )
+
+
+def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:
+    """Each tokenizer's file, and the sides that it serves."""
+    if config.vocabularies == "separate" and len(config.sides) > 1:
+        return {f"tokenizer.{side}.json": (side,) for side in config.sides}
+    return {"tokenizer.json": config.sides}
+
+
+def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Tokenizer:
+    config = job.config
+    if config.tokenizer == "file":
+        assert config.tokenizer_file is not None
+        path = job.root / Path(config.tokenizer_file).expanduser()
+        tokenizer = load_tokenizer(path, config.special_tokens)
+        if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
+            raise DataError(
+                f"{path}: padding is the same token as start or end, and pairs need to tell them "
+                "apart; name another one in data.special_tokens"
+            )
+        return tokenizer
+    train = train_bpe if config.tokenizer == "bpe" else train_characters
+    return train(
+        _sample(job, inputs, served),
+        config.vocab_size,
+        special_tokens=config.special_tokens,
+        normalize=config.normalize,
+    )
+
+
+def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[str]:
+    """The text that a tokenizer learns from: the head of every input."""
+    wanted = [number for number, side in enumerate(job.config.sides) if side in served]
+    room = job.config.sample_mb * MEGABYTE // len(inputs)
+    total, done = sum(each.size for each in inputs), 0
+    job.report(Progress("tokenizer", 0, total))
+    for each in inputs:
+        reader = Reader([each], job.config, "train")
+        taken = 0
+        for document in reader.documents(Cursor(), {}):
+            for side in wanted:
+                taken += len(document.texts[side].encode("utf-8"))
+                yield document.texts[side]
+            if taken >= room:
+                break
+            job.report(Progress("tokenizer", done + reader.consumed, total))
+        done += each.size
+        job.report(Progress("tokenizer", done, total))
+
+
+def _describe(job: Job, inputs: Inputs) -> list[dict[str, Any]]:
+    """Name, size and sha256 of every input file. A second run hashes only what was touched."""
+    cache = job.work / "hashes.json"
+    known = json.loads(cache.read_text(encoding="utf-8")) if cache.is_file() else {}
+    paths = sorted({path for found in inputs.values() for each in found for path in each.paths})
+    total, done = sum(path.stat().st_size for path in paths), 0
+    described: list[dict[str, Any]] = []
+    job.report(Progress("hashing", 0, total))
+    for path in paths:
+        about = path.stat()
+        stamp = [about.st_size, about.st_mtime_ns]
+        if known.get(str(path), [])[:-1] != stamp:
+            known[str(path)] = [*stamp, sha256_of(path)]
+        name = path.relative_to(job.root) if path.is_relative_to(job.root) else path
+        described.append(
+            {"path": name.as_posix(), "bytes": about.st_size, "sha256": known[str(path)][-1]}
+        )
+        done += about.st_size
+        job.report(Progress("hashing", done, total))
+    write_whole(cache, to_json(known))
+    return described
+
+
+def _begin(job: Job, plan: Plan) -> None:
+    path = job.work / "plan.json"
+    if path.is_file():
+        _check_same(job.folder, json.loads(path.read_text(encoding="utf-8")), plan)
+    else:
+        write_whole(path, to_json(plan))
+
+
+def _check_same(folder: Path, old: Plan, new: Plan) -> None:
+    """What is in the folder was made from other settings or files: say which, and touch nothing."""
+    changes = [
+        f"data.{key} was {old['data'].get(key)!r}, is {value!r}"
+        for key, value in new["data"].items()
+        if old["data"].get(key) != value
+    ]
+    before = {each["path"]: each["sha256"] for each in old["inputs"]}
+    after = {each["path"]: each["sha256"] for each in new["inputs"]}
+    changes += [f"{path} is new" for path in after if path not in before]
+    changes += [f"{path} is gone" for path in before if path not in after]
+    changes += [
+        f"{path} has other bytes" for path in after if before.get(path, after[path]) != after[path]
+    ]
+    if changes:
+        raise DataError(
+            f"{folder} was prepared from something else: {'; '.join(changes[:6])}"
+            f"{' …' if len(changes) > 6 else ''}; choose another --out, or replace it with "
+            "--overwrite"
+        )
+
+
+def _clear(job: Job) -> None:
+    """Removes what prepare makes, and nothing else that may be in the folder."""
+    for split in SPLITS:
+        shutil.rmtree(job.folder / split, ignore_errors=True)
+    made = [*job.folder.glob("tokenizer*.json"), job.folder / MANIFEST, job.folder / VERIFIED]
+    for path in [*made, *job.work.glob("*.json")]:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(job: Job) -> Iterator[None]:
+    """Two runs at once would write the same files; the second is refused."""
+    with (job.work / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(
+                f"another process is preparing {job.folder}; wait for it to end"
+            ) from None
+        yield

@@ -1,0 +1,149 @@
+"""The public corpora that the recipes use: where they are, whose they are, and how the downloaded
+file becomes the one that a recipe names."""
+
+import gzip
+import hashlib
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from clearhead.data.fetch import fetch
+from clearhead.errors import DataError, nearest
+
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """One file at its source, and the files that it becomes."""
+
+    url: str
+    size: int
+    sha256: str
+    made: dict[str, str]
+    """File names, and the sha256 of each when unpacked."""
+    make: str = "keep"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicCorpus:
+    about: str
+    licence: str
+    folder: str
+    downloads: list[Download]
+
+
+def get_corpus(corpus: PublicCorpus, root: Path, report: Report) -> Path:
+    """Leaves the files of a corpus below `root`, each checked; what is there already is kept."""
+    folder = root / corpus.folder
+    for download in corpus.downloads:
+        if all(_unpacked_sha256(folder / file) == sha for file, sha in download.made.items()):
+            continue
+        path = folder / download.url.rsplit("/", 1)[1]
+        fetch(
+            download.url,
+            path,
+            size=download.size,
+            sha256=download.sha256,
+            report=partial(report, path.name),
+        )
+        if download.make != "keep":
+            _write_made(download, path.read_bytes(), folder)
+            path.unlink()
+    return folder
+
+
+def _write_made(download: Download, content: bytes, folder: Path) -> None:
+    contents = MAKERS[download.make](content)
+    for file, each in zip(download.made, contents):
+        found = hashlib.sha256(each).hexdigest()
+        assert found == download.made[file], f"{file} did not become what it should"
+        beside = folder / f"{file}.part"
+        beside.write_bytes(gzip.compress(each, mtime=0))
+        beside.replace(folder / file)
+
+
+def public_corpora() -> dict[str, PublicCorpus]:
+    """By name, from the table beside this file."""
+    table = tomllib.loads(Path(__file__).with_name("public.toml").read_text(encoding="utf-8"))
+    return {
+        name: PublicCorpus(
+            **entry | {"downloads": [Download(**each) for each in entry["downloads"]]}
+        )
+        for name, entry in table.items()
+    }
+
+
+def public_corpus(name: str) -> PublicCorpus:
+    corpora = public_corpora()
+    if name not in corpora:
+        raise DataError(f"there is no corpus {name!r}; {nearest(name, corpora)}")
+    return corpora[name]
+
+
+def _unpacked_sha256(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    try:
+        return hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+    except (OSError, EOFError):
+        return None
+
+
+def split_tatoeba(content: bytes) -> list[bytes]:
+    """Train, dev and test that share no sentence in either language.
+
+    Pairs that share an English or a Chinese sentence (case and punctuation apart) form a group, and
+    a group stays together. Groups come in the order of the sha1 of their first English sentence;
+    test and dev take them in turn until each has a thousand pairs. Groups of more than three pairs
+    go to train, so that no sentence weighs much in a score.
+    """
+    lines: dict[tuple[str, str], str] = {}
+    for line in content.decode("utf-8").splitlines():
+        english, chinese, _ = line.split("\t")
+        lines.setdefault((english, chinese), line)
+    splits: dict[str, list[tuple[str, str]]] = {"test": [], "dev": [], "train": []}
+    groups = _groups(list(lines))
+    for group in sorted(groups, key=lambda group: _sha1(min(english for english, _ in group))):
+        wanting = [name for name in ("test", "dev") if len(splits[name]) < 1000]
+        splits[wanting[0] if wanting and len(group) <= 3 else "train"] += group
+    return [
+        "".join(
+            lines[pair] + "\n"
+            for pair in sorted(splits[name], key=lambda pair: _sha1("".join(pair)))
+        ).encode()
+        for name in ("train", "dev", "test")
+    ]
+
+
+def _groups(pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """Pairs that are linked by a common sentence, directly or through others."""
+    parent: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        while parent.setdefault(node, node) != node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    bare = [tuple(re.sub(r"\W", "", side.lower()) for side in pair) for pair in pairs]
+    for english, chinese in bare:
+        parent[root("en " + english)] = root("zh " + chinese)
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for pair, (english, _) in zip(pairs, bare):
+        groups.setdefault(root("en " + english), []).append(pair)
+    return list(groups.values())
+
+
+def _sha1(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+MAKERS: dict[str, Callable[[bytes], list[bytes]]] = {
+    "pack": lambda content: [content],
+    "unix-lines": lambda content: [content.replace(b"\r\n", b"\n")],
+    "split-tatoeba": split_tatoeba,
+}
+"""What becomes of a download: the contents of the files that its table names, in that order."""

@@ -1,0 +1,221 @@
+"""One split becomes token files, shard by shard. A shard that is whole has a record; a run that
+starts again reads on from the last record, so that it cannot matter where it was killed."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from clearhead.config.data import DataConfig
+from clearhead.data.dirt import Place, Sieve
+from clearhead.data.encode import Encoded, encode_in_order
+from clearhead.data.formats import Document
+from clearhead.data.manifest import SplitFacts, to_json, write_whole
+from clearhead.data.sources import Cursor, Input, Reader
+from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype
+from clearhead.errors import DataError
+from clearhead.text.tokenizer import Tokenizer
+
+CHUNK_BYTES = 1 << 20  # text that one process encodes at a time
+MEGABYTE = 1_000_000
+SMALL = 1_000_000  # bytes of input that are encoded sooner than a second process has started
+
+
+class Progress(NamedTuple):
+    """How far a stage has come; `done` and `total` are bytes of input as they lie on the disk."""
+
+    stage: str
+    done: int
+    total: int
+    tokens: int = 0
+    """Tokens that this process has written in this stage."""
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run of prepare."""
+
+    config: DataConfig
+    root: Path
+    """Where the recipe's paths start from."""
+    folder: Path
+    processes: int = 1
+    report: Report = lambda _: None
+
+    @property
+    def work(self) -> Path:
+        """What is remembered of a run that is not finished."""
+        return self.folder / ".work"
+
+
+class Record(NamedTuple):
+    """What is remembered of a whole shard."""
+
+    files: list[FileFacts]
+    longest: list[int]
+    cursor: Cursor
+    counts: dict[str, int]
+    """What the reader had rejected when it stood at the cursor."""
+    too_long: int
+    """Documents of this shard that had too many tokens."""
+
+
+class Chunk(NamedTuple):
+    """Documents that are encoded together, and where the reader stood after the last of them."""
+
+    texts: tuple[list[str], ...]
+    places: list[Place]
+    n_bytes: int
+    cursor: Cursor
+    counts: dict[str, int]
+    consumed: int
+
+
+class Shard:
+    """A shard that is being written: one token file for each side."""
+
+    def __init__(self, folder: Path, name: str, sides: dict[str, Tokenizer]) -> None:
+        self.writers = [
+            TokenFileWriter(folder, f"{name}.{side}.ds", token_dtype(tokenizer.vocab_size))
+            for side, tokenizer in sides.items()
+        ]
+        self.longest = [0] * len(sides)
+        self.n_bytes = self.too_long = 0
+        self.cursor, self.counts = Cursor(), dict[str, int]()
+
+    def add(self, chunk: Chunk, encoded: list[Encoded], sieve: Sieve) -> None:
+        limit = sieve.config.max_tokens
+        if limit is not None:
+            keep = _short_enough(chunk, encoded, limit, sieve)
+            self.too_long += int((~keep).sum())
+            encoded = [_only(keep, each) for each in encoded]
+        for number, (writer, each) in enumerate(zip(self.writers, encoded)):
+            writer.add(*each)
+            self.longest[number] = max(self.longest[number], int(each.lengths.max(initial=0)))
+        self.n_bytes += chunk.n_bytes
+        self.cursor, self.counts = chunk.cursor, chunk.counts
+
+    def finish(self, path: Path) -> Record:
+        """Closes the files, then leaves the record that says that they are whole."""
+        files = [writer.finish() for writer in self.writers]
+        record = Record(files, self.longest, self.cursor, self.counts, self.too_long)
+        plain = record._asdict() | {"files": [facts._asdict() for facts in files]}
+        write_whole(path, to_json(plain))
+        return record
+
+
+def write_split(
+    job: Job, split: str, inputs: list[Input], sides: dict[str, Tokenizer]
+) -> SplitFacts:
+    """Writes what is missing of a split, and gives the facts of all of it."""
+    (job.folder / split).mkdir(exist_ok=True)
+    records = _whole_shards(job, split)
+    reader = Reader(inputs, job.config, split)
+    cursor, counts = (records[-1].cursor, records[-1].counts) if records else (Cursor(), {})
+    chunks = cut_into_chunks(reader, reader.documents(cursor, counts), len(sides))
+    sieve = Sieve(job.config)  # for what only shows once the text is tokens
+    total, written = sum(each.size for each in inputs), 0
+    job.report(Progress(split, 0, total))
+    processes = job.processes if total > SMALL else 1
+    shard = None
+    for chunk, encoded in encode_in_order(chunks, list(sides.values()), processes):
+        shard = shard or Shard(job.folder, f"{split}/{len(records):05d}", sides)
+        shard.add(chunk, encoded, sieve)
+        written += sum(len(each.tokens) for each in encoded)
+        job.report(Progress(split, chunk.consumed, total, written))
+        if shard.n_bytes >= job.config.shard_mb * MEGABYTE:
+            records.append(shard.finish(_record_path(job, split, len(records))))
+            shard = None
+    if shard is not None:
+        records.append(shard.finish(_record_path(job, split, len(records))))
+    facts = _facts(records, reader.sieve.counts, list(sides))
+    if not facts.documents:
+        raise DataError(
+            f"data.{split}: no document is left of {len(inputs)} input(s); "
+            f"skipped: {facts.skipped or 'none'}"
+        )
+    return facts
+
+
+def cut_into_chunks(reader: Reader, documents: Iterator[Document], n_sides: int) -> Iterator[Chunk]:
+    texts: tuple[list[str], ...] = tuple([] for _ in range(n_sides))
+    places: list[Place] = []
+    n_bytes = 0
+
+    def chunk() -> Chunk:
+        counts = dict(reader.sieve.counts)
+        return Chunk(texts, places, n_bytes, reader.cursor, counts, reader.consumed)
+
+    for document in documents:
+        for side, text in zip(texts, document.texts):
+            side.append(text)
+            n_bytes += len(text.encode("utf-8"))
+        places.append(document.place)
+        if n_bytes >= CHUNK_BYTES:
+            yield chunk()
+            texts, places, n_bytes = tuple([] for _ in range(n_sides)), [], 0
+    if places:
+        yield chunk()
+
+
+def _short_enough(
+    chunk: Chunk, encoded: list[Encoded], limit: int, sieve: Sieve
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    longest = np.max([each.lengths for each in encoded], axis=0)
+    for document in np.flatnonzero(longest > limit).tolist():
+        what = f"{longest[document]} tokens, more than data.max_tokens={limit}"
+        sieve.reject("too-long", chunk.places[document], what)
+    return longest <= limit
+
+
+def _only(keep: np.ndarray, encoded: Encoded) -> Encoded:
+    return Encoded(encoded.tokens[np.repeat(keep, encoded.lengths)], encoded.lengths[keep])
+
+
+def _record_path(job: Job, split: str, number: int) -> Path:
+    return job.work / f"{split}-{number:05d}.json"
+
+
+def _whole_shards(job: Job, split: str) -> list[Record]:
+    """The shards of an earlier run, up to the first that is not whole."""
+    records: list[Record] = []
+    while (path := _record_path(job, split, len(records))).is_file():
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain["files"] = [FileFacts(**facts) for facts in plain["files"]]
+        plain["cursor"] = Cursor(*plain["cursor"])
+        record = Record(**plain)
+        if not all(_is_there(job.folder, facts) for facts in record.files):
+            break
+        records.append(record)
+    return records
+
+
+def _is_there(folder: Path, facts: FileFacts) -> bool:
+    sizes = {facts.name: facts.tokens * facts.token_bytes, facts.name + INDEX: facts.documents * 8}
+    return all(
+        (folder / name).is_file() and (folder / name).stat().st_size == size
+        for name, size in sizes.items()
+    )
+
+
+def _facts(records: list[Record], counts: Counter[str], sides: list[str]) -> SplitFacts:
+    skipped = Counter(counts)
+    skipped["too-long"] += sum(record.too_long for record in records)
+    files = {side: [record.files[n] for record in records] for n, side in enumerate(sides)}
+    return SplitFacts(
+        documents=sum(facts.documents for facts in files[sides[0]]),
+        tokens={side: sum(facts.tokens for facts in files[side]) for side in sides},
+        longest={
+            side: max((record.longest[n] for record in records), default=0)
+            for n, side in enumerate(sides)
+        },
+        skipped={kind: skipped[kind] for kind in sorted(skipped) if skipped[kind]},
+        files=files,
+    )

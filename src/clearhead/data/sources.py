@@ -1,0 +1,112 @@
+"""Finding the input files of a recipe, and reading them as one stream of documents."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from clearhead.config.data import DataConfig
+from clearhead.data.dirt import Sieve
+from clearhead.data.formats import Document, read_documents
+from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
+from clearhead.errors import DataError
+
+SUFFIXES = {
+    "text": (".txt", ".text"),
+    "tsv": (".tsv",),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet",),
+}
+
+
+class Input(NamedTuple):
+    """What is read together: one file, or two in step."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.paths)
+
+
+class Cursor(NamedTuple):
+    """How far reading has come: which input, and how many of its documents."""
+
+    input: int = 0
+    documents: int = 0
+
+
+def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
+    """The files of a split, in an order that does not depend on the file system."""
+    patterns = config.paths(split)
+    if split == "valid" and config.held_out:
+        patterns = config.train
+    if config.format == "parallel":
+        sides = [_expand(pattern, root, split, "text") for pattern in patterns]
+        if sides and len(sides[0]) != len(sides[1]):
+            raise DataError(
+                f"data.{split}: {patterns[0]} is {len(sides[0])} file(s) and {patterns[1]} is "
+                f"{len(sides[1])}; each source file needs its target"
+            )
+        return [Input(pair) for pair in zip(*sides)]
+    found = [path for pattern in patterns for path in _expand(pattern, root, split, config.format)]
+    return [Input((path,)) for path in found]
+
+
+def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
+    path = root / Path(pattern).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        suffixes = tuple(s + c for s in SUFFIXES[kind] for c in COMPRESSIONS)
+        found = [p for p in path.rglob("*") if p.is_file() and p.name.endswith(suffixes)]
+        missing = f"holds no file that ends in {', '.join(suffixes)}"
+    else:
+        anchor = Path(path.anchor)
+        found = [p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file()]
+        missing = "matches no file"
+    if not found:
+        raise DataError(
+            f"data.{split}: {path} {missing}; check the name, and that CLEARHEAD_DATA is the "
+            "folder that the recipe's paths start from"
+        )
+    return sorted(found)
+
+
+class Reader:
+    """Documents of a split. After each one, `cursor`, `sieve.counts` and `consumed` say how far the
+    reading has come; the first two are enough to go on from there in a new process."""
+
+    def __init__(self, inputs: list[Input], config: DataConfig, split: str) -> None:
+        self.inputs, self.config, self.split = inputs, config, split
+        self.sieve = Sieve(config)
+        self.cursor = Cursor()
+        self._finished = 0
+        self._open: list[Opened] = []
+
+    @property
+    def consumed(self) -> int:
+        """Bytes taken from disk so far, packed as they are there."""
+        return self._finished + sum(opened.position() for opened in self._open)
+
+    def documents(self, start: Cursor, counts: dict[str, int]) -> Iterator[Document]:
+        """Goes on from a cursor, and from what had been counted when it was taken."""
+        self.cursor = start
+        self.sieve.counts.update(counts)
+        self._finished = sum(each.size for each in self.inputs[: start.input])
+        for number, each in enumerate(self.inputs[start.input :], start.input):
+            skip = start.documents if number == start.input else 0
+            with ExitStack() as stack:
+                self._open = [open_bytes(path, stack) for path in each.paths]
+                documents = read_documents(self._open, self.config, self.split, self.sieve)
+                for read, document in enumerate(documents, 1):
+                    if read < skip:
+                        continue
+                    if read == skip:  # what was rejected on the way here is in `counts` already
+                        self.sieve.counts.clear()
+                        self.sieve.counts.update(counts)
+                        continue
+                    self.cursor = Cursor(number, read)
+                    yield document
+                self._open = []
+            self._finished += each.size

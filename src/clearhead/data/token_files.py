@@ -1,0 +1,197 @@
+"""Token files: flat unsigned tokens (`.ds`) beside the 64-bit ends of the documents, counted in
+tokens (`.ds.index`). Both little-endian, without a header: the layout that datatrove writes."""
+
+import hashlib
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.errors import DataError
+
+Tokens = NDArray[np.unsignedinteger]
+Integers = NDArray[np.int64]
+INDEX = ".index"
+PARTIAL = ".part"
+
+
+def token_dtype(vocab_size: int) -> np.dtype[np.unsignedinteger]:
+    """Two bytes a token while they suffice."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+class FileFacts(NamedTuple):
+    """What the manifest keeps of one token file."""
+
+    name: str
+    token_bytes: int
+    tokens: int
+    documents: int
+    sha256: str
+    index_sha256: str
+
+
+class TokenFileWriter:
+    """Writes beside the final name, and takes that name only when every byte is on the disk."""
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.unsignedinteger]) -> None:
+        self.folder, self.name, self.dtype = folder, name, dtype
+        self.tokens = self.documents = 0
+        self._paths = {suffix: folder / (name + suffix) for suffix in ("", INDEX)}
+        self._files = {s: _partial(path).open("wb") for s, path in self._paths.items()}
+        self._hashes = {suffix: hashlib.sha256() for suffix in self._paths}
+
+    def add(self, tokens: Tokens, lengths: Integers) -> None:
+        """Several documents: all their tokens in a row, and how many each has."""
+        self._write("", tokens.astype(self.dtype, copy=False))
+        self._write(INDEX, (self.tokens + np.cumsum(lengths)).astype("<u8"))
+        self.tokens += len(tokens)
+        self.documents += len(lengths)
+
+    def _write(self, suffix: str, values: NDArray[np.integer]) -> None:
+        self._files[suffix].write(values.tobytes())
+        self._hashes[suffix].update(values.tobytes())
+
+    def finish(self) -> FileFacts:
+        for suffix, file in self._files.items():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            _partial(self._paths[suffix]).replace(self._paths[suffix])
+        return FileFacts(
+            name=self.name,
+            token_bytes=self.dtype.itemsize,
+            tokens=self.tokens,
+            documents=self.documents,
+            sha256=self._hashes[""].hexdigest(),
+            index_sha256=self._hashes[INDEX].hexdigest(),
+        )
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + PARTIAL)
+
+
+class TokenFile:
+    """One token file, mapped into memory when it is first read. A copy in another process maps it
+    anew: a mapping that was pickled would travel as gigabytes."""
+
+    def __init__(self, folder: Path, facts: FileFacts) -> None:
+        self.path, self.facts = folder / facts.name, facts
+        self._maps: tuple[Tokens, NDArray[np.uint64]] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self.path, "facts": self.facts, "_maps": None}
+
+    @property
+    def tokens(self) -> Tokens:
+        return self._mapped()[0]
+
+    @property
+    def ends(self) -> NDArray[np.uint64]:
+        """The number of tokens up to and including each document."""
+        return self._mapped()[1]
+
+    def _mapped(self) -> tuple[Tokens, NDArray[np.uint64]]:
+        if self._maps is None:
+            dtype = np.dtype(f"<u{self.facts.token_bytes}")
+            tokens = _map(self.path, dtype, self.facts.tokens)
+            ends = _map(Path(f"{self.path}{INDEX}"), np.dtype("<u8"), self.facts.documents)
+            self._maps = tokens, ends
+        return self._maps
+
+
+def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
+    size = path.stat().st_size if path.is_file() else -1
+    if size != expected * dtype.itemsize:
+        found = "is missing" if size < 0 else f"has {size} bytes"
+        raise DataError(
+            f"{path} {found} where {expected * dtype.itemsize} are expected; prepare the data again"
+        )
+    if not expected:  # an empty file cannot be mapped
+        return np.empty(0, dtype)
+    # As a plain array: slices of a memmap cost ten times as much to make.
+    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
+
+
+class TokenStore:
+    """Many token files as one long row of tokens and one long list of documents."""
+
+    def __init__(self, files: Sequence[TokenFile]) -> None:
+        self.files = files
+        self._first_token = [0, *np.cumsum([f.facts.tokens for f in files]).tolist()]
+        self._first_document = [0, *np.cumsum([f.facts.documents for f in files]).tolist()]
+
+    @property
+    def n_tokens(self) -> int:
+        return self._first_token[-1]
+
+    @property
+    def n_documents(self) -> int:
+        return self._first_document[-1]
+
+    def read(self, start: int, stop: int) -> Integers:
+        """Tokens start…stop-1 of the row, whatever files they lie in."""
+        pieces: list[Integers] = []
+        while start < stop:
+            file = bisect_right(self._first_token, start) - 1
+            base, end = self._first_token[file], min(stop, self._first_token[file + 1])
+            pieces.append(self.files[file].tokens[start - base : end - base].astype(np.int64))
+            start = end
+        return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+    def document(self, number: int, start: int = 0, stop: int | None = None) -> Integers:
+        """A document, or its tokens start…stop-1."""
+        file = bisect_right(self._first_document, number) - 1
+        first, end = self._bounds(file, np.array([number - self._first_document[file]]))
+        stop = int(end[0]) if stop is None else int(first[0]) + stop
+        return self.files[file].tokens[int(first[0]) + start : stop].astype(np.int64)
+
+    def documents(self, numbers: Integers) -> list[Tokens]:
+        """Several documents, straight from the mapped files."""
+        found: list[Tokens] = [np.empty(0, np.uint16)] * len(numbers)
+        for file, places, starts, stops in self._by_file(numbers):
+            tokens = self.files[file].tokens
+            for place, start, stop in zip(places.tolist(), starts.tolist(), stops.tolist()):
+                found[place] = tokens[start:stop]
+        return found
+
+    def lengths(self, numbers: Integers) -> Integers:
+        """How many tokens each document has, without touching the tokens."""
+        found = np.empty(len(numbers), np.int64)
+        for _, places, starts, stops in self._by_file(numbers):
+            found[places] = stops - starts
+        return found
+
+    def _by_file(self, numbers: Integers) -> Iterator[tuple[int, Integers, Integers, Integers]]:
+        """The documents that lie in one file, file by file: where they stand in `numbers`, and
+        where they start and stop in the file."""
+        file_of = np.searchsorted(self._first_document, numbers, side="right") - 1
+        order = np.argsort(file_of, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(file_of[order])) + 1):
+            if len(places):
+                file = int(file_of[places[0]])
+                local = numbers[places] - self._first_document[file]
+                yield file, places, *self._bounds(file, local)
+
+    def document_of(self, start: int, stop: int) -> Integers:
+        """For each token of start…stop-1, which document it is in, counted from 0 in the slice."""
+        ends: list[Integers] = []
+        position = start
+        while position < stop:
+            file = bisect_right(self._first_token, position) - 1
+            base, end = self._first_token[file], min(stop, self._first_token[file + 1])
+            index = self.files[file].ends
+            first, last = np.searchsorted(index, [position - base, end - base], side="right")
+            ends.append(index[first:last].astype(np.int64) + base)
+            position = end
+        return np.searchsorted(np.concatenate(ends), np.arange(start, stop), side="right")
+
+    def _bounds(self, file: int, local: Integers) -> tuple[Integers, Integers]:
+        ends = self.files[file].ends
+        start = np.where(local > 0, ends[np.maximum(local - 1, 0)], np.uint64(0))
+        return start.astype(np.int64), ends[local].astype(np.int64)

@@ -1,0 +1,103 @@
+"""Files as bytes, unpacked on the way: plain, gzip or zstd, by the end of their name."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from clearhead.errors import DataError
+
+COMPRESSIONS = ("", ".gz", ".zst")
+READ_SIZE = 1 << 18
+
+
+class Opened(NamedTuple):
+    """A file open for reading: its bytes unpacked, and the raw file that progress is read from."""
+
+    path: Path
+    data: BinaryIO
+    raw: BinaryIO
+
+    def position(self) -> int:
+        return 0 if self.raw.closed else self.raw.tell()
+
+
+def open_bytes(path: Path, stack: ExitStack) -> Opened:
+    raw = stack.enter_context(path.open("rb"))
+    match path.suffix:
+        case ".gz":
+            packed = gzip.GzipFile(fileobj=raw)
+        case ".zst":
+            packed = _Zstd(raw, path)
+        case _:
+            return Opened(path, raw, raw)
+    data = stack.enter_context(io.BufferedReader(cast(io.RawIOBase, packed), READ_SIZE))
+    return Opened(path, cast(BinaryIO, data), raw)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Damage inside a packed file becomes an error that names the file."""
+    try:
+        yield
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"{path} cannot be read to its end ({error}); the file is cut off or damaged: "
+            "get it again"
+        ) from None
+
+
+class _Zstd(io.RawIOBase):
+    """Frames of zstd, one after the other. The library's own stream ends silently where a file is
+    cut off; this one raises EOFError, as gzip does."""
+
+    def __init__(self, raw: BinaryIO, path: Path) -> None:
+        self._module = need("zstandard", path)
+        self._raw = raw
+        self._frame = self._module.ZstdDecompressor().decompressobj()
+        self._inside = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        while not self._ready:
+            packed = self._raw.read(READ_SIZE)
+            if not packed:
+                if self._inside:
+                    raise EOFError("a zstd frame has no end")
+                return 0
+            self._ready = self._unpack(packed)
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _unpack(self, packed: bytes) -> bytes:
+        unpacked = b""
+        while packed:
+            try:
+                unpacked += self._frame.decompress(packed)
+            except self._module.ZstdError as error:
+                raise OSError(str(error)) from None
+            packed = self._frame.unused_data
+            self._inside = not self._frame.eof
+            if self._frame.eof:
+                self._frame = self._module.ZstdDecompressor().decompressobj()
+        return unpacked
+
+
+def need(module: str, path: Path):
+    """An optional package, or an error that says how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise DataError(
+            f"{path} needs the package {module.split('.')[0]}; "
+            'install it with: pip install "clearhead[corpus]"'
+        ) from None

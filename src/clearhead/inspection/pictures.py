@@ -1,0 +1,77 @@
+"""Matrices as pictures: attention maps, position tables. As text for a terminal, as SVG for a
+page; neither needs anything installed."""
+
+from collections.abc import Sequence
+from html import escape
+
+from clearhead.shapes import Float, Tensor
+
+SHADES = " ░▒▓█"
+_CELL = 14  # pixels
+_FONT = 11
+
+
+def heatmap_text(
+    matrix: Float[Tensor, "rows columns"],
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> str:
+    """One character cell per number, two wide; the largest is full, zero is blank."""
+    top = max(matrix.abs().max().item(), 1e-30)
+    rows = _labels(rows, matrix.shape[0])
+    columns = _labels(columns, matrix.shape[1])
+    margin = max(map(len, rows))
+    depth = max(map(len, columns))
+    lines = [
+        " " * (margin + 1) + " ".join(column.rjust(depth)[i] for column in columns)
+        for i in range(depth)
+    ]
+    for label, numbers in zip(rows, matrix.tolist()):
+        cells = (SHADES[round(abs(x) / top * (len(SHADES) - 1))] * 2 for x in numbers)
+        lines.append(f"{label:>{margin}} " + "".join(cells))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def heatmap_svg(
+    matrix: Float[Tensor, "rows columns"],
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    title: str = "",
+) -> str:
+    """A self-contained picture: positive numbers blue, negative ones orange, zero white. Each
+    cell tells its number when pointed at."""
+    top = max(matrix.abs().max().item(), 1e-30)
+    rows = _labels(rows, matrix.shape[0])
+    columns = _labels(columns, matrix.shape[1])
+    left = 12 + round(0.62 * _FONT * max(map(len, rows)))
+    above = 34 + round(0.62 * _FONT * max(map(len, columns)))
+    width, height = left + _CELL * len(columns) + 12, above + _CELL * len(rows) + 12
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="{_FONT}">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{left}" y="18" font-size="{_FONT + 2}">{escape(title)}</text>',
+    ]
+    for j, label in enumerate(columns):
+        x, y = left + _CELL * j + _CELL // 2 + 4, above - 5
+        parts.append(f'<text transform="translate({x},{y}) rotate(-90)">{escape(label)}</text>')
+    for i, (label, numbers) in enumerate(zip(rows, matrix.tolist())):
+        y = above + _CELL * i
+        parts.append(f'<text x="{left - 5}" y="{y + 11}" text-anchor="end">{escape(label)}</text>')
+        for j, number in enumerate(numbers):
+            parts.append(
+                f'<rect x="{left + _CELL * j}" y="{y}" width="{_CELL}" height="{_CELL}" '
+                f'fill="{_colour(number / top)}"><title>{escape(label)} → {escape(columns[j])}: '
+                f"{number:.3f}</title></rect>"
+            )
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
+    return [str(i) for i in range(n)] if labels is None else [str(label) for label in labels]
+
+
+def _colour(x: float) -> str:
+    """-1 … 1 → orange … white … blue."""
+    end = (31, 90, 166) if x >= 0 else (214, 106, 20)
+    return "#" + "".join(f"{round(255 + (channel - 255) * abs(x)):02x}" for channel in end)

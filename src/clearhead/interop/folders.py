@@ -1,0 +1,87 @@
+"""Folders and files as strangers may have made them, and folders that are whole or not there."""
+
+import json
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import FolderError
+
+MAX_JSON_BYTES = 64 * 2**20
+"""Far above any real config.json or shard index; a tokenizer.json of a million tokens fits."""
+
+
+def regular_file(folder: Path, name: str) -> Path:
+    """A plain file that stands in the folder itself. A link could point anywhere, and a pipe would
+    never end."""
+    path = folder / name
+    if name in ("", ".", "..") or any(separator in name for separator in ("/", "\\", "\0")):
+        raise FolderError(f"{name!r} is not the name of a file in {folder}; name it without a path")
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        raise FolderError(f"{folder} has no {name}; is it a model folder?") from None
+    if stat.S_ISLNK(mode):
+        raise FolderError(f"{path} is a link; copy the folder with its files (cp -rL) first")
+    if not stat.S_ISREG(mode):
+        raise FolderError(f"{path} is not a plain file; put the file itself there")
+    return path
+
+
+def has_file(folder: Path, name: str) -> bool:
+    """Whether anything of that name is there; `regular_file` says whether it can be used."""
+    return (folder / name).exists() or (folder / name).is_symlink()
+
+
+def read_text(folder: Path, name: str) -> str:
+    path = regular_file(folder, name)
+    size = path.stat().st_size
+    if size > MAX_JSON_BYTES:
+        raise FolderError(
+            f"{path} has {size:,} bytes, more than {MAX_JSON_BYTES:,}; is it damaged?"
+        )
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FolderError(f"{path} is not UTF-8 text ({error}); is it damaged?") from None
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """The object that the file holds."""
+    text = read_text(folder, name)
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise FolderError(f"{folder / name} is not valid JSON ({error}); is it damaged?") from None
+    if not isinstance(value, dict):
+        raise FolderError(f"{folder / name} holds {type(value).__name__}, not an object {{…}}")
+    return value
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
+def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    (folder / name).write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def whole_or_absent(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which takes its name only when the block ends well. After an error
+    nothing is left; after a kill, at most a hidden folder beside it, never one that looks whole."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)  # mkdtemp makes a private folder
+        unfinished.replace(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,0 +1,178 @@
+"""The proof that an exported folder computes what our model does: transformers opens it, and both
+are run on the same tokens."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.probes import Probe, probes
+from clearhead.interop.model_folder import load_model
+from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
+from clearhead.models import Model
+from clearhead.models.initialise import fill_tables
+from clearhead.parts.positions import SinusoidalPositions
+
+LIMIT = 1e-4
+AUTO_CLASSES = {
+    "encoder-decoder": "AutoModelForSeq2SeqLM",
+    "decoder": "AutoModelForCausalLM",
+    "encoder": "AutoModelForMaskedLM",
+}
+TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve 🙂", "<pad><bos><eos>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What was compared, and how it came out."""
+
+    family: str
+    architecture: str
+    versions: dict[str, str]
+    unchecked: str | None = None
+    """Why nothing was compared; None: it was."""
+    largest_difference: float | None = None
+    limit: float = LIMIT
+    n_tokens: int = 0
+    compared: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What else is wrong: tensors that were missed or not expected, other ids of the same text."""
+
+    @property
+    def failed(self) -> bool:
+        if self.unchecked is not None:
+            return False
+        assert self.largest_difference is not None
+        return bool(self.faults) or not self.largest_difference <= self.limit  # NaN fails too
+
+    def as_json(self) -> dict[str, Any]:
+        checked = self.unchecked is None
+        return {"checked": checked, "agrees": checked and not self.failed, **asdict(self)}
+
+    def lines(self, folder: Path) -> tuple[str, str, str]:
+        """To be read by whoever asked for the export."""
+        wrote = f"wrote     {folder}: {self.family}, {self.architecture}"
+        if self.unchecked is not None:
+            return (
+                wrote,
+                f"compared  nothing: {self.unchecked}",
+                "unproven  that both compute the same; parity.json says so too",
+            )
+        libraries = f"transformers {self.versions['transformers']}"
+        return (
+            wrote,
+            f"compared  {self.n_tokens:,} tokens with {libraries}: {', '.join(self.compared)}",
+            f"{'differ' if self.failed else 'agree':<10}{self.verdict()}",
+        )
+
+    def verdict(self) -> str:
+        said = f"largest logit difference {self.largest_difference:.1e}, limit {self.limit:.0e}"
+        return "; ".join((said, *self.faults))
+
+
+def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) -> Certificate:
+    """Compare in fp64, so that what differs is the function and not its rounding. One model is in
+    memory at a time."""
+    try:
+        import transformers
+    except ImportError:
+        return unchecked(family, "transformers is not installed (pip install 'clearhead[hf]')")
+    tried = list(probes(config))
+    ours = _load_in_fp64(model_folder)
+    expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
+    del ours
+    with _quiet(transformers):
+        auto_class = getattr(transformers, AUTO_CLASSES[config.family])
+        theirs, loading = auto_class.from_pretrained(
+            out, dtype="auto", output_loading_info=True, local_files_only=True
+        )
+        theirs = theirs.double().eval()
+        with torch.no_grad():
+            difference = max(
+                _difference(_real_logits(probe, theirs(**probe.theirs(config)).logits), one)
+                for probe, one in zip(tried, expected)
+            )
+        faults = [
+            f"{kind.replace('_', ' ')}: {', '.join(sorted(map(str, loading[kind])))}"
+            for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+            if loading[kind]
+        ]
+        faults += _tokenizer_faults(transformers, out)
+    return Certificate(
+        family=family.name,
+        architecture=family.architecture,
+        versions=_versions("torch", "transformers", "safetensors", "tokenizers"),
+        largest_difference=difference,
+        n_tokens=sum(len(one) for one in expected),
+        compared=tuple(probe.name for probe in tried),
+        faults=tuple(faults),
+    )
+
+
+def _load_in_fp64(folder: Path) -> Model:
+    """With each number as the folder's dtype holds it. That goes for sinusoids too: some families
+    store them as weights, and then they are as coarse as these."""
+    model = load_model(folder)
+    dtype = model.tokens.weight.dtype
+    model = model.double()
+    fill_tables(model)
+    for part in model.modules():
+        if isinstance(part, SinusoidalPositions):
+            part.table.copy_(part.table.to(dtype))
+    return model
+
+
+def unchecked(family: Family, reason: str) -> Certificate:
+    return Certificate(
+        family=family.name,
+        architecture=family.architecture,
+        versions=_versions("torch", "safetensors", "tokenizers"),
+        unchecked=reason,
+    )
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    return {package: version(package) for package in ("clearhead", *packages)}
+
+
+def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
+    """What padding computes is nobody's business, nor what fills up a vocabulary."""
+    return logits[probe.real][:, : probe.n_tokens]
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    largest = (one - other).abs().max().item()
+    return math.inf if math.isnan(largest) else largest
+
+
+def _tokenizer_faults(transformers: Any, out: Path) -> Iterator[str]:
+    if not has_tokenizer(out):
+        return
+    ours = open_tokenizer(out)
+    theirs = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
+    for text in TEXTS:
+        if theirs(text)["input_ids"] != ours.encode(text).ids:
+            yield f"AutoTokenizer reads {text!r} otherwise"
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Its progress bars and advice are about other uses."""
+    logging = transformers.utils.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,73 @@
+"""From a model folder to a Hugging Face folder, with a certificate that both compute the same."""
+
+from pathlib import Path
+
+from clearhead.errors import FolderError
+from clearhead.interop.equivalent import Equivalent
+from clearhead.interop.folders import whole_or_absent, write_json
+from clearhead.interop.huggingface.certificate import Certificate, certify, unchecked
+from clearhead.interop.huggingface.families import family_for
+from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.rules import to_theirs
+from clearhead.interop.huggingface.tokenizer import write_tokenizer
+from clearhead.interop.model_folder import (
+    CONFIG,
+    Description,
+    check_plausible,
+    check_tensors,
+    read_description,
+    shapes_of,
+)
+from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
+
+PARITY = "parity.json"
+
+
+def export_model(
+    model_folder: Path,
+    out: Path,
+    *,
+    check: bool = True,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> Certificate:
+    """Write a folder that `AutoModelFor…` and `AutoTokenizer` open. A configuration that no family
+    holds is refused before anything is written; a folder that computes something else than the
+    model is not kept.
+
+    Writing needs the memory of one shard; the check needs that of one model in fp64.
+    """
+    description = read_description(model_folder)
+    family = family_for(description.model)
+    with whole_or_absent(out) as unfinished:
+        _write_weights(model_folder, unfinished, description, family, max_shard_bytes)
+        write_tokenizer(model_folder, unfinished, description)
+        if check:
+            certificate = certify(model_folder, unfinished, description.model, family)
+        else:
+            certificate = unchecked(family, "the check was left out, as asked")
+        if certificate.failed:
+            raise FolderError(
+                f"the {family.name} just written differs from the model ({certificate.verdict()}), "
+                f"and was removed; please report it, with {certificate.versions}"
+            )
+        write_json(unfinished, PARITY, certificate.as_json())
+    return certificate
+
+
+def _write_weights(
+    model_folder: Path,
+    out: Path,
+    description: Description,
+    family: Family,
+    max_shard_bytes: int,
+) -> None:
+    config, form = description.model, family.formed(description.model)
+    with TensorFiles(model_folder) as tensors:
+        check_plausible(config, len(tensors.shapes))
+        check_tensors(model_folder, tensors.shapes, shapes_of(config))
+        dtype = tensors.dtype(tensors.shapes)
+        equivalent = Equivalent(config, form, tensors.read)
+        pieces = to_theirs(family.rules(form), equivalent.shapes, equivalent.read)
+        write_tensors(out, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
+    name = str(dtype).removeprefix("torch.")
+    write_json(out, CONFIG, family.write_config(form, description.ids, name))

@@ -1,0 +1,73 @@
+"""Which family can hold a model of ours, and which holds a model of theirs."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, FolderError, nearest
+from clearhead.interop.huggingface.bert import BERT
+from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.gpt2 import GPT2
+from clearhead.interop.huggingface.llama import LLAMA
+from clearhead.interop.huggingface.m2m100 import M2M100
+from clearhead.interop.huggingface.marian import MARIAN
+from clearhead.interop.huggingface.pegasus import PEGASUS
+from clearhead.interop.huggingface.roberta import ROBERTA_PRE_LAYER_NORM
+
+FAMILIES = (GPT2, LLAMA, BERT, ROBERTA_PRE_LAYER_NORM, MARIAN, M2M100, PEGASUS)
+"""In order of preference: Pegasus can store what M2M100 computes."""
+
+
+def family_for(config: ModelConfig) -> Family:
+    """The first family that holds this configuration without loss."""
+    unmet = {family.name: family.unmet(config) for family in FAMILIES}
+    for family in FAMILIES:
+        if not unmet[family.name]:
+            return family
+    kin = [f for f in FAMILIES if all(need.option != "family" for need in unmet[f.name])]
+    kin.sort(key=lambda family: len(unmet[family.name]))
+    first = unmet[kin[0].name][0]
+    ways = (
+        f"{', '.join(need.remedy(config) for need in unmet[family.name])} would be a {family.name}"
+        for family in kin
+    )
+    rule = "has no lossless home in Hugging Face beside the other options"
+    raise ConfigError(first.option, getattr(config, first.option), rule, "; ".join(ways))
+
+
+def family_of(content: Mapping[str, Any]) -> Family:
+    """The family that a stranger's `config.json` says it is."""
+    if "auto_map" in content:
+        raise FolderError(
+            "config.json asks for code of its own (auto_map), and nothing here is executed; "
+            "only models of the families that clearhead knows can be imported"
+        )
+    by_type = {family.model_type: family for family in FAMILIES}
+    model_type = content.get("model_type")
+    if not isinstance(model_type, str) or model_type not in by_type:
+        remedy = nearest(str(model_type)[:80], by_type)
+        raise FolderError(
+            f"config.json: model_type={str(model_type)[:80]!r} is not known; {remedy}"
+        )
+    family = by_type[model_type]
+    architectures = content.get("architectures")
+    if architectures not in (None, [family.architecture]):
+        rule = f"clearhead reads {family.architecture!r}"
+        raise FolderError(
+            f"config.json: architectures={str(architectures)[:200]} is not known; {rule}"
+        )
+    return family
+
+
+def table_of_families() -> str:
+    """For the documentation: what each option must be for a model to become one of a family. An
+    empty cell, or an option that is not in the table, takes any value."""
+    needs = {f.name: {need.option: f"`{need.described()}`" for need in f.needs} for f in FAMILIES}
+    options = [o.name for o in fields(ModelConfig) if any(o.name in n for n in needs.values())]
+    rows = [
+        ["", *needs],
+        ["---"] * (1 + len(needs)),
+        *([f"`{option}`", *(n.get(option, "") for n in needs.values())] for option in options),
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,41 @@
+"""From a Hugging Face folder, which a stranger may have made, to a model folder. Nothing in it is
+executed: `config.json` is read key by key, and weights come from safetensors alone."""
+
+from pathlib import Path
+
+from clearhead.interop.folders import read_json, whole_or_absent
+from clearhead.interop.huggingface.families import family_of
+from clearhead.interop.huggingface.rules import Theirs
+from clearhead.interop.model_folder import (
+    CONFIG,
+    Description,
+    check_plausible,
+    shapes_of,
+    write_description,
+)
+from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
+from clearhead.interop.tokenizer_file import copy_tokenizer
+
+
+def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BYTES) -> Description:
+    """Write a model folder that computes what the Hugging Face folder does. Weights keep their
+    dtype, and pass through the memory of one shard."""
+    content = read_json(folder, CONFIG)
+    family = family_of(content)
+    config, ids = family.read_config(content)
+    with TensorFiles(folder) as files:
+        check_plausible(config, len(files.shapes))
+        theirs = Theirs(files, family.rules(config), shapes_of(config), family.spelling)
+        config = family.settle(config, theirs.read_ours)
+        description = Description(model=config, ids=ids)
+        kept = shapes_of(config)
+        with whole_or_absent(out) as unfinished:
+            write_tensors(
+                unfinished,
+                theirs.pieces(kept),
+                dtype=theirs.dtype,
+                max_shard_bytes=max_shard_bytes,
+            )
+            write_description(unfinished, description)
+            copy_tokenizer(folder, unfinished, config)
+    return description

@@ -1,0 +1,159 @@
+"""A rule relates tensors of ours to one of theirs: renamed, and fused, turned or reshaped on the
+way. It is written once and read in both directions, so that export and import cannot drift apart.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import FolderError
+from clearhead.interop.model_folder import check_tensors
+from clearhead.interop.tensor_files import Piece, TensorFiles, listed
+
+Shapes = Mapping[str, tuple[int, ...]]
+Read = Callable[[str], Tensor]
+Layout = Literal["same", "transposed", "row"]
+Kind = Literal["same", "alias", "spare"]
+
+
+class Rule(NamedTuple):
+    """These tensors of ours, and that one of theirs, hold the same numbers."""
+
+    ours: tuple[str, ...]
+    """More than one: of equal size, and fused along the first axis there. None: see `computed`."""
+    theirs: str
+    layout: Layout = "same"
+    """transposed: matrices are kept as input × output there. row: a vector is one row there."""
+    kind: Kind = "same"
+    """alias: a second name that a file may hold; never written, and, if it is there, it must agree.
+    spare: they want it and never look at it; written, and not read."""
+    computed: Callable[[], Tensor] | None = None
+    """What a tensor holds that follows from the configuration, and that we do not store."""
+
+    def forth(self, ours: list[Tensor]) -> Tensor:
+        if self.computed is not None:
+            return self.computed()
+        tensor = torch.cat(ours) if len(ours) > 1 else ours[0]
+        match self.layout:
+            case "same":
+                return tensor
+            case "transposed":
+                return tensor.t()
+            case "row":
+                return tensor[None]
+
+    def back(self, theirs: Tensor) -> list[Tensor]:
+        match self.layout:
+            case "same":
+                tensor = theirs
+            case "transposed":
+                tensor = theirs.t()
+            case "row":
+                tensor = theirs[0]
+        return list(tensor.chunk(len(self.ours))) if len(self.ours) > 1 else [tensor]
+
+    def their_shape(self, ours: Shapes) -> tuple[int, ...]:
+        with torch.device("meta"):
+            return tuple(self.forth([torch.empty(ours[name]) for name in self.ours]).shape)
+
+
+def module(ours: str | tuple[str, ...], theirs: str, layout: Layout = "same") -> Iterator[Rule]:
+    """The weights and biases of linear layers (several of ours: fused) or of a norm."""
+    names = (ours,) if isinstance(ours, str) else ours
+    for kind in ("weight", "bias"):
+        yield Rule(tuple(f"{name}.{kind}" for name in names), f"{theirs}.{kind}", layout)
+
+
+def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
+    """What an export writes. `shapes` and `read` are of our tensors."""
+    rules = [rule for rule in rules if rule.kind != "alias"]
+    covered = {name for rule in rules for name in rule.ours}
+    if uncovered := sorted(shapes.keys() - covered):
+        raise FolderError(f"no rule covers our tensors {listed(uncovered)}; please report it")
+
+    def make(rule: Rule) -> list[Tensor]:
+        return [rule.forth([read(name) for name in rule.ours])]
+
+    return [
+        Piece({rule.theirs: rule.their_shape(shapes)}, lambda rule=rule: make(rule))
+        for rule in rules
+    ]
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """Names that old files give to the same tensors."""
+
+    prefix: str
+    """Before the names of the tower, where a file was saved without its head."""
+    left_out: tuple[str, ...] = ()
+    """Regular expressions of tensors that carry nothing: stored masks, heads for other tasks."""
+
+    def canonical(self, found: Iterable[str], known: set[str]) -> dict[str, str]:
+        """Known name → the name in the file."""
+        names: dict[str, str] = {}
+        for name in found:
+            plain = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+            full = next((n for n in (name, plain, self.prefix + plain) if n in known), name)
+            if full not in known and any(re.fullmatch(p, full) for p in self.left_out):
+                continue
+            if full in names:
+                raise FolderError(f"{name!r} and {names[full]!r} are the same tensor; keep one")
+            names[full] = name
+        return names
+
+
+class Theirs:
+    """The tensors of a stranger's folder as ours. Every tensor there is covered by a rule, every
+    rule's tensor is there, and all shapes agree, before any is read."""
+
+    def __init__(
+        self, files: TensorFiles, rules: Iterable[Rule], shapes: Shapes, spelling: Spelling
+    ) -> None:
+        """`shapes` are those of our tensors."""
+        rules = list(rules)
+        self._files = files
+        self._names = spelling.canonical(files.shapes, known={rule.theirs for rule in rules})
+        found = {name: files.shapes[in_file] for name, in_file in self._names.items()}
+        rules = [rule for rule in rules if rule.kind == "same" or rule.theirs in found]
+        check_tensors(
+            files.folder, found, {rule.theirs: rule.their_shape(shapes) for rule in rules}
+        )
+        self._rules = [rule for rule in rules if rule.kind == "same"]
+        self._homes = {name: rule for rule in self._rules for name in rule.ours}
+        self.dtype = files.dtype(self._names[rule.theirs] for rule in self._rules)
+        for rule in rules:
+            if rule.kind == "alias":
+                self._check_alias(rule)
+
+    def read_ours(self, name: str) -> Tensor:
+        rule = self._homes[name]
+        return self._back(rule)[rule.ours.index(name)]
+
+    def pieces(self, shapes: Shapes) -> list[Piece]:
+        """What an import writes: our tensors of these names."""
+        return [
+            Piece({name: shapes[name] for name in rule.ours}, lambda rule=rule: self._back(rule))
+            for rule in self._rules
+            if shapes.keys() >= set(rule.ours)
+        ]
+
+    def _read(self, rule: Rule) -> Tensor:
+        return self._files.read(self._names[rule.theirs])
+
+    def _back(self, rule: Rule) -> list[Tensor]:
+        return rule.back(self._read(rule))
+
+    def _check_alias(self, rule: Rule) -> None:
+        stored = self._read(rule)
+        agreed = rule.forth([self.read_ours(name) for name in rule.ours])
+        if not torch.equal(stored, agreed.to(stored.dtype)):
+            other = repr(self._homes[rule.ours[0]].theirs) if rule.ours else "the formula"
+            raise FolderError(
+                f"{rule.theirs!r} in {self._files.folder} differs from {other}, though its "
+                "config.json makes them one; correct one of them"
+            )

@@ -1,0 +1,68 @@
+"""The tokenizer goes along: what `AutoTokenizer` and `generate` ask for beside `tokenizer.json`."""
+
+from pathlib import Path
+from typing import Any
+
+from clearhead.interop.folders import read_json, write_json
+from clearhead.interop.model_folder import Description
+from clearhead.interop.tokenizer_file import (
+    TOKENIZER,
+    copy_tokenizer,
+    has_tokenizer,
+    open_tokenizer,
+)
+
+
+def write_tokenizer(model_folder: Path, out: Path, description: Description) -> None:
+    """`generation_config.json` always; the tokenizer's files where the model has a tokenizer."""
+    config, ids = description.model, description.ids
+    starts_and_stops = {"bos": ids.bos, "eos": ids.eos, "pad": config.pad_id}
+    generation = {f"{role}_token_id": index for role, index in starts_and_stops.items()}
+    if config.family == "encoder-decoder":
+        generation["decoder_start_token_id"] = ids.decoder_start
+    write_json(out, "generation_config.json", {"max_length": config.max_length, **generation})
+    if not has_tokenizer(model_folder):
+        return
+    copy_tokenizer(model_folder, out, config)
+    tokenizer = open_tokenizer(model_folder)
+    named: dict[str, str] = {}
+    for role, index in starts_and_stops.items():
+        token = None if index is None else tokenizer.id_to_token(index)
+        if token is not None:
+            named[f"{role}_token"] = token
+    content = read_json(model_folder, TOKENIZER)
+    if config.family == "encoder-decoder" and content.get("post_processor") is None:
+        write_json(out, TOKENIZER, content | {"post_processor": _ended_by(named, ids.eos)})
+    write_json(out, "special_tokens_map.json", named)
+    write_json(
+        out,
+        "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": config.max_length,
+            # A decoder goes on from the last token, which must not be padding.
+            "padding_side": "left" if config.family == "decoder" else "right",
+            "clean_up_tokenization_spaces": False,
+            # The characters of "<eos>" in a text are text, and end nothing.
+            "split_special_tokens": True,
+            "model_input_names": ["input_ids", "attention_mask"],
+            **named,
+        },
+    )
+
+
+def _ended_by(named: dict[str, str], index: int | None) -> dict[str, Any] | None:
+    """Our sources end in <eos>, which we add to the ids and not in the tokenizer."""
+    if "eos_token" not in named:
+        return None
+    token = named["eos_token"]
+    text, end = (
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": token, "type_id": 0}},
+    )
+    return {
+        "type": "TemplateProcessing",
+        "single": [text, end],
+        "pair": [text, {"Sequence": {"id": "B", "type_id": 0}}, end],
+        "special_tokens": {token: {"id": token, "ids": [index], "tokens": [token]}},
+    }

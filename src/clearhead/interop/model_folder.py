@@ -1,0 +1,185 @@
+"""A model folder: `model.safetensors` (or shards with an index), `config.json` and, where there is
+one, `tokenizer.json`. What a run leaves behind, and what export and import start from and end in.
+
+No file in it can run code, and none is believed: a folder may come from a stranger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import torch
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError, FolderError, nearest
+from clearhead.interop.folders import read_json, whole_or_absent, write_json
+from clearhead.interop.tensor_files import (
+    MAX_SHARD_BYTES,
+    Piece,
+    TensorFiles,
+    listed,
+    write_tensors,
+)
+from clearhead.interop.tokenizer_file import copy_tokenizer
+from clearhead.models import Model, build_model
+from clearhead.models.initialise import materialise
+
+CONFIG = "config.json"
+FORMAT = "clearhead model 1"
+MAX_TABLE = 2**27
+"""Numbers in a table that is computed and not stored: a few hundred times the largest in use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenIds:
+    """The tokens that start and end a text; None: there is no such token."""
+
+    bos: int | None = 1
+    eos: int | None = 2
+    decoder_start: int | None = 1
+    """What the decoder of an encoder-decoder is given first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `config.json` says."""
+
+    model: ModelConfig
+    ids: TokenIds
+
+
+def save_model(
+    model: Model,
+    folder: Path,
+    *,
+    ids: TokenIds = TokenIds(),  # noqa: B008 (frozen)
+    tokenizer: Path | None = None,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> None:
+    """Write a new model folder; `tokenizer` is a folder that holds a `tokenizer.json`. One shard is
+    copied at a time."""
+    state = model.state_dict()
+    pieces = [
+        Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])
+        for name, tensor in state.items()
+    ]
+    with whole_or_absent(folder) as unfinished:
+        dtype = next(iter(state.values())).dtype
+        write_tensors(unfinished, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
+        write_description(unfinished, Description(model=model.config, ids=ids))
+        if tokenizer is not None:
+            copy_tokenizer(tokenizer, unfinished, model.config)
+
+
+@torch.no_grad()
+def load_model(folder: Path, *, dtype: torch.dtype | None = None, device: str = "cpu") -> Model:
+    """The model of a folder, in the dtype of its weights unless told otherwise. Beside the model
+    itself, one tensor at a time is in memory."""
+    config = read_description(folder).model
+    with TensorFiles(folder) as tensors:
+        check_plausible(config, len(tensors.shapes))
+        shapes = shapes_of(config)
+        check_tensors(folder, tensors.shapes, shapes)
+        model = build_model(config, device="meta").to(dtype or tensors.dtype(shapes))
+        materialise(model, device)
+        for name, parameter in model.state_dict().items():
+            parameter.copy_(tensors.read(name))
+    return model.eval()
+
+
+def check_plausible(config: ModelConfig, n_tensors: int) -> None:
+    """Sizes that no model has are refused before anything is built: even an empty model of a
+    billion layers fills the memory."""
+    for name in ("n_layers", "decoder_layers"):
+        if getattr(config, name) > n_tensors:
+            rule = f"is more layers than {n_tensors} tensors can be"
+            raise ConfigError(name, getattr(config, name), rule, "is config.json damaged?")
+    rows = config.max_length + config.first_position
+    if rows * max(config.d_model, config.head_width) > MAX_TABLE:
+        rule = f"makes a table of more than {MAX_TABLE:,} numbers"
+        raise ConfigError("max_length", config.max_length, rule, "is config.json damaged?")
+
+
+def shapes_of(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The tensors that a model of this configuration has, by name. Uses no memory for them."""
+    try:
+        model = build_model(config, device="meta")
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise FolderError(f"the sizes in config.json are beyond any machine ({error})") from None
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def check_tensors(
+    folder: Path, found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
+) -> None:
+    """The tensors that are there are those that should be, with their shapes."""
+    if missing := sorted(expected.keys() - found.keys()):
+        raise FolderError(
+            f"{folder} lacks the tensors {listed(missing)} that its config.json needs"
+        )
+    if surplus := sorted(found.keys() - expected.keys()):
+        raise FolderError(f"{folder} has tensors that no rule covers: {listed(surplus)}")
+    for name, shape in expected.items():
+        if found[name] != shape:
+            rule = f"{found[name]}, and config.json makes it {shape}"
+            raise FolderError(f"{name!r} in {folder} has the shape {rule}")
+
+
+def write_description(folder: Path, description: Description) -> None:
+    write_json(
+        folder,
+        CONFIG,
+        {
+            "format": FORMAT,
+            "model": asdict(description.model),
+            "tokens": asdict(description.ids),
+        },
+    )
+
+
+def read_description(folder: Path) -> Description:
+    content = read_json(folder, CONFIG)
+    if content.get("format") != FORMAT:
+        raise FolderError(
+            f"{folder / CONFIG} does not say format={FORMAT!r}; "
+            "a Hugging Face folder becomes a model folder by `clearhead import`"
+        )
+    for name in content.keys() - {"format", "model", "tokens"}:
+        raise FolderError(f"{folder / CONFIG} has an unknown part {name!r}; leave it out")
+    model = ModelConfig(**checked_fields(ModelConfig, content.get("model")))
+    return Description(model=model, ids=token_ids(content.get("tokens"), model))
+
+
+def checked_fields(kind: type, values: Any) -> dict[str, Any]:
+    """JSON values for a dataclass: every name known, every value of its field's type."""
+    if not isinstance(values, dict):
+        raise FolderError(f"config.json has no {kind.__name__}; is it damaged?")
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        if name not in hints:
+            raise FolderError(f"config.json: there is no option {name!r}; {nearest(name, hints)}")
+        types = _json_types(hints[name])
+        if type(value) not in types:
+            wanted = " or ".join(sorted("null" if t is NoneType else t.__name__ for t in types))
+            raise ConfigError(name, value, f"must be {wanted}", "is config.json damaged?")
+        if isinstance(value, int | float) and abs(value) >= 2**62:
+            raise ConfigError(name, value, "is beyond any machine", "is config.json damaged?")
+    return values
+
+
+def _json_types(hint: Any) -> set[type]:
+    """What a field may hold: `int | None` → int and None, a Literal of words → str. A whole number
+    will do for a fraction."""
+    types = {type(arg) if isinstance(arg, str) else arg for arg in get_args(hint)} or {hint}
+    return types | {int} if float in types else types
+
+
+def token_ids(values: Any, config: ModelConfig) -> TokenIds:
+    """From JSON values; every id is a token of the vocabulary that is written in."""
+    for role, index in checked_fields(TokenIds, values).items():
+        if index is not None and not 0 <= index < config.output_vocab_size:
+            rule = f"is not a token of a vocabulary of {config.output_vocab_size}"
+            raise ConfigError(f"tokens.{role}", index, rule, "write a smaller id, or null")
+    return TokenIds(**values)

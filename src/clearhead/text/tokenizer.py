@@ -1,0 +1,182 @@
+"""Text to token ids and back. A thin layer over the `tokenizers` library, with three promises:
+every string (and every byte sequence) comes back exactly, text can never produce a control token,
+and the same file gives the same ids everywhere."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from clearhead.errors import DataError, InputError
+
+PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
+ROLES = ("pad", "bos", "eos", "mask")
+
+
+class Tokenizer:
+    """A `tokenizer.json`, and which of its tokens pad, start and end a sequence (and mask a token).
+
+    `special_tokens` names them in the order of ROLES; the mask may be left out.
+    """
+
+    def __init__(self, library: LibraryTokenizer, special_tokens: Sequence[str]) -> None:
+        self.library = library
+        # A file from elsewhere may ask for cutting and padding; batching is not its business.
+        library.no_truncation()
+        library.no_padding()
+        # Without this, the seven characters of "a<eos>b" would end the sequence in the middle.
+        library.encode_special_tokens = True
+        self.special_tokens = tuple(special_tokens)
+        ids = [self._id_of(token) for token in special_tokens]
+        self.pad_id, self.bos_id, self.eos_id = ids[:3]
+        self.mask_id = ids[3] if len(ids) > 3 else None
+        self.control_ids = frozenset(ids) | {
+            index for index, token in library.get_added_tokens_decoder().items() if token.special
+        }
+
+    @cached_property
+    def _spelling(self) -> dict[int, str]:
+        return _byte_spelling(self.library)
+
+    @cached_property
+    def _bytes(self) -> list[bytes] | None:
+        # Made when it is first needed: training never decodes, and a large table takes a second.
+        return _token_bytes(self.library, self._spelling)
+
+    def _id_of(self, token: str) -> int:
+        index = self.library.token_to_id(token)
+        if index is None:
+            known = [t.content for t in self.library.get_added_tokens_decoder().values()]
+            raise DataError(
+                f"the tokenizer has no token {token!r}; name its own in data.special_tokens, in "
+                f"the order padding, start, end (it has {', '.join(known[:12]) or 'none'})"
+            )
+        return index
+
+    @property
+    def vocab_size(self) -> int:
+        return self.library.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the text alone: no start, no end."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        try:
+            encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        except (UnicodeEncodeError, TypeError):
+            for text in texts:
+                check_is_text(text)
+            raise
+        return [each.ids for each in encoded]
+
+    def decode(self, ids: Iterable[int], *, show_control: bool = False) -> str:
+        """The text of the ids; control tokens are left out, or shown by name."""
+        ids = [int(i) for i in ids if show_control or int(i) not in self.control_ids]
+        if self._bytes is None:
+            return self.library.decode(ids, skip_special_tokens=not show_control)
+        return b"".join(self._bytes[i] for i in ids).decode("utf-8", errors="replace")
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """Any bytes, valid UTF-8 or not: what is text is encoded as text, the rest byte by byte."""
+        self._need_bytes()
+        byte_ids = {byte: self._id_of(spelling) for byte, spelling in self._spelling.items()}
+        # surrogateescape turns each stray byte into one character of U+DC80…U+DCFF.
+        runs = re.split("([\udc80-\udcff])", data.decode("utf-8", errors="surrogateescape"))
+        ids: list[int] = []
+        for text, stray in zip(runs[::2], [*runs[1::2], ""]):
+            ids += self.encode(text)
+            ids += [byte_ids[ord(stray) - 0xDC00]] if stray else []
+        return ids
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        table = self._need_bytes()
+        return b"".join(table[i] for i in ids)
+
+    def _need_bytes(self) -> list[bytes]:
+        if self._bytes is None or self.library.normalizer is not None:
+            raise InputError(
+                "this tokenizer cannot carry raw bytes: it is not byte-level, or it normalises; "
+                "train one with data.tokenizer='bpe' and data.normalize='none'"
+            )
+        return self._bytes
+
+    def to_json(self) -> str:
+        return self.library.to_str(pretty=True)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
+    return Tokenizer(LibraryTokenizer.from_str(text), special_tokens)
+
+
+def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
+    """Opens any `tokenizer.json`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
+    try:
+        return tokenizer_from_json(text, special_tokens)
+    except DataError:
+        raise
+    except Exception as error:  # the library knows no narrower kind
+        raise DataError(f"{path} is not a tokenizer.json ({error})") from None
+
+
+def check_is_text(text: str) -> None:
+    """Half a surrogate pair is a Python string, but it is no Unicode text and has no bytes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"character {error.start} of the text is a lone surrogate "
+            f"(U+{ord(text[error.start]):04X}), which is not Unicode text; "
+            "decode the bytes with errors='replace', or use encode_bytes"
+        ) from None
+
+
+def byte_alphabet() -> dict[int, str]:
+    """The visible character that stands for each byte in a byte-level vocabulary (from GPT-2):
+    printable bytes stand for themselves, the others for characters from U+0100 on."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {
+        byte: chr(256 + rank) for rank, byte in enumerate(others)
+    }
+
+
+def _byte_spelling(library: LibraryTokenizer) -> dict[int, str]:
+    """How the vocabulary spells each single byte; empty if it does not know bytes."""
+    decoder = json.loads(library.decoder.__getstate__()) if library.decoder else {}
+    if decoder.get("type") == "ByteLevel":
+        return byte_alphabet()
+    if [part["type"] for part in decoder.get("decoders", [])] == ["ByteFallback", "Fuse"]:
+        return {byte: f"<0x{byte:02X}>" for byte in range(256)}
+    return {}
+
+
+def _token_bytes(library: LibraryTokenizer, spelling: dict[int, str]) -> list[bytes] | None:
+    """The bytes that each token stands for, by id; None where tokens are not bytes."""
+    if not spelling:
+        return None
+    whole = {text: bytes([byte]) for byte, text in spelling.items()}
+    added = {token.content for token in library.get_added_tokens_decoder().values()}
+    table = [b""] * library.get_vocab_size(with_added_tokens=True)
+    for token, index in library.get_vocab(with_added_tokens=True).items():
+        if index >= len(table):  # a vocabulary with holes
+            table += [b""] * (index + 1 - len(table))
+        if token in whole:
+            table[index] = whole[token]
+        elif token not in added and all(character in whole for character in token):
+            table[index] = b"".join(whole[character] for character in token)
+        else:
+            table[index] = token.encode("utf-8")
+    return table

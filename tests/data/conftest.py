@@ -1,0 +1,56 @@
+"""Small corpora that several tests read."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_corpora import make_corpus, write_pairs, write_text
+
+from clearhead.config import DataConfig
+from clearhead.data.corpus import Corpus
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("pairs")
+    train = write_pairs(folder, 331)
+    return make_corpus(
+        folder, DataConfig(task="pairs", format="parallel", train=train, vocab_size=300)
+    )
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("text")
+    return make_corpus(folder, DataConfig(train=(write_text(folder, 240),), vocab_size=300))
+
+
+@pytest.fixture(scope="session")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("masked")
+    special = ("<pad>", "<bos>", "<eos>", "<mask>")
+    return make_corpus(
+        folder,
+        DataConfig(
+            task="masked-lm",
+            train=(write_text(folder, 240),),
+            vocab_size=300,
+            special_tokens=special,
+        ),
+    )
+
+
+@pytest.fixture
+def corpora(pairs: Corpus, text: Corpus, masked: Corpus) -> Callable[[str], Corpus]:
+    found = {"pairs": pairs, "text": text, "packed": text, "masked": masked}
+    return found.__getitem__
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of the real corpora."""
+    folder = os.environ.get("CLEARHEAD_DATA")
+    if not folder:
+        pytest.skip("CLEARHEAD_DATA is not set: it names the folder of the real corpora")
+    return Path(folder)

@@ -1,0 +1,125 @@
+"""`clearhead prepare` and `clearhead data`, as a user types them."""
+
+from pathlib import Path
+
+import pytest
+from small_corpora import write_pairs, write_text
+
+from clearhead.cli import main
+
+PAIRS = """
+[data]
+task = "pairs"
+format = "parallel"
+train = ["source.txt", "target.txt"]
+vocab_size = 300
+
+[batches]
+batch_tokens = 300
+"""
+TEXT = '[data]\ntrain = ["text.txt"]\nvocab_size = 300\n[batches]\nlength = 16\n'
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    write_pairs(tmp_path, 80)
+    write_text(tmp_path, 80)
+    (tmp_path / "pairs.toml").write_text(PAIRS)
+    (tmp_path / "text.toml").write_text(TEXT)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_prepare_then_look(capsys: pytest.CaptureFixture[str]):
+    assert main(["prepare", "pairs.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert "prepared/pairs is ready" in shown
+    assert "clearhead data pairs.toml" in shown
+    assert main(["data", "pairs.toml"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("tokens of a document (train, source", "█", "% of them padding", "batch 2"):
+        assert part in shown
+    assert "target input" in shown and "<bos>" in shown and "<eos>" in shown
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("layout", ["stream", "documents"])
+def test_a_language_model_sees_inputs_and_targets(capsys: pytest.CaptureFixture[str], layout: str):
+    assert main(["prepare", "text.toml", "--out", "elsewhere"]) == 0
+    assert main(["data", "text.toml", "--out", "elsewhere", "--batches.layout", layout]) == 0
+    shown = capsys.readouterr().out
+    assert "inputs" in shown and "targets" in shown
+
+
+def test_a_masked_language_model_sees_masks(here: Path, capsys: pytest.CaptureFixture[str]):
+    special = 'special_tokens = ["<pad>", "<bos>", "<eos>", "<mask>"]\ntask = "masked-lm"\n'
+    (here / "masked.toml").write_text(TEXT.replace("[batches]", special + "[batches]"))
+    assert main(["prepare", "masked.toml"]) == 0
+    assert main(["data", "masked.toml"]) == 0
+    assert "<mask>" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_an_override_reaches_the_data(capsys: pytest.CaptureFixture[str]):
+    assert main(["prepare", "pairs.toml", "--data.vocab_size", "290"]) == 0
+    assert "tokenizer.json: 290 tokens" in capsys.readouterr().out
+    assert main(["prepare", "pairs.toml"]) == 2
+    assert "data.vocab_size was 290, is 300" in capsys.readouterr().err
+    assert main(["prepare", "pairs.toml", "--overwrite"]) == 0
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["prepare", "pairs.toml", "--data.vocb_size", "4"], "did you mean '--data.vocab_size'?"),
+        (["prepare", "pairs.toml", "more"], "takes no 'more'; see clearhead prepare --help"),
+        (["prepare", "pears"], "there is no recipe 'pears'"),
+        (["data", "pairs.toml"], "run first: clearhead prepare RECIPE"),
+        (["data", "get"], "name a corpus: clearhead data get multi30k|"),
+        (["data", "get", "multi30"], "did you mean 'multi30k'?"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_dirt_stops_with_its_place_and_how_to_skip_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    with (here / "text.txt").open("ab") as file:
+        file.write(b"\nbroken \xff\n")
+    assert main(["prepare", "text.toml"]) == 2
+    assert "text.txt, line 81: a blank line" in capsys.readouterr().err
+    skip = ["--data.skip", '["blank", "invalid-utf8"]']
+    assert main(["prepare", "text.toml", *skip, "--overwrite"]) == 0
+    assert "1 blank, 1 invalid-utf8" in capsys.readouterr().out
+
+
+def test_the_licence_is_shown_before_anything_is_downloaded(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[str] = []
+
+    def no_download(corpus, root, report):
+        seen.append(capsys.readouterr().out)
+        report("a file", 5, 10)
+        return root / corpus.folder
+
+    monkeypatch.setattr("clearhead.cli.data.get_corpus", no_download)
+    assert main(["data", "get", "wikitext-2"]) == 0
+    assert "CC BY-SA" in seen[0] and "sha256" in seen[0] and "https://" in seen[0]
+    assert "is complete" in capsys.readouterr().out
+
+
+def test_the_help_says_what_can_be_set(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["prepare", "--help"])
+    shown = capsys.readouterr().out
+    assert "multi30k-de-en" in shown and "--data.vocab_size 4000" in shown

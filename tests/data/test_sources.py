@@ -1,0 +1,264 @@
+"""Every format and packing gives the same documents; every kind of dirt is named or counted."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.config import DataConfig
+from clearhead.data.sources import Cursor, Reader, find_inputs
+from clearhead.errors import DataError
+
+LINES = ["ein Hund", "zwei Vögel", "红楼梦 \u2028 drei"]
+
+
+def documents(root: Path, split: str = "train", **settings: Any) -> list[tuple[str, ...]]:
+    reader = reader_of(root, split, **settings)
+    return [document.texts for document in reader.documents(Cursor(), {})]
+
+
+def reader_of(root: Path, split: str = "train", **settings: Any) -> Reader:
+    config = DataConfig(**{"vocab_size": 300, **settings})
+    return Reader(find_inputs(config, split, root), config, split)
+
+
+def zstd(data: bytes) -> bytes:
+    return pytest.importorskip("zstandard").compress(data)
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstd}
+
+
+def parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    table = pytest.importorskip("pyarrow").Table.from_pylist(rows)
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_plain_text_has_a_document_a_line(tmp_path: Path, suffix: str):
+    (tmp_path / f"a.txt{suffix}").write_bytes(PACKED[suffix]("\n".join(LINES).encode()))
+    assert documents(tmp_path, train=(f"a.txt{suffix}",)) == [(line,) for line in LINES]
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_table_gives_its_columns(tmp_path: Path, suffix: str):
+    table = "\n".join(f"{line}\tx{n}\tunused" for n, line in enumerate(LINES)) + "\n"
+    (tmp_path / f"a.tsv{suffix}").write_bytes(PACKED[suffix](table.encode()))
+    found = documents(
+        tmp_path, train=(f"a.tsv{suffix}",), task="pairs", format="tsv", columns=(2, 1)
+    )
+    assert found == [(f"x{n}", line) for n, line in enumerate(LINES)]
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_json_lines_give_their_fields(tmp_path: Path, suffix: str):
+    records = "\n".join(json.dumps({"id": n, "body": line}) for n, line in enumerate(LINES))
+    (tmp_path / f"a.jsonl{suffix}").write_bytes(PACKED[suffix](records.encode()))
+    found = documents(tmp_path, train=(f"a.jsonl{suffix}",), format="jsonl", columns=("body",))
+    assert found == [(line,) for line in LINES]
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_parquet_gives_its_columns(tmp_path: Path, suffix: str):
+    parquet(tmp_path / "a", [{"id": n, "body": line} for n, line in enumerate(LINES)])
+    (tmp_path / f"a.parquet{suffix}").write_bytes(PACKED[suffix]((tmp_path / "a").read_bytes()))
+    found = documents(tmp_path, train=(f"a.parquet{suffix}",), format="parquet", columns=("body",))
+    assert found == [(line,) for line in LINES]
+
+
+def test_two_files_are_read_in_step_however_they_are_packed(tmp_path: Path):
+    (tmp_path / "a.de.gz").write_bytes(gzip.compress("\n".join(LINES).encode()))
+    (tmp_path / "a.en").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    found = documents(tmp_path, train=("a.de.gz", "a.en"), task="pairs", format="parallel")
+    assert found == list(zip(LINES, ["one", "two", "three"]))
+
+
+def test_a_folder_and_a_glob_are_read_in_the_order_of_their_names(tmp_path: Path):
+    for name in ("b", "a", "sub/c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.txt").write_text(name)
+    (tmp_path / "SOURCE.md").write_text("not text to train on")
+    assert documents(tmp_path, train=(".",)) == [("a",), ("b",), ("sub/c",)]
+    assert documents(tmp_path, train=("*.txt",)) == [("a",), ("b",)]
+
+
+def test_a_byte_order_mark_and_the_ends_of_lines_are_not_text(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes("\ufeffone \r\n\u00a0two\ufeff\n".encode())
+    assert documents(tmp_path, train=("a.txt",)) == [("one",), ("two\ufeff",)]
+    assert documents(tmp_path, train=("a.txt",), strip=False) == [("one ",), ("\u00a0two\ufeff",)]
+
+
+def test_a_whole_file_is_one_document_to_the_last_byte(tmp_path: Path):
+    content = "  first\n\n\r\nlast  "
+    (tmp_path / "a.txt").write_bytes(content.encode())
+    assert documents(tmp_path, train=("a.txt",), document="file") == [(content,)]
+
+
+def test_the_held_out_part_is_the_end_of_the_file(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("红0123456789")
+    settings = {"train": ("a.txt",), "document": "file", "held_out": 0.2}
+    assert documents(tmp_path, **settings) == [("红0123456",)]
+    assert documents(tmp_path, split="valid", **settings) == [("789",)]
+
+
+# Dirt: what is in the file, which kind it is, what the error says, and what is left without it.
+DIRT = {
+    "invalid UTF-8": (
+        {"a.txt": b"one\ntw\xffo\nthree\n"},
+        {},
+        "invalid-utf8",
+        r"a\.txt, line 2: byte 3 \(0xff\) is not UTF-8",
+        [("one",), ("three",)],
+    ),
+    "a blank line": (
+        {"a.txt": b"one\n \t\nthree\n"},
+        {},
+        "blank",
+        r"a\.txt, line 2: a blank line",
+        [("one",), ("three",)],
+    ),
+    "a line without an end": (
+        {"a.txt": b"one\n" + b"x" * 100 + b"\nthree\n"},
+        {"max_bytes": 10},
+        "too-long",
+        r"a\.txt, line 2: a line of more than 10 bytes \(data\.max_bytes\)",
+        [("one",), ("three",)],
+    ),
+    "a missing column": (
+        {"a.tsv": b"1\tone\n2\n3\tthree\n"},
+        {"format": "tsv", "columns": (2,)},
+        "malformed",
+        r"a\.tsv, line 2: 1 column\(s\) where 2 are expected",
+        [("one",), ("three",)],
+    ),
+    "a column too many": (
+        {"a.tsv": b"1\tone\n2\ttwo\tzwei\n3\tthree\n"},
+        {"format": "tsv", "columns": (2,)},
+        "malformed",
+        r"a\.tsv, line 2: 3 column\(s\) where 2 are expected",
+        [("one",), ("three",)],
+    ),
+    "broken JSON": (
+        {"a.jsonl": b'{"t":"one"}\n{"t":"tw\n{"t":"three"}\n'},
+        {"format": "jsonl", "columns": ("t",)},
+        "malformed",
+        r"a\.jsonl, line 2: not JSON",
+        [("one",), ("three",)],
+    ),
+    "a missing field": (
+        {"a.jsonl": b'{"t":"one"}\n{"u":"two"}\n{"t":"three"}\n'},
+        {"format": "jsonl", "columns": ("t",)},
+        "malformed",
+        r"a\.jsonl, line 2: no field 't' \(there are 'u'\)",
+        [("one",), ("three",)],
+    ),
+    "a field that is no text": (
+        {"a.jsonl": b'{"t":"one"}\n{"t":2}\n{"t":"three"}\n'},
+        {"format": "jsonl", "columns": ("t",)},
+        "malformed",
+        r"a\.jsonl, line 2: field 't' is 2, not text",
+        [("one",), ("three",)],
+    ),
+    "half a surrogate pair": (
+        {"a.jsonl": b'{"t":"one"}\n{"t":"\\ud83d"}\n{"t":"three"}\n'},
+        {"format": "jsonl", "columns": ("t",)},
+        "invalid-utf8",
+        r"a\.jsonl, line 2: character 1 is half a surrogate pair",
+        [("one",), ("three",)],
+    ),
+    "bytes that are no UTF-8 in JSON": (
+        {"a.jsonl": b'{"t":"one"}\n{"t":"\xff"}\n{"t":"three"}\n'},
+        {"format": "jsonl", "columns": ("t",)},
+        "invalid-utf8",
+        r"a\.jsonl, line 2: byte 7 \(0xff\) is not UTF-8",
+        [("one",), ("three",)],
+    ),
+    "a line too many": (
+        {"a.txt": b"one\ntwo\n", "b.txt": b"eins\nzwei\ndrei\n"},
+        {"task": "pairs", "format": "parallel", "train": ("a.txt", "b.txt")},
+        "unequal",
+        r"b\.txt, line 3: no line stands opposite: a\.txt has only 2 lines",
+        [("one", "eins"), ("two", "zwei")],
+    ),
+    "one blank side": (
+        {"a.txt": b"one\ntwo\n", "b.txt": b"eins\n\n"},
+        {"task": "pairs", "format": "parallel", "train": ("a.txt", "b.txt")},
+        "blank",
+        r"line 2: a blank line",
+        [("one", "eins")],
+    ),
+    "one side too long": (
+        {"a.txt": b"one\ntwo\nthree\n", "b.txt": b"eins\n" + b"x" * 99 + b"\ndrei\n"},
+        {"task": "pairs", "format": "parallel", "train": ("a.txt", "b.txt"), "max_bytes": 9},
+        "too-long",
+        r"b\.txt, line 2: a line of more than 9 bytes",
+        [("one", "eins"), ("three", "drei")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DIRT)
+def test_dirt_is_an_error_that_names_its_place_or_is_skipped_and_counted(tmp_path: Path, case: str):
+    files, settings, kind, message, left = DIRT[case]
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    settings = {"train": tuple(files), **settings}
+    with pytest.raises(DataError, match=message) as caught:
+        documents(tmp_path, **settings)
+    assert f"--data.skip '[\"{kind}\"]'" in str(caught.value)
+    reader = reader_of(tmp_path, **settings, skip=(kind,))
+    assert [document.texts for document in reader.documents(Cursor(), {})] == left
+    assert reader.sieve.counts == {kind: 1}
+
+
+def test_strings_to_drop_are_left_out_and_counted(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("one\n@@\nthree\n")
+    (tmp_path / "b.txt").write_text("eins\nzwei\n @@ \n")
+    settings = {"train": ("a.txt", "b.txt"), "task": "pairs", "format": "parallel"}
+    reader = reader_of(tmp_path, **settings, drop=("@@",))
+    assert [d.texts for d in reader.documents(Cursor(), {})] == [("one", "eins")]
+    assert reader.sieve.counts == {"dropped": 2}
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_packed_file_that_is_cut_off_is_an_error(tmp_path: Path, suffix: str):
+    whole = PACKED[suffix](b"".join(b"%d line\n" % (n * n) for n in range(1000)))
+    (tmp_path / f"a.txt{suffix}").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
+        documents(tmp_path, train=(f"a.txt{suffix}",))
+    (tmp_path / f"a.txt{suffix}").write_bytes(b"not packed at all")
+    with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
+        documents(tmp_path, train=(f"a.txt{suffix}",))
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_file_of_several_packed_parts_is_read_to_its_end(tmp_path: Path, suffix: str):
+    parts = b"".join(PACKED[suffix](f"{n}\n".encode()) for n in range(3))
+    (tmp_path / f"a.txt{suffix}").write_bytes(parts)
+    assert documents(tmp_path, train=(f"a.txt{suffix}",)) == [("0",), ("1",), ("2",)]
+
+
+def test_a_name_that_matches_nothing_is_an_error(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"data\.train: .*none\*\.txt matches no file"):
+        documents(tmp_path, train=("none*.txt",))
+    with pytest.raises(DataError, match=r"empty holds no file that ends in \.txt"):
+        documents(tmp_path, train=("empty",))
+
+
+@pytest.mark.parametrize("start", range(6))
+def test_reading_goes_on_from_any_cursor_with_the_same_counts(tmp_path: Path, start: int):
+    (tmp_path / "a.txt").write_text("\none\n\ntwo\n\n")
+    (tmp_path / "b.txt").write_text("\n\nthree\nfour\n\nfive\n\n")
+    settings: dict[str, Any] = {"train": ("a.txt", "b.txt"), "skip": ("blank",)}
+    first = reader_of(tmp_path, **settings)
+    stream = first.documents(Cursor(), {})
+    head = [next(stream).texts for _ in range(start)] if start else []
+    saved = first.cursor, dict(first.sieve.counts)
+    second = reader_of(tmp_path, **settings)
+    tail = [document.texts for document in second.documents(*saved)]
+    assert head + tail == [(word,) for word in ("one", "two", "three", "four", "five")]
+    assert second.sieve.counts == {"blank": 7}

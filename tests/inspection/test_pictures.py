@@ -1,0 +1,25 @@
+"""A matrix as text and as a picture."""
+
+import xml.etree.ElementTree as ElementTree
+
+import torch
+
+from clearhead.inspection.pictures import heatmap_svg, heatmap_text
+
+
+def test_text_shades_run_from_blank_to_full():
+    text = heatmap_text(torch.tensor([[1.0, 0.0], [0.5, 0.25]]), ["a", "bc"], ["x", "yz"])
+    assert text.splitlines() == ["     y", "   x z", " a ██", "bc ▒▒░░"]
+
+
+def test_the_picture_is_well_formed_and_has_a_cell_per_number():
+    svg = heatmap_svg(torch.randn(3, 4), ["<a>", "b", "c"], title="x & y")
+    root = ElementTree.fromstring(svg)
+    rectangles = [e for e in root.iter() if e.tag.endswith("rect")]
+    assert len(rectangles) == 1 + 3 * 4
+    assert "x &amp; y" in svg
+
+
+def test_signs_have_their_own_colours():
+    svg = heatmap_svg(torch.tensor([[1.0, 0.0, -1.0]]))
+    assert all(colour in svg for colour in ("#1f5aa6", "#ffffff", "#d66a14"))

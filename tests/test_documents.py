@@ -1,0 +1,127 @@
+"""What the documents say, runs; what they say in English, they say in Chinese."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.result import FOLDER
+from benchmarks.speed_page import PAGES, with_table
+
+ROOT = Path(__file__).parent.parent
+ENGLISH = sorted(
+    path
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if path.with_suffix(".zh-CN.md").exists()
+)
+
+
+def chinese(path: Path) -> Path:
+    return path.with_suffix(".zh-CN.md")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
+
+
+def without_comments(code: str) -> list[str]:
+    """Comments are prose, and translated; the code around them is not."""
+    lines = (re.sub(r"\s*#.*", "", line) for line in code.splitlines())
+    return [line for line in lines if line.strip()]
+
+
+def shape(text: str) -> list[str]:
+    """The skeleton of a page: its headings' levels, its lists, its tables' rows, its blocks."""
+    prose = re.sub(r"^```.*?^```", "[code]", text, flags=re.M | re.S)
+    marks = (re.match(r"#+ |- |\||\[code\]", line) for line in prose.splitlines())
+    return [mark.group() for mark in marks if mark]
+
+
+def ids(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_the_readme_has_a_chinese_twin():
+    assert ROOT / "README.md" in ENGLISH
+    assert len(ENGLISH) >= 3
+
+
+@pytest.mark.parametrize("path", ENGLISH, ids=ids)
+def test_the_chinese_page_has_the_shape_of_the_english_one(path: Path):
+    assert shape(path.read_text(encoding="utf-8")) == shape(chinese(path).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", ENGLISH, ids=ids)
+@pytest.mark.parametrize("language", ["python", "bash"])
+def test_the_chinese_page_has_the_code_of_the_english_one(path: Path, language: str):
+    english, other = (p.read_text(encoding="utf-8") for p in (path, chinese(path)))
+    for one, two in zip(blocks(english, language), blocks(other, language), strict=True):
+        assert without_comments(one) == without_comments(two)
+
+
+@pytest.mark.parametrize("path", [p for e in ENGLISH for p in (e, chinese(e))], ids=ids)
+def test_every_python_block_runs_as_written(path: Path):
+    for code in blocks(path.read_text(encoding="utf-8"), "python"):
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.strip()
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_first_example_prints_shapes_and_an_attention_map(name: str):
+    code = blocks((ROOT / name).read_text(encoding="utf-8"), "python")[0]
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    lines = run.stdout.splitlines()
+    assert lines[:3] == ["63,082,496 parameters", "(2, 5, 37000)", "(2, 8, 5, 7)"]
+    columns, *rows = lines[3:]
+    assert columns.split() == [str(i) for i in range(7)]
+    assert [row.split()[0] for row in rows] == [str(i) for i in range(5)]
+    assert "█" in "".join(rows)
+    assert all(len(row) <= 2 + 2 * 4 for row in rows), "padding must stay blank"
+
+
+@pytest.mark.parametrize(
+    "page", [*ENGLISH, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=ids
+)
+def test_links_lead_somewhere(page: Path):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_reading_order_names_what_exists():
+    text = (ROOT / "docs" / "reading-order.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", text, flags=re.M)
+    checked = 0
+    for files, names in rows:
+        paths = re.findall(r"`([\w/]+\.py)`", files)
+        source = "".join(
+            (ROOT / "src" / "clearhead" / p).read_text(encoding="utf-8") for p in paths
+        )
+        for name in re.findall(r"`([\w-]+)`", names) if paths else []:
+            assert re.search(rf"(def|class) {name}\b|\"{name}\":", source), name
+            checked += 1
+    assert checked > 25
+
+
+def test_every_choice_has_a_row_in_the_table_of_options():
+    from typing import get_args, get_type_hints
+
+    from clearhead.config import ModelConfig
+
+    text = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+    for field, hint in get_type_hints(ModelConfig).items():
+        words = [word for word in get_args(hint) if isinstance(word, str)]
+        if words:
+            (row,) = re.findall(rf"^\| `{field}` \| ([^|]+) \|", text, flags=re.M)
+            assert re.findall(r"`([^`]+)`", row) == words
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_the_table_of_speeds_is_the_measured_one(path: Path):
+    result = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    assert with_table(text, result, path.name) == text

@@ -1,0 +1,136 @@
+"""Recipes are complete and commented; a wrong key or value is named with what was meant."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from clearhead.config import load_recipe, recipe_names
+from clearhead.config.recipe import SECTIONS, SHIPPED
+from clearhead.errors import ClearheadError, ConfigError
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+MINE = '[data]\ntrain = ["a.txt"]\nvocab_size = 300\n'
+
+
+def test_the_recipes_that_ship():
+    assert recipe_names() == [
+        "hongloumeng",
+        "multi30k-de-en",
+        "shakespeare-char",
+        "tatoeba-en-zh",
+        "wikitext-2",
+    ]
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_speaks_of_every_key(name: str):
+    """Set, or left out with a word on why."""
+    load_recipe(name)
+    text = (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
+    for section in ("data", "batches"):
+        for field in fields(SECTIONS[section]):
+            assert field.name in text, f"{name} does not speak of {section}.{field.name}"
+    for line in text.splitlines():
+        if line.startswith(("skip", "drop", "vocabularies", "strip", "tokenizer ", "seed")):
+            assert "#" in line, f"{name}: {line} has no comment"
+
+
+def test_an_override_wins_over_the_file():
+    recipe = load_recipe(
+        "multi30k-de-en",
+        [("data.vocab_size", "4000"), ("data.skip", '["blank"]'), ("batches.window", "64")],
+    )
+    assert recipe.data.vocab_size == 4000
+    assert recipe.data.skip == ("blank",)
+    assert recipe.batches.window == 64
+    assert recipe.data.drop == ("@@",)
+
+
+def test_a_recipe_can_hold_a_model(tmp_path: Path):
+    name = write(tmp_path, MINE + "[model]\nd_model = 64\nn_heads = 4\n")
+    model = load_recipe(name, [("model.n_layers", "2")]).model
+    assert model is not None and (model.d_model, model.n_layers) == (64, 2)
+    assert load_recipe(write(tmp_path, MINE)).model is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[dta]\n", r"no table \[dta\]; did you mean 'data'"),
+        ("[data]\nvocabsize = 5\n", r"no key data\.vocabsize; did you mean 'vocab_size'"),
+        ("train = 5\n", r"no table \[train\]"),
+        ("[data\n", "mine.toml is not a TOML file"),
+        (MINE.replace("300", '"many"'), r"data\.vocab_size='many' .*write a int \| None"),
+        (MINE.replace("300", "30"), r"data\.vocab_size=30 must be a whole number of at least 259"),
+        (MINE + "task = 'pears'\n", r"data\.task='pears'.*'pairs'"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(tmp_path: Path, text: str, message: str):
+    with pytest.raises(ClearheadError, match=message):
+        load_recipe(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("data.vocb_size", "5", "no key 'data.vocb_size'; did you mean 'data.vocab_size'"),
+        ("data.vocab_size", "many", r"data\.vocab_size='many'"),
+        ("data.skip", '["blanc"]', r"data\.skip='\[\"blanc\"\]'"),
+        ("data.normalize", "nfd", r"data\.normalize='nfd'"),
+        ("batches.window", "0", r"batches\.window=0 must be a whole number of at least 1"),
+    ],
+)
+def test_a_mistake_in_an_override_is_named(key: str, value: str, message: str):
+    with pytest.raises(ClearheadError, match=message):
+        load_recipe("wikitext-2", [(key, value)])
+
+
+def test_an_unknown_recipe_gets_the_nearest_name():
+    with pytest.raises(ClearheadError, match=r"no recipe 'wikitext2'; did you mean 'wikitext-2'"):
+        load_recipe("wikitext2")
+
+
+# Settings that do not go together, and what the error says.
+WRONG = {
+    "format='text' gives one text a line": {"task": "pairs", "train": ("a",)},
+    "format='parallel' gives two texts a line": {"format": "parallel", "train": ("a", "b")},
+    "train=.* must be two files": {"task": "pairs", "format": "parallel", "train": ("a",)},
+    "train=.* names no file": {},
+    "columns=.* must name 2": {"task": "pairs", "format": "tsv", "train": ("a",), "columns": (1,)},
+    "columns=.* numbers from 1": {"format": "tsv", "train": ("a",), "columns": ("text",)},
+    "columns=.* must be names": {"format": "jsonl", "train": ("a",), "columns": (1,)},
+    "document='file' is for": {"format": "jsonl", "document": "file", "columns": ("t",)},
+    "held_out=0.1 cuts whole files": {"held_out": 0.1},
+    "held_out=1.5 must be at least 0": {"held_out": 1.5, "document": "file"},
+    "held_out=0.1 and valid": {"held_out": 0.1, "document": "file", "valid": ("b",)},
+    "special_tokens=.* must name 4": {"task": "masked-lm"},
+    "special_tokens=.* must all differ": {"special_tokens": ("a", "a", "b")},
+    "tokenizer_file=None does not fit": {"tokenizer": "file"},
+    "tokenizer_file='t' does not fit": {"tokenizer_file": "t"},
+    "vocab_size=None must be a number": {"vocab_size": None},
+    "skip='blanc' is not a kind of dirt; did you mean 'blank'": {"skip": ("blanc",)},
+    "max_tokens=1 must be": {"max_tokens": 1},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_settings_that_do_not_go_together_are_refused(message: str):
+    settings = {"train": ("a.txt",), "vocab_size": 300, **WRONG[message]}
+    if message.startswith("train=.* names"):
+        settings["train"] = ()
+    with pytest.raises(ConfigError, match=message):
+        SECTIONS["data"](**settings)
+
+
+def test_batches_refuse_what_cannot_be():
+    with pytest.raises(ConfigError, match="p_mask=1 must be above 0 and below 1"):
+        SECTIONS["batches"](p_mask=1)
+    with pytest.raises(ConfigError, match="batch_size=0"):
+        SECTIONS["batches"](batch_size=0)
