@@ -12,6 +12,7 @@ from clearhead.errors import ClearheadError, nearest
 VERBS = {
     "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
+    "doctor": "what is silently wrong in any Transformer",
     "export": "a model folder that other software opens",
     "import": "a model folder from other software's",
     "prepare": "text into token files",

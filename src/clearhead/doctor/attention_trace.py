@@ -1,0 +1,158 @@
+"""Attention seen from below: every softmax over scores and every fused kernel that a call runs,
+whatever the code above them looks like."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from clearhead.shapes import Tensor
+
+_aten = torch.ops.aten
+_SOFTMAX = {_aten._softmax.default, _aten._safe_softmax.default}
+_PRODUCT = {_aten.bmm.default, _aten.baddbmm.default}
+_DIVIDE = {_aten.div.Tensor, _aten.div_.Tensor, _aten.div.Scalar}
+_SCALE = {_aten.mul.Tensor, _aten.mul_.Tensor, _aten.mul.Scalar, *_DIVIDE}
+
+
+@dataclass
+class Attention:
+    """One softmax over (…, query, key) scores."""
+
+    place: str
+    """The module whose forward was running."""
+    scores: Tensor
+    weights: Tensor
+    axis: int
+    """Which axis the softmax ran over, counted from the end."""
+    product: Tensor | None = None
+    """The bare products of queries and keys that the scores were made of."""
+    d_head: int | None = None
+    scaled_before: tuple[float, float] = (1.0, 1.0)
+    """The number that queries and keys were multiplied with before their product: in the module
+    itself, and in it and all modules around it."""
+
+
+@dataclass
+class _Module:
+    """What has happened since a module's forward began."""
+
+    path: str
+    products: list[tuple[Tensor, int, tuple[float, float]]] = field(default_factory=list)
+    factors: list[tuple[int, float]] = field(default_factory=list)
+
+
+class _Trace(TorchDispatchMode):
+    def __init__(self, shapes: set[tuple[int, int]]) -> None:
+        super().__init__()
+        self.shapes = shapes
+        self.running: list[_Module] = [_Module("")]
+        self.seen: list[Attention] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        here = self.running[-1]
+        if func in _SCALE and (factor := _factor(func, args)) is not None:
+            here.factors.append((args[0].numel(), factor))
+        elif func in _PRODUCT and tuple(result.shape[-2:]) in self.shapes:
+            queries, keys = args[-2:]
+            sizes = {queries.numel(), keys.numel()}
+            around = [factor for module in self.running for factor in module.factors]
+            before = _product(here.factors, sizes), _product(around, sizes)
+            here.products.append((result.clone(), queries.shape[-1], before))
+        elif func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
+            self._note(here, args[0], result, args[1])
+        return result
+
+    def _note(self, here: _Module, scores: Tensor, weights: Tensor, axis: int) -> None:
+        seen = Attention(
+            here.path, scores.clone(), weights.clone(), (axis % scores.dim()) - scores.dim()
+        )
+        products = [p for p in here.products if p[0].numel() == scores.numel()]
+        if products:
+            product, seen.d_head, seen.scaled_before = products[-1]
+            seen.product = product.view(scores.shape)
+        self.seen.append(seen)
+
+
+def _product(factors: list[tuple[int, float]], sizes: set[int]) -> float:
+    return math.prod(factor for numel, factor in factors if numel in sizes)
+
+
+def _factor(func: Any, args: Any) -> float | None:
+    """The number that a tensor is multiplied with, if it is one number."""
+    tensor, other = args[0], args[1]
+    if not isinstance(tensor, torch.Tensor):
+        tensor, other = other, tensor
+    if isinstance(other, torch.Tensor):
+        if other.numel() != 1 or tensor.numel() == 1:
+            return None
+        other = other.item()
+    if not other or not isinstance(other, float | int):
+        return None
+    return 1 / other if func in _DIVIDE else float(other)
+
+
+def trace_attention(
+    model: nn.Module, call: Callable[[], Any], shapes: set[tuple[int, int]]
+) -> list[Attention]:
+    """Every softmax over the last two axes (query, key) of one of these shapes."""
+    trace = _Trace(shapes)
+    with ExitStack() as stack:
+        for path, module in model.named_modules():
+
+            def enter(*_: Any, path: str = path) -> None:
+                trace.running.append(_Module(path))
+
+            def leave(*_: Any) -> None:
+                trace.running.pop()
+
+            stack.callback(module.register_forward_pre_hook(enter).remove)
+            stack.callback(module.register_forward_hook(leave).remove)
+        stack.enter_context(plain_kernels())
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(trace)
+        call()
+    return trace.seen
+
+
+def plain_kernels() -> AbstractContextManager[Any]:
+    """Fused attention by its formula, so that there is a softmax to see."""
+    return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+
+
+@contextmanager
+def as_in_training() -> Iterator[None]:
+    """torch's Transformer layers without the fast path that they take in evaluation only. It
+    reads masks in its own way (a float mask of ones blocks there, and leaks in training), so what
+    it computes says nothing about what is trained."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+class LookAtYourself(TorchDispatchMode):
+    """While this is on, every attention of a sequence to itself gives each position to itself
+    alone, and every other attention gives nothing."""
+
+    def __init__(self, shapes: set[tuple[int, int]]) -> None:
+        super().__init__()
+        self.shapes = shapes
+        self.n_seen = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
+            self.n_seen += 1
+            n_queries, n_keys = result.shape[-2:]
+            same = torch.eye(n_queries, dtype=result.dtype, device=result.device)
+            return same.expand_as(result).clone() if n_queries == n_keys else result.zero_()
+        return result

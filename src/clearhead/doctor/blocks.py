@@ -1,0 +1,68 @@
+"""The layers of a tower, found in any model: equal modules in a list, called one after another
+with a stream that keeps its shape."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from clearhead.doctor.patient import Patient
+from clearhead.doctor.witness import Visit, watch
+from clearhead.shapes import Tensor
+
+
+@dataclass(frozen=True)
+class Tower:
+    path: str
+    """Of the list that holds the layers."""
+    layers: tuple[str, ...]
+    length: int
+    """Of the sequence that it works on."""
+
+
+def find_towers(patient: Patient) -> list[Tower]:
+    model = patient.copy()
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
+    streams = {visit.path: visit for visit in visits if _keeps_its_shape(visit)}
+    towers: list[Tower] = []
+    for path, module in model.named_modules():
+        if not isinstance(module, nn.ModuleList | nn.Sequential) or not list(module.children()):
+            continue
+        if any(_is_inside(path, layer) for tower in towers for layer in tower.layers):
+            continue
+        layers = tuple(f"{path}.{name}" for name, _ in module.named_children())
+        children = list(module.children())
+        alike = len({type(child) for child in children}) == 1
+        if alike and all(layer in streams for layer in layers) and _is_layer(children[0]):
+            length = streams[layers[0]].given[0].shape[1]
+            towers.append(Tower(path, layers, length))
+    return towers
+
+
+def stream_into(visit: Visit) -> Tensor:
+    return visit.given[0]
+
+
+def stream_out_of(visit: Visit) -> Tensor:
+    return next(t for t in visit.returned if t.shape == visit.given[0].shape)
+
+
+def is_norm(module: nn.Module) -> bool:
+    return "norm" in type(module).__name__.lower()
+
+
+def _keeps_its_shape(visit: Visit) -> bool:
+    stream = visit.given[0] if visit.given else None
+    if stream is None or stream.dim() != 3:
+        return False
+    return any(t.shape == stream.shape for t in visit.returned)
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """More than one matrix: not the activation or the single Linear of a small Sequential."""
+    return sum(parameter.dim() > 1 for parameter in module.parameters()) > 1
+
+
+def _is_inside(path: str, outer: str) -> bool:
+    return path == outer or path.startswith(f"{outer}.")

@@ -1,0 +1,79 @@
+"""All checks, in the order in which they are made: what they explain comes before what they
+only show."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from clearhead.doctor.checks import (
+    attention,
+    batch,
+    cache,
+    chance,
+    copies,
+    generation,
+    learning,
+    lengths,
+    loss,
+    mixing,
+    padding,
+    seeing,
+    sharing,
+    start,
+    stream,
+)
+from clearhead.doctor.findings import Finding
+from clearhead.doctor.patient import Patient
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    """The key of its texts."""
+    run: Callable[[Patient], Iterator[Finding]]
+    quick: bool = True
+    """Part of the quick examination too."""
+
+
+CHECKS = (
+    Check("output", start.output),
+    Check("determinism", chance.determinism),
+    Check("causal", seeing.causal),
+    Check("target_leak", seeing.target_leak),
+    Check("context", seeing.context),
+    Check("source", seeing.source),
+    Check("positions", seeing.positions),
+    Check("mixing", mixing.mixing),
+    Check("padding", padding.padding),
+    Check("pad_value", padding.pad_value),
+    Check("padding_finite", padding.padding_finite),
+    Check("batch", batch.batch),
+    Check("lengths", lengths.lengths),
+    Check("limit", lengths.limit),
+    Check("dropout", chance.dropout),
+    Check("first_loss", start.first_loss),
+    Check("gradients", start.gradients),
+    Check("residual", stream.residual),
+    Check("embedding_scale", stream.embedding_scale),
+    Check("tied", sharing.tied),
+    Check("shared", sharing.shared),
+    Check("weights", attention.weights),
+    Check("attention_scale", attention.attention_scale),
+    Check("returned_weights", attention.returned_weights),
+    Check("loss_value", loss.loss_value),
+    Check("ignored_targets", loss.ignored_targets),
+    Check("accumulation", loss.accumulation),
+    Check("cache", cache.cache),
+    Check("greedy", generation.greedy),
+    Check("temperature", generation.temperature),
+    Check("top_k", generation.top_k),
+    Check("stops", generation.stops),
+    Check("past_the_limit", generation.past_the_limit),
+    Check("encodes_once", generation.encodes_once),
+    Check("beams", generation.beams),
+    Check("save_load", copies.save_load),
+    Check("deepcopy", copies.deepcopy),
+    Check("dtypes", copies.dtypes),
+    Check("compiles", copies.compiles, quick=False),
+    Check("overfits", learning.overfits, quick=False),
+    Check("knows_the_future", learning.knows_the_future, quick=False),
+)

@@ -1,0 +1,125 @@
+"""Attention itself: its weights, and the scale of its scores."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from clearhead.doctor.attention_trace import Attention, trace_attention
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Inputs, Patient
+
+# Scores of a standard deviation of 1 are what the division by √d_head is for; at twice that the
+# largest of ten weights is above a half before anything was learnt.
+_WIDE = 2.0
+
+
+def weights(patient: Patient) -> Iterator[Finding]:
+    """A query's weights sum to one over the keys; it can see itself, and all of the source."""
+    seen = _seen(patient, patient.draw(3))
+    for attention in seen:
+        if attention.axis != -1:
+            sums = attention.weights.sum(dim=-1)
+            numbers = {
+                "axis": attention.axis,
+                "low": float(sums.min()),
+                "high": float(sums.max()),
+            }
+            yield Finding("weights.axis", "error", numbers, place=attention.place)
+            return
+    for attention in seen:
+        n_queries, n_keys = attention.weights.shape[-2:]
+        visible = attention.weights.flatten(0, -3).amax(dim=0) > 0
+        if n_queries == n_keys and n_keys == patient.length:
+            if not visible.diagonal()[1:].any() and visible.any():
+                yield Finding("weights.not_itself", "warning", place=attention.place)
+                return
+        elif patient.has_source and n_keys != n_queries and not visible.all():
+            numbers = {"n": int((~visible).sum()), "of": visible.numel()}
+            yield Finding("weights.source_hidden", "warning", numbers, place=attention.place)
+            return
+
+
+def returned_weights(patient: Patient) -> Iterator[Finding]:
+    """Weights that a model hands out are (batch, heads, query, key), and their rows sum to one,
+    in training too."""
+    attention = patient.calls.attention
+    if attention is None:
+        raise NotApplicableError("no_weights")
+    for mode in ("eval", "train"):
+        model = patient.copy().train(mode == "train")
+        with torch.no_grad():
+            for index, given in enumerate(attention(model, patient.draw(3))):
+                sums = given.double().sum(dim=-1)
+                worst = float((sums - 1).abs().max())
+                if worst > 1e-3:
+                    numbers = {"low": float(sums.min()), "high": float(sums.max()), "index": index}
+                    severity = "error" if mode == "eval" else "warning"
+                    yield Finding(f"returned_weights.{mode}", severity, numbers)
+                    return
+
+
+def attention_scale(patient: Patient) -> Iterator[Finding]:
+    """Scores are q·k/√d_head.
+
+    Two calls with different tokens tell masks and biases, which stay, from products, which
+    change: score = slope · product + what stays.
+    """
+    model = patient.copy()
+    one = _seen(patient, patient.draw(3), model)
+    other = _seen(patient, patient.draw(3, seed=1), model)
+    for first, second in zip(one, other):
+        if first.product is None or second.product is None or first.d_head is None:
+            continue
+        slope = _slope(first, second)
+        if slope is None:
+            continue
+        scales = {slope * before for before in first.scaled_before}
+        numbers = {"d_head": first.d_head, "right": first.d_head**-0.5}
+        spread = float(first.scores[first.weights > 0].std())
+        heads = first.weights.shape[1] if first.weights.dim() == 4 else 1
+        if _all_near(scales, first.d_head**-0.5):
+            continue
+        numbers |= {"scale": slope * first.scaled_before[0], "spread": spread}
+        if first.d_head > 1 and _all_near(scales, 1.0) and spread > _WIDE:
+            yield Finding("attention_scale.missing", "warning", numbers, place=first.place)
+            return
+        if heads > 1 and _all_near(scales, (first.d_head * heads) ** -0.5):
+            numbers["d_model"] = first.d_head * heads
+            yield Finding("attention_scale.d_model", "warning", numbers, place=first.place)
+            return
+        if _all_near(scales, first.d_head**0.5):
+            yield Finding("attention_scale.multiplied", "error", numbers, place=first.place)
+            return
+
+
+def _all_near(scales: set[float], right: float) -> bool:
+    return all(math.isclose(scale, right, rel_tol=0.01) for scale in scales)
+
+
+def _slope(first: Attention, second: Attention) -> float | None:
+    """By how much scores change with products; None if that is not one number."""
+    assert first.product is not None and second.product is not None
+    open_to_both = (first.weights > 0) & (second.weights > 0)
+    change = (first.scores - second.scores)[open_to_both].double()
+    product = (first.product - second.product)[open_to_both].double()
+    if not product.numel() or not product.any():
+        return None
+    slope = float((change @ product) / (product @ product))
+    rest = change - slope * product
+    return slope if float(rest.norm()) < 0.01 * float(change.norm()) else None
+
+
+def _seen(
+    patient: Patient, inputs: Inputs, model: torch.nn.Module | None = None
+) -> list[Attention]:
+    length = inputs.tokens.shape[1]
+    shapes = {(length, length)}
+    if inputs.source is not None:
+        n_source = inputs.source.shape[1]
+        shapes |= {(n_source, n_source), (length, n_source)}
+    model = patient.specimen if model is None else model
+    seen = trace_attention(model, lambda: patient.logits(model, inputs), shapes)
+    if not seen:
+        raise NotApplicableError("no_attention_seen")
+    return seen

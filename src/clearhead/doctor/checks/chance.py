@@ -1,0 +1,103 @@
+"""Chance: none in evaluation, and in training as much as was asked for."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Patient, change_size
+from clearhead.doctor.witness import first_change, watch
+from clearhead.shapes import Tensor
+
+
+def determinism(patient: Patient) -> Iterator[Finding]:
+    """The same call twice in evaluation mode gives the same bits, and leaves its input alone."""
+    model, inputs = patient.copy(), patient.draw(3)
+    kept = inputs.tokens.clone()
+    with torch.no_grad():
+        before = watch(model, lambda: patient.logits(model, inputs))
+        after = watch(model, lambda: patient.logits(model, inputs))
+        one, other = patient.logits(model, inputs), patient.logits(model, inputs)
+    if not torch.equal(inputs.tokens, kept):
+        yield Finding("determinism.input", "error")
+    if model.training:
+        yield Finding("determinism.mode", "error")
+    elif not torch.equal(one, other) and one.isfinite().all():
+        place = first_change(before, after, lambda a, b: not torch.equal(a, b))
+        yield Finding("determinism.eval", "error", {"change": change_size(one, other)}, place)
+
+
+def dropout(patient: Patient) -> Iterator[Finding]:
+    """Each dropout layer drops what it says, scales the rest, and is not followed by another."""
+    model = patient.copy().train()
+    layers = {
+        path: module
+        for path, module in model.named_modules()
+        if type(module).__name__.lower().endswith("dropout") and _rate(module) > 0
+    }
+    if not layers:
+        raise NotApplicableError("no_dropout")
+    dropped: dict[int, tuple[str, Tensor, Tensor]] = {}
+    found: list[Finding] = []
+
+    def hook(path: str):
+        def look(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+            given = args[0]
+            if (earlier := dropped.get(given.data_ptr())) is not None:
+                found.append(_twice(path, module, earlier, output))
+            elif problem := _wrong_rate(path, module, given, output):
+                found.append(problem)
+            # The output is kept, so that its address is not used again.
+            dropped[output.data_ptr()] = (path, given, output)
+
+        return look
+
+    hooks = [module.register_forward_hook(hook(path)) for path, module in layers.items()]
+    with torch.no_grad():
+        patient.logits(model, patient.draw(64))  # enough draws to tell 0.1 from 0.12
+    for handle in hooks:
+        handle.remove()
+    yield from {finding.case: finding for finding in reversed(found)}.values()
+
+
+def _rate(module: nn.Module) -> float:
+    rate = getattr(module, "p", 0.0)
+    return rate if isinstance(rate, float) else 0.0
+
+
+def _twice(
+    path: str, module: nn.Module, earlier: tuple[str, Tensor, Tensor], output: Tensor
+) -> Finding:
+    first, given, _ = earlier
+    measured = float((output[given != 0] == 0).double().mean())
+    numbers = {"asked": _rate(module), "measured": measured, "first": first}
+    return Finding("dropout.twice", "error", numbers, place=path)
+
+
+def _wrong_rate(path: str, module: nn.Module, given: Tensor, output: Tensor) -> Finding | None:
+    there = given != 0
+    lost = (output[there] == 0).double()
+    asked = _rate(module)
+    if output.shape != given.shape or lost.numel() < 100:
+        return None
+    # Six standard deviations of a fair draw: one false alarm in 10⁹.
+    margin = 6 * (asked * (1 - asked) / lost.numel()) ** 0.5
+    measured = float(lost.mean())
+    kept = (output[there] / given[there])[lost == 0].double()
+    if abs(measured - asked) > margin and not _drops_in_blocks(given, output):
+        numbers = {"asked": asked, "measured": measured}
+        return Finding("dropout.rate", "error", numbers, place=path)
+    if kept.numel() and abs(float(kept.median()) * (1 - asked) - 1) > 1e-3:
+        numbers = {"measured": float(kept.median()), "right": 1 / (1 - asked)}
+        return Finding("dropout.scale", "error", numbers, place=path)
+    return None
+
+
+def _drops_in_blocks(given: Tensor, output: Tensor) -> bool:
+    """Whole channels or rows, as Dropout1d drops: then there are few draws, and no verdict."""
+    lost = (output == 0) & (given != 0)
+    return any(
+        lost.shape[axis] > 1 and bool((lost == lost.select(axis, 0).unsqueeze(axis)).all())
+        for axis in range(lost.dim())
+    )

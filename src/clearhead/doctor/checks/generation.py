@@ -1,0 +1,220 @@
+"""Generation: what is written must be what the model says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.doctor.findings import Finding, NotApplicableError, Severity
+from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.patient import Generated, Inputs, Patient
+from clearhead.shapes import Tensor
+
+_N_NEW = 8
+_PROMPT = 3
+_N_PROMPTS = 4
+_BEAMS = 4
+
+
+def greedy(patient: Patient) -> Iterator[Finding]:
+    """Greedy generation repeats itself, from training mode too, follows the argmax of the full
+    pass, and leaves the mode as it was."""
+    model, _ = _scene(patient)
+    yield from _repeats(patient, model.eval(), "greedy.eval", "error")
+    yield from _repeats(patient, model.train(), "greedy.train", "warning")
+    if not model.training:
+        yield Finding("greedy.mode", "warning")
+    prompt = _prompts(patient)[0]
+    run = _generate(patient, model.eval(), prompt, _N_NEW, **_greedy_settings(patient))
+    yield from _follows_the_argmax(patient, model, prompt, run)
+
+
+def _repeats(
+    patient: Patient, model: nn.Module, case: str, severity: Severity
+) -> Iterator[Finding]:
+    settings = _greedy_settings(patient)
+    for prompt in _prompts(patient):
+        runs = [_generate(patient, model, prompt, _N_NEW, **settings).tokens for _ in range(4)]
+        different = len({tuple(tokens.flatten().tolist()) for tokens in runs})
+        if different > 1:
+            yield Finding(case, severity, {"n": different, "of": len(runs)})
+            return
+
+
+def _follows_the_argmax(
+    patient: Patient, model: nn.Module, prompt: Inputs, run: Generated
+) -> Iterator[Finding]:
+    logits = _rescoring_logits(patient, model, prompt, run)
+    best = logits.max(dim=-1).values
+    taken = logits.gather(2, run.tokens[:, :, None])[:, :, 0]
+    # Compared by score, not by token: where two are equally good, either is right.
+    behind = (best - taken).double()
+    tolerance = 1e-3 * float(logits.double().std())
+    if behind.numel() and float(behind.max()) > tolerance:
+        step = int((behind.amax(dim=0) > tolerance).nonzero()[0])
+        numbers = {"step": step, "behind": float(behind.max())}
+        yield Finding("greedy.not_best", "error", numbers)
+
+
+def temperature(patient: Patient) -> Iterator[Finding]:
+    """A temperature of 0 is greedy, or is refused in words."""
+    model, prompt = _scene(patient)
+    if "temperature" not in patient.calls.settings:
+        raise NotApplicableError("no_temperature")
+    error = _unclear_error(patient, model, prompt, temperature=0.0)
+    if error is not None:
+        yield Finding("temperature.zero", "warning", {"error": error})
+
+
+def top_k(patient: Patient) -> Iterator[Finding]:
+    """0 and more than the vocabulary are understood, or refused in words."""
+    model, prompt = _scene(patient)
+    if "top_k" not in patient.calls.settings:
+        raise NotApplicableError("no_top_k")
+    for value in (0, patient.vocab_size + 5):
+        error = _unclear_error(patient, model, prompt, top_k=value)
+        if error is not None:
+            case = "zero" if value == 0 else "large"
+            yield Finding(f"top_k.{case}", "warning", {"error": error, "value": value})
+
+
+def stops(patient: Patient) -> Iterator[Finding]:
+    """Generation ends at the end-of-sequence token."""
+    model, prompt = _scene(patient)
+    if "eos" not in patient.calls.settings:
+        yield Finding("stops.no_setting", "note")
+        return
+    settings = _greedy_settings(patient)
+    free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
+    # The token that greedy generation writes first is declared to be the end.
+    end = int(free[0, 0])
+    stopped = _generate(patient, model, prompt, _N_NEW, **settings, eos=end).tokens
+    after = stopped[0, 1:]
+    if stopped.shape[1] == _N_NEW and bool((after == free[0, 1:]).all()) and (after != end).any():
+        yield Finding("stops.runs_on", "error", {"n": len(after)})
+
+
+def past_the_limit(patient: Patient) -> Iterator[Finding]:
+    """Asked for more than the positions hold, generation slides or refuses in words."""
+    model, prompt = _scene(patient)
+    limit = patient.max_length
+    if limit is None or limit > 64:
+        raise NotApplicableError("long_limit" if limit else "no_limit")
+    error = _error(patient, model, prompt, limit + 2)
+    if error is not None and _is_unclear(error):
+        yield Finding("past_the_limit.crash", "warning", {"limit": limit, "error": _text(error)})
+
+
+def encodes_once(patient: Patient) -> Iterator[Finding]:
+    """The source goes to the encoder as it is: generated tokens do not."""
+    model, prompt = _scene(patient)
+    if not patient.has_source:
+        raise NotApplicableError("no_source")
+    assert prompt.source is not None
+    lengths: list[int] = []
+    encoder = _encoder(model)
+    if encoder is None:
+        raise NotApplicableError("no_encoder_found")
+
+    def look(_: nn.Module, args: Any, kwargs: Any) -> None:
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
+        lengths.extend(t.shape[1] for t in tensors[:1] if t.dim() > 1)
+
+    handle = encoder.register_forward_pre_hook(look, with_kwargs=True)
+    _generate(patient, model, prompt, _N_NEW, **_greedy_settings(patient))
+    handle.remove()
+    if len(set(lengths)) > 1:
+        numbers = {"shortest": min(lengths), "longest": max(lengths)}
+        yield Finding("encodes_once.grows", "error", numbers)
+    elif len(lengths) > 1:
+        yield Finding("encodes_once.again", "note", {"n": len(lengths), "tokens": _N_NEW})
+
+
+def beams(patient: Patient) -> Iterator[Finding]:
+    """The score that a beam claims is the score of its tokens."""
+    model, _ = _scene(patient)
+    if "beams" not in patient.calls.settings:
+        raise NotApplicableError("no_beams")
+    for prompt in _prompts(patient):
+        run = _generate(patient, model, prompt, _N_NEW, beams=_BEAMS)
+        if run.scores is None:
+            raise NotApplicableError("no_scores")
+        logits = _rescoring_logits(patient, model, prompt, run)
+        score = logits.double().log_softmax(dim=-1).gather(2, run.tokens[:, :, None])[:, :, 0]
+        claimed = run.scores.double().flatten()
+        # A sum of log-probabilities, or their mean.
+        wrong = [float((claimed - right).abs().max()) for right in (score.sum(1), score.mean(1))]
+        if min(wrong) > 1e-3 * max(1.0, float(score.sum(1).abs().max())):
+            numbers = {"claimed": float(claimed[0]), "rescored": float(score.sum(1)[0])}
+            yield Finding("beams.score", "error", numbers)
+            return
+
+
+def _scene(patient: Patient) -> tuple[nn.Module, Inputs]:
+    """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
+    if patient.calls.generate is None:
+        raise NotApplicableError("no_generate")
+    return patient.noisy_copy(), _prompts(patient)[0]
+
+
+def _prompts(patient: Patient) -> list[Inputs]:
+    """Several, since chance and a wrong cache do not change every text."""
+    length = min(_PROMPT, patient.length)
+    return [patient.draw(1, length, seed=seed) for seed in range(_N_PROMPTS)]
+
+
+def _generate(
+    patient: Patient, model: nn.Module, prompt: Inputs, n_new: int, **settings: Any
+) -> Generated:
+    assert patient.calls.generate is not None
+    with torch.no_grad():
+        return patient.calls.generate(model, prompt, n_new, **settings)
+
+
+def _greedy_settings(patient: Patient) -> dict[str, Any]:
+    """top_k=1 leaves one choice, where there is such a setting."""
+    return {"top_k": 1} if "top_k" in patient.calls.settings else {}
+
+
+def _rescoring_logits(patient: Patient, model: nn.Module, prompt: Inputs, run: Generated) -> Tensor:
+    """What the full pass says about each generated token, in evaluation mode."""
+    tokens = torch.cat((run.prefix, run.tokens), dim=1)
+    with torch.no_grad():
+        logits = patient.logits(model, Inputs(tokens, prompt.source))
+    return logits[:, run.prefix.shape[1] - 1 : -1]
+
+
+def _error(
+    patient: Patient, model: nn.Module, prompt: Inputs, n_new: int, **settings: Any
+) -> Exception | None:
+    try:
+        _generate(patient, model, prompt, n_new, **settings)
+    except CALL_ERRORS as error:
+        return error
+    return None
+
+
+def _unclear_error(
+    patient: Patient, model: nn.Module, prompt: Inputs, **settings: Any
+) -> str | None:
+    error = _error(patient, model, prompt, 2, **settings)
+    return _text(error) if error is not None and _is_unclear(error) else None
+
+
+def _is_unclear(error: Exception) -> bool:
+    """An error from inside torch, where the caller's value is not named. ValueErrors (and those
+    that derive from them) are somebody's words."""
+    return isinstance(error, IndexError | RuntimeError) and not isinstance(error, ValueError)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
+def _encoder(model: nn.Module) -> nn.Module | None:
+    """The outermost module that is called and whose name says that it encodes."""
+    for path, module in model.named_modules():
+        if "encoder" in path.lower() and not isinstance(module, nn.ModuleList | nn.ModuleDict):
+            return module
+    return None

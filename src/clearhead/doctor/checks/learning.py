@@ -1,0 +1,110 @@
+"""What only training shows: a model that learns nothing, and one that learns what it cannot."""
+
+import math
+import time
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Inputs, Patient
+from clearhead.shapes import Tensor
+
+_N_SAMPLES = 8
+_LENGTH = 8
+_N_SYMBOLS = 16
+_N_STEPS = 150
+# The training checks stop here on a slow machine, and give no verdict if they were not done.
+_SECONDS = 12.0
+_LEARNING_RATE = 3e-3
+# A working model halves its loss on eight samples within tens of steps at any sensible rate.
+_LEARNT, _NOT_LEARNT = 0.05, 0.5
+# Below the entropy by this much on fresh data, a thousand tokens at a time: never by chance.
+_KNOWS_TOO_MUCH = 0.15
+
+
+def overfits(patient: Patient) -> Iterator[Finding]:
+    """Eight random samples are learnt by heart."""
+    model = patient.training_copy()
+    inputs = patient.draw(_N_SAMPLES, _length(patient), _length(patient))
+    targets = patient.draw(_N_SAMPLES, _length(patient), seed=1).tokens
+    # Next tokens, where the first of each sample tells it from the others.
+    first = patient.draw(1, patient.vocab_size, 1).tokens[0].unique()[:_N_SAMPLES]
+    if len(first) < _N_SAMPLES:
+        raise NotApplicableError("small_vocabulary")
+    inputs.tokens[:, 0] = first
+
+    def loss() -> Tensor:
+        return _loss(patient, model, inputs, targets)
+
+    losses = _train(model, loss)
+    if losses is None:
+        raise NotApplicableError("too_slow")
+    if not min(losses) < _NOT_LEARNT * losses[0]:
+        numbers = {"first": losses[0], "last": losses[-1], "steps": len(losses)}
+        yield Finding("overfits.not", "error", numbers)
+
+
+def knows_the_future(patient: Patient) -> Iterator[Finding]:
+    """New random tokens at every step: nobody can do better than their entropy."""
+    if patient.kind == "encoder":
+        raise NotApplicableError("encoder")
+    model = patient.training_copy()
+    symbols = min(_N_SYMBOLS, patient.vocab_size - 1)
+    length = _length(patient)
+    seed = iter(range(10, 10_000))
+
+    def loss() -> Tensor:
+        inputs = patient.draw(16, length, length, symbols=symbols, seed=next(seed))
+        return _loss(patient, model, inputs, None)
+
+    floor = math.log(len(patient.draw(64, symbols=symbols).tokens.unique()))
+    losses = _train(model, loss, below=floor - 2 * _KNOWS_TOO_MUCH)
+    if losses is None:
+        raise NotApplicableError("too_slow")
+    recent = sum(losses[-5:]) / len(losses[-5:])
+    if recent < floor - _KNOWS_TOO_MUCH:
+        numbers = {"loss": recent, "floor": floor, "symbols": symbols, "steps": len(losses)}
+        yield Finding("knows_the_future.below_entropy", "error", numbers)
+
+
+def _length(patient: Patient) -> int:
+    return min(_LENGTH, patient.length)
+
+
+def _loss(patient: Patient, model: nn.Module, inputs: Inputs, labels: Tensor | None) -> Tensor:
+    """An encoder's labels are given; the others predict the next token."""
+    if patient.kind != "encoder" and patient.calls.loss is not None:
+        targets = inputs.tokens
+        if not patient.calls.loss_shift:
+            ends = torch.full_like(targets[:, :1], patient.calls.ignored)
+            targets = torch.cat((targets[:, 1:], ends), dim=1)
+        return patient.calls.loss(model, inputs, targets)
+    logits = patient.logits(model, inputs).float()
+    if patient.kind != "encoder":
+        logits, labels = logits[:, :-1], inputs.tokens[:, 1:]
+    assert labels is not None
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def _train(model: nn.Module, loss, *, below: float = _LEARNT) -> list[float] | None:
+    """The losses of each step until one is below; None if there was no time to tell."""
+    optimizer = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=_LEARNING_RATE, weight_decay=0.0
+    )
+    losses: list[float] = []
+    started = time.monotonic()
+    for _ in range(_N_STEPS):
+        if time.monotonic() - started > _SECONDS:
+            return losses if len(losses) > _N_STEPS // 3 else None
+        optimizer.zero_grad()
+        value = loss()
+        losses.append(float(value.detach()))
+        if losses[-1] < below:
+            break
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return losses

@@ -1,0 +1,54 @@
+"""Every length that a model says it takes, it takes."""
+
+from collections.abc import Iterator
+
+import torch
+
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.patient import Inputs, Patient
+
+# Longer limits are believed: trying them costs quadratic time and memory.
+_LONGEST_TRIED = 2048
+
+
+def lengths(patient: Patient) -> Iterator[Finding]:
+    """One token; source and target of different lengths, either way round."""
+    if patient.equal_lengths:
+        other = patient.length - 3
+        error = _error(patient, patient.draw(2, patient.length, other))
+        if error is not None:
+            numbers = {"target": patient.length, "source": other, "error": error}
+            yield Finding("lengths.source_target", "error", numbers)
+    for length, source in ((1, patient.source_length), (patient.source_length, patient.length)):
+        source = length if patient.equal_lengths else source
+        error = _error(patient, patient.draw(2, length, source))
+        if error is not None:
+            case = "one" if length == 1 else "source_target"
+            numbers = {"target": length, "source": source, "error": error}
+            yield Finding(f"lengths.{case}", "error", numbers)
+
+
+def limit(patient: Patient) -> Iterator[Finding]:
+    """The longest sequence works, and one token more is refused in words."""
+    limit = patient.max_length
+    if limit is None:
+        raise NotApplicableError("no_limit")
+    if limit > _LONGEST_TRIED:
+        raise NotApplicableError("long_limit")
+    error = _error(patient, patient.draw(1, limit, limit))
+    if error is not None:
+        yield Finding("limit.at", "error", {"limit": limit, "error": error})
+        return
+    error = _error(patient, patient.draw(1, limit + 1, limit))
+    if error is not None and error.startswith(("IndexError", "RuntimeError")):
+        yield Finding("limit.beyond", "note", {"limit": limit, "error": error})
+
+
+def _error(patient: Patient, inputs: Inputs) -> str | None:
+    try:
+        with torch.no_grad():
+            patient.logits(patient.copy(), inputs)
+    except CALL_ERRORS as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return None

@@ -1,0 +1,46 @@
+"""Positions may meet in attention only."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from clearhead.doctor.attention_trace import LookAtYourself, plain_kernels
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Patient
+from clearhead.doctor.witness import axis_of, differs, first_change, watch
+from clearhead.shapes import Tensor
+
+
+def mixing(patient: Patient) -> Iterator[Finding]:
+    """With every attention replaced by one in which each position looks at itself alone, a token
+    must not reach another position: if it does, something else moves positions about, such as
+    heads that are merged in the wrong order."""
+    length = patient.length
+    shapes = {(length, length)}
+    if patient.has_source:
+        n_source = patient.source_length
+        shapes |= {(n_source, n_source), (length, n_source)}
+    model, inputs = patient.specimen, patient.draw(3)
+    token = length // 2
+    tokens = inputs.tokens.clone()
+    tokens[:, token] = patient.other_tokens(tokens[:, token])
+    eyes = LookAtYourself(shapes)
+    with torch.no_grad(), plain_kernels(), eyes:
+        before = watch(model, lambda: patient.logits(model, inputs))
+        after = watch(model, lambda: patient.logits(model, replace(inputs, tokens=tokens)))
+    if not eyes.n_seen:
+        raise NotApplicableError("no_attention_seen")
+
+    def elsewhere_moved(one: Tensor, other: Tensor) -> bool:
+        axis = axis_of(one, length)
+        if axis is None or one.dim() < 2:
+            return False
+        kept = [position for position in range(length) if position != token]
+        one, other = one.movedim(axis, 0)[kept], other.movedim(axis, 0)[kept]
+        return differs(one, other, patient.tolerance)
+
+    logits = before[-1].returned[:1], after[-1].returned[:1]
+    if any(elsewhere_moved(one, other) for one, other in zip(*logits)):
+        place = first_change(before, after, elsewhere_moved)
+        yield Finding("mixing.outside_attention", "warning", {"token": token}, place=place)

@@ -1,0 +1,148 @@
+"""Padding must not matter: not how much, not where, not which token stands there."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from clearhead.doctor.findings import Finding, NotApplicableError, Severity
+from clearhead.doctor.patient import Inputs, Patient, change_size
+from clearhead.shapes import Tensor
+
+_N_PADS = 3
+
+
+def padding(patient: Patient) -> Iterator[Finding]:
+    """Three pads beside the real tokens, on the right and on the left, of each sequence."""
+    _check_that_padding_exists(patient)
+    for role in _roles(patient):
+        for side in ("right", "left"):
+            yield from _one_side(patient, role, side)
+
+
+def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
+    inputs = patient.draw(2, *_room(patient))
+    padded = _padded(patient, inputs, role, side)
+    change = _change(patient, inputs, padded, role, side)
+    if change is None:
+        return
+    case = side if _mask_of(role) in patient.calls.masks else "no_mask"
+    if case == "no_mask" and side == "left":
+        return  # said already
+    yield Finding(
+        f"padding.{case}",
+        _severity(patient, side),
+        {"n_pads": _N_PADS, "change": change, "role": role},
+    )
+
+
+def _change(patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: str) -> float | None:
+    """How much padding changes the logits of the real tokens; None if it does not.
+
+    Some models compute their softmax in single precision always, and in double their masks
+    overflow there: what is not finite is asked again in the model's own precision.
+    """
+    for own in (False, True):
+        model = patient.noisy_copy() if own else patient.specimen
+        tolerance = 1e-4 if own else patient.tolerance
+        with torch.no_grad():
+            plain, logits = patient.logits(model, inputs), patient.logits(model, padded)
+        if role == "tokens":
+            length = inputs.tokens.shape[1]
+            logits = logits[:, :length] if side == "right" else logits[:, -length:]
+        if logits.isfinite().all():
+            change = change_size(plain, logits)
+            return change if change > tolerance else None
+    return torch.nan
+
+
+def _severity(patient: Patient, side: str) -> Severity:
+    # Batches of prompts are padded on the left so that all of them end together; nobody needs to
+    # pad an encoder's input there.
+    if side == "left":
+        return "warning" if patient.kind == "decoder" else "note"
+    return "error"
+
+
+def pad_value(patient: Patient) -> Iterator[Finding]:
+    """Under a mask, it must not matter which token stands where padding is."""
+    _check_that_padding_exists(patient)
+    roles = [role for role in ("tokens", "source") if _mask_of(role) in patient.calls.masks]
+    if not roles:
+        raise NotApplicableError("no_mask_argument")
+    for role in roles:
+        inputs = patient.draw(2, *_room(patient))
+        padded = _padded(patient, inputs, role, "right")
+        tokens: Tensor = getattr(padded, role).clone()
+        tokens[:, -_N_PADS:] = patient.other_tokens(tokens[:, -_N_PADS:])
+        other = replace(padded, **{role: tokens})
+        with torch.no_grad():
+            one = patient.logits(patient.specimen, padded)
+            two = patient.logits(patient.specimen, other)
+        if role == "tokens":
+            one, two = one[:, :-_N_PADS], two[:, :-_N_PADS]
+        change = change_size(one, two)
+        if change > patient.tolerance:
+            yield Finding("pad_value.matters", "error", {"change": change, "role": role})
+
+
+def padding_finite(patient: Patient) -> Iterator[Finding]:
+    """Rows of different lengths, one of them nearly all padding: everything stays finite."""
+    _check_that_padding_exists(patient)
+    for side in ("right", "left"):
+        inputs = patient.draw(2, *_room(patient))
+        for role in _roles(patient):
+            inputs = _padded(patient, inputs, role, side)
+        model = patient.copy()
+        logits = patient.logits(model, inputs)
+        real = torch.ones_like(inputs.tokens, dtype=torch.bool)
+        if "tokens" in _roles(patient):
+            real = inputs.tokens != patient.pad_id if inputs.real is None else inputs.real
+        logits[real].logsumexp(dim=-1).sum().backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        if not all(g.isfinite().all() for g in gradients) or not logits[real].isfinite().all():
+            yield Finding("padding_finite.spreads", "error", {"side": side})
+        elif not logits.isfinite().all():
+            n_rows = int((~logits.isfinite()).any(dim=2).sum())
+            yield Finding("padding_finite.rows", "warning", {"side": side, "n_rows": n_rows})
+
+
+def _check_that_padding_exists(patient: Patient) -> None:
+    if patient.pad_id is None and not patient.calls.masks:
+        raise NotApplicableError("no_padding")
+    if patient.kind == "decoder" and not patient.calls.masks:
+        raise NotApplicableError("decoder_without_mask")
+    if patient.length < _N_PADS + 2:
+        raise NotApplicableError("too_short")
+    if patient.equal_lengths or patient.one_sequence:
+        raise NotApplicableError("equal_lengths" if patient.equal_lengths else "one_sequence")
+
+
+def _roles(patient: Patient) -> list[str]:
+    """The sequences that can be padded: all, if the pad is known; else those with a mask."""
+    roles = ["tokens", "source"] if patient.has_source else ["tokens"]
+    known = patient.pad_id is not None
+    return [role for role in roles if known or _mask_of(role) in patient.calls.masks]
+
+
+def _room(patient: Patient) -> tuple[int, int]:
+    """Lengths that leave room for the pads, and still differ."""
+    length = patient.length - _N_PADS
+    return length, max(min(patient.source_length, length - 1), 1)
+
+
+def _mask_of(role: str) -> str:
+    return "real" if role == "tokens" else "source_real"
+
+
+def _padded(patient: Patient, inputs: Inputs, role: str, side: str) -> Inputs:
+    """Pads beside one sequence, and a mask if the model takes one."""
+    tokens: Tensor = getattr(inputs, role)
+    pads = tokens.new_full((len(tokens), _N_PADS), patient.pad_id or 0)
+    both = (tokens, pads) if side == "right" else (pads, tokens)
+    real = [torch.ones_like(t, dtype=torch.bool) for t in both]
+    real[1 if side == "right" else 0].fill_(False)
+    padded = replace(inputs, **{role: torch.cat(both, dim=1)})
+    if _mask_of(role) in patient.calls.masks:
+        padded = replace(padded, **{_mask_of(role): torch.cat(real, dim=1)})
+    return padded

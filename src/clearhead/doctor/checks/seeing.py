@@ -1,0 +1,208 @@
+"""Which position sees which: causality, context, positions, the source."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+
+from clearhead.doctor.findings import Cell, Finding, NotApplicableError
+from clearhead.doctor.patient import Inputs, Patient
+from clearhead.doctor.witness import axis_of, differs, first_change, first_loss, watch
+from clearhead.shapes import Float, Tensor
+
+
+def causal(patient: Patient) -> Iterator[Finding]:
+    """Change one token at a time: no earlier logits may move."""
+    if patient.kind == "encoder":
+        raise NotApplicableError("encoder")
+    change = reach(patient)
+    leaks = (change > patient.tolerance).triu(1)
+    if not leaks.any():
+        return
+    position, token = (int(n) for n in leaks.nonzero()[0])
+    case = "one_sequence" if patient.one_sequence else "ahead" if _is_band(leaks) else "leak"
+    yield Finding(
+        f"causal.{case}",
+        "error",
+        {
+            "token": token,
+            "position": position,
+            "change": float(change[position, token]),
+            "n_leaks": int(leaks.sum()),
+            "n_pairs": len(leaks) * (len(leaks) - 1) // 2,
+            "ahead": max(int(j - i) for i, j in leaks.nonzero()),
+        },
+        place=_where_the_past_changes(patient, leaks.any(dim=0).nonzero().flatten().tolist()),
+        picture=_picture(change > patient.tolerance),
+    )
+
+
+def target_leak(patient: Patient) -> Iterator[Finding]:
+    """Nothing that is as long as the source may depend on the target."""
+    if not patient.has_source:
+        raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
+    if patient.equal_lengths:
+        raise NotApplicableError("equal_lengths")
+    inputs = patient.draw(2)
+    changed = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
+
+    def source_moved(one: Tensor, other: Tensor) -> bool:
+        # A tensor with a source axis and no target axis belongs to the encoder.
+        belongs = patient.source_length in one.shape and patient.length not in one.shape
+        return belongs and differs(one, other, patient.tolerance)
+
+    place = _first(patient, inputs, changed, source_moved)
+    if place is not None:
+        yield Finding("target_leak.encoder", "error", place=place)
+
+
+def context(patient: Patient) -> Iterator[Finding]:
+    """Some token must matter to another position."""
+    sees = reach(patient) > patient.tolerance
+    others = sees & ~torch.eye(len(sees), dtype=torch.bool)
+    if not sees.any():
+        yield Finding("context.deaf", "error")
+    elif not others.any():
+        place = _where_context_is_lost(patient)
+        yield Finding("context.alone", "error", place=place, picture=_picture(sees, causal=False))
+    elif patient.kind == "encoder" and not others.triu(1).any():
+        picture = _picture(sees, causal=False)
+        yield Finding("context.backwards_only", "warning", picture=picture)
+
+
+def source(patient: Patient) -> Iterator[Finding]:
+    """The target's logits must depend on the source."""
+    if not patient.has_source:
+        raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
+    inputs = patient.draw(2)
+    assert inputs.source is not None
+    changed = replace(inputs, source=patient.other_tokens(inputs.source))
+    with torch.no_grad():
+        before = patient.logits(patient.specimen, inputs)
+        after = patient.logits(patient.specimen, changed)
+    if differs(before, after, patient.tolerance):
+        return
+
+    def moved(one: Tensor, other: Tensor) -> bool:
+        return differs(one, other, patient.tolerance)
+
+    model = patient.specimen
+    with torch.no_grad():
+        one = watch(model, lambda: patient.logits(model, inputs))
+        other = watch(model, lambda: patient.logits(model, changed))
+    yield Finding("source.unused", "error", place=first_loss(one, other, moved))
+
+
+def positions(patient: Patient) -> Iterator[Finding]:
+    """Where tokens first meet, their order must matter.
+
+    Asked of the first module that mixes positions: further up, a causal mask gives every position
+    something of its place, which is not what anybody means by positions.
+    """
+    if patient.length < 4:
+        raise NotApplicableError("too_short")
+    if patient.has_source:
+        yield from _blind(patient, "source", patient.source_length)
+    yield from _blind(patient, "tokens", patient.length)
+
+
+def _blind(patient: Patient, role: str, length: int) -> Iterator[Finding]:
+    inputs = patient.draw(2, seed=1)
+    tokens: Tensor = getattr(inputs, role)
+    tokens[:, 1] = patient.other_tokens(tokens[:, 0])
+    swapped, changed = tokens.clone(), tokens.clone()
+    swapped[:, :2] = tokens[:, :2].flip(1)
+    changed[:, 0] = tokens[:, 1]
+    asked = slice(2, None)  # positions behind the two
+
+    def moved(one: Tensor, other: Tensor) -> bool:
+        axis = axis_of(one, length)
+        if axis is None or one.dim() < 2:
+            return False
+        one, other = one.movedim(axis, 0)[asked], other.movedim(axis, 0)[asked]
+        return differs(one, other, patient.tolerance)
+
+    meeting = _first(patient, inputs, replace(inputs, **{role: changed}), moved)
+    if meeting is None:
+        return  # nothing meets: another check says so
+    ordered = _first(patient, inputs, replace(inputs, **{role: swapped}), moved)
+    if ordered is None or not _inside(ordered, meeting):
+        yield Finding(f"positions.{role}", "warning", place=meeting)
+
+
+def _inside(path: str, other: str) -> bool:
+    return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
+
+
+@lru_cache(maxsize=1)  # two checks ask the same of one patient
+def reach(patient: Patient) -> Float[Tensor, "position token"]:
+    """How much the logits at each position change when each token does, relative to their size:
+    the largest of three random sequences and of all logits."""
+    inputs, length = patient.draw(3), patient.length
+    tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
+    for token in range(length):
+        changed = tokens[3 * (token + 1) : 3 * (token + 2), token]
+        changed.copy_(patient.other_tokens(changed))
+    source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
+    with torch.no_grad():
+        logits = patient.logits(patient.specimen, Inputs(tokens, source))
+    plain, *others = logits.split(3)
+    moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
+    return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
+
+
+def _is_band(leaks: Tensor) -> bool:
+    """Each position sees the next few tokens and no further: a diagonal that is off by one."""
+    distance = torch.arange(len(leaks)) - torch.arange(len(leaks))[:, None]
+    ahead = int(distance[leaks].max())
+    return ahead <= len(leaks) // 2 and bool(leaks[(distance > 0) & (distance <= ahead)].all())
+
+
+def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
+    """The first module at which any of these tokens is seen too early."""
+    model, inputs = patient.specimen, patient.draw(3)
+    with torch.no_grad():
+        before = watch(model, lambda: patient.logits(model, inputs))
+    order = {visit.path: index for index, visit in reversed(list(enumerate(before)))}
+    places: list[str] = []
+    for token in tokens:
+        changed = inputs.tokens.clone()
+        changed[:, token] = patient.other_tokens(changed[:, token])
+        with torch.no_grad():
+            others = replace(inputs, tokens=changed)
+            after = watch(model, lambda others=others: patient.logits(model, others))
+
+        def past_moved(one: Tensor, other: Tensor, token: int = token) -> bool:
+            axis = axis_of(one, patient.length)
+            if axis is None:
+                return False
+            one, other = one.movedim(axis, 0)[:token], other.movedim(axis, 0)[:token]
+            return differs(one, other, patient.tolerance)
+
+        place = first_change(before, after, past_moved)
+        places += [] if place is None else [place]
+    return min(places, key=lambda place: order.get(place, len(order)), default=None)
+
+
+def _where_context_is_lost(patient: Patient) -> str | None:
+    """The first attention of torch's, or else nothing: a missing attention has no place."""
+    names = [path for path, _ in patient.model.named_modules() if "att" in path.lower()]
+    return names[0] if names else None
+
+
+def _first(patient: Patient, inputs: Inputs, changed: Inputs, moved) -> str | None:
+    model = patient.specimen
+    with torch.no_grad():
+        before = watch(model, lambda: patient.logits(model, inputs))
+        after = watch(model, lambda: patient.logits(model, changed))
+    return first_change(before, after, moved)
+
+
+def _picture(sees: Tensor, *, causal: bool = True) -> list[list[Cell]]:
+    def cell(row: int, column: int) -> Cell:
+        if not sees[row, column]:
+            return "blind"
+        return "leaks" if causal and column > row else "sees"
+
+    return [[cell(row, column) for column in range(len(sees))] for row in range(len(sees))]

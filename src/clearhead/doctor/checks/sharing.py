@@ -1,0 +1,52 @@
+"""Weights that are one tensor and should not be, and the other way round."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from clearhead.doctor.blocks import is_norm
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Patient
+from clearhead.doctor.witness import watch
+
+
+def tied(patient: Patient) -> Iterator[Finding]:
+    """Tables of the vocabulary that hold the same numbers are one tensor."""
+    tables = [
+        (name, parameter)
+        for name, parameter in patient.model.named_parameters()
+        if parameter.dim() == 2 and parameter.shape[0] == patient.vocab_size
+    ]
+    if not tables:
+        raise NotApplicableError("no_table")
+    for index, (name, one) in enumerate(tables):
+        for other_name, other in tables[index + 1 :]:
+            # Constant tables are alike without anybody's doing.
+            if one.shape == other.shape and torch.equal(one, other) and one.std() > 0:
+                yield Finding("tied.copied", "warning", {"one": name, "other": other_name}, name)
+
+
+def shared(patient: Patient) -> Iterator[Finding]:
+    """A list of layers does not hold one layer many times, nor a layer use one norm twice."""
+    for path, module in patient.model.named_modules():
+        if not isinstance(module, nn.ModuleList | nn.Sequential):
+            continue
+        children = [child for child in module if child is not None]  # a list may hold None
+        counts = Counter(id(child) for child in children if list(child.parameters()))
+        repeated = max(counts.values(), default=0)
+        if repeated > 1:
+            yield Finding("shared.layers", "error", {"n": repeated}, place=path)
+            return
+    model = patient.copy()
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
+    calls = Counter(visit.path for visit in visits)
+    for path, module in model.named_modules():
+        parent = path.rpartition(".")[0]
+        weighted = is_norm(module) and list(module.parameters(recurse=False))
+        # Twice as often as the layer around it: one norm for two sublayers.
+        if weighted and parent and calls[parent] and calls[path] > calls[parent]:
+            yield Finding("shared.norm", "warning", {"n": calls[path]}, place=path)
+            return

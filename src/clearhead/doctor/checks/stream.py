@@ -1,0 +1,114 @@
+"""The residual stream: what is added to it, and how large."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from clearhead.doctor.blocks import Tower, find_towers, is_norm, stream_into, stream_out_of
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Inputs, Patient
+from clearhead.doctor.witness import Visit, differs, watch
+from clearhead.shapes import Tensor
+
+# The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has
+# 0.055, the same table scaled by √d_model has 0.11 even at a width of 4.
+_DROWNED = 0.08
+
+
+def residual(patient: Patient) -> Iterator[Finding]:
+    """With nothing in its sublayers, a layer is the identity, or a norm that comes last."""
+    towers = find_towers(patient)
+    if not towers:
+        raise NotApplicableError("no_layers")
+    model = patient.copy()
+    for tower in towers:
+        for layer in tower.layers:
+            _silence(model.get_submodule(layer))
+    inputs = patient.draw(3)
+    others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
+    if inputs.source is not None:
+        others = replace(others, source=patient.other_tokens(inputs.source))
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, inputs))
+        changed = watch(model, lambda: patient.logits(model, others))
+    for tower in towers:
+        yield from _examine_tower(tower, visits, changed)
+
+
+def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> Iterator[Finding]:
+    last = max(i for i, visit in enumerate(visits) if visit.path == tower.layers[-1])
+    if not _stream_goes_on(tower, visits[last + 1 :], changed[last + 1 :]):
+        yield Finding("residual.none", "error", place=tower.layers[0])
+        return
+    for layer in tower.layers:
+        end = next(i for i, visit in enumerate(visits) if visit.path == layer)
+        given, returned = stream_into(visits[end]), stream_out_of(visits[end])
+        if _same(returned, given) or not returned.any():
+            continue  # the identity; or a sublayer, whose residual is outside
+        inside = [v for v in visits[:end] if v.path.startswith(f"{layer}.") and _weighs(v.module)]
+        if inside and is_norm(inside[-1].module):
+            continue  # post-norm: a norm comes last
+        change = float((returned - given).norm() / given.norm())
+        yield Finding("residual.after_norm", "error", {"change": change}, place=layer)
+        return
+
+
+def _weighs(module: nn.Module) -> bool:
+    return next(module.parameters(recurse=False), None) is not None
+
+
+def _stream_goes_on(tower: Tower, visits: list[Visit], changed: list[Visit]) -> bool:
+    """Whether anything that came in is still there behind the last layer."""
+    pairs = [
+        (one, other)
+        for visit, same in zip(visits, changed)
+        for one, other in zip(visit.given, same.given)
+        if one.dim() == 3 and one.shape[1] == tower.length
+    ]
+    if not pairs:  # nothing but the model itself comes after: ask what it returns
+        pairs = list(zip(visits[-1].returned[:1], changed[-1].returned[:1]))
+    return any(differs(one, other, 1e-6) for one, other in pairs)
+
+
+def _silence(layer: nn.Module) -> None:
+    """Sublayers that add nothing, and norms that only normalise."""
+    with torch.no_grad():
+        for module in layer.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                keep = is_norm(module) and parameter.dim() == 1 and "bias" not in name
+                parameter.fill_(1.0 if keep else 0.0)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def embedding_scale(patient: Patient) -> Iterator[Finding]:
+    """What enters the first layer must vary with the token, not with the position alone."""
+    towers = find_towers(patient)
+    if not towers:
+        raise NotApplicableError("no_layers")
+    model = patient.copy()
+    n_tokens = min(16, patient.vocab_size)
+    with torch.no_grad():
+        same = _same_token_everywhere(patient, n_tokens)
+        visits = watch(model, lambda: patient.logits(model, same))
+    for tower in towers:
+        first = next(visit for visit in visits if visit.path == tower.layers[0])
+        stream = stream_into(first)
+        token = float(stream.std(dim=0).square().mean().sqrt())
+        position = float(stream.std(dim=1).square().mean().sqrt())
+        if token < _DROWNED * position:
+            numbers = {"token": token, "position": position, "ratio": position / max(token, 1e-12)}
+            yield Finding("embedding_scale.drowned", "warning", numbers, place=tower.path)
+
+
+def _same_token_everywhere(patient: Patient, n_tokens: int) -> Inputs:
+    """Row r is one token, again and again."""
+    drawn = patient.draw(1, n_tokens, n_tokens if patient.has_source else None)
+    tokens = drawn.tokens[0][:, None].expand(-1, patient.length).contiguous()
+    if drawn.source is None:
+        return Inputs(tokens)
+    return Inputs(tokens, drawn.source[0][:, None].expand(-1, patient.source_length).contiguous())

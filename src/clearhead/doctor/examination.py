@@ -1,0 +1,103 @@
+"""One examination: every check on one model, and what they found."""
+
+import logging
+import time
+import warnings
+from collections.abc import Collection
+from contextlib import ExitStack
+
+import torch
+from torch import nn
+
+from clearhead.doctor.attention_trace import as_in_training
+from clearhead.doctor.checks import CHECKS, Check
+from clearhead.doctor.findings import Finding, NotApplicableError, Outcome
+from clearhead.doctor.patient import Calls, Kind, Patient
+from clearhead.doctor.recognition import recognise
+from clearhead.doctor.report import Report
+from clearhead.errors import ClearheadError, nearest
+
+_log = logging.getLogger(__name__)
+
+
+def examine(
+    model: nn.Module,
+    *,
+    kind: Kind | None = None,
+    vocab_size: int | None = None,
+    pad_id: int | None = None,
+    max_length: int | None = None,
+    calls: Calls | None = None,
+    quick: bool = False,
+    only: Collection[str] | None = None,
+    seed: int = 0,
+    fresh: bool = True,
+) -> Report:
+    """Find what is silently wrong in a Transformer.
+
+    `kind` and `vocab_size` are read from the model where it says them. `calls` tells how to call a
+    model whose signature is not a common one. `quick` leaves out training and compilation;
+    `only` names the checks to make. `fresh=False` says that the weights are trained. The model
+    is not changed, and the random generator is left as it was.
+    """
+    checks = _chosen(only, quick)
+    with ExitStack() as around:
+        around.enter_context(torch.random.fork_rng(devices=[]))
+        around.enter_context(torch.enable_grad())
+        around.enter_context(as_in_training())
+        around.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        patient = recognise(
+            model,
+            kind=kind,
+            vocab_size=vocab_size,
+            pad_id=pad_id,
+            max_length=max_length,
+            calls=calls,
+            seed=seed,
+            fresh=fresh,
+        )
+        findings: list[Finding] = []
+        outcomes: list[Outcome] = []
+        for check in checks:
+            torch.manual_seed(seed)
+            found, outcome = _run(check, patient)
+            findings += found
+            outcomes.append(outcome)
+    return Report(
+        subject=type(model).__name__,
+        n_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        recognised=patient.recognised,
+        findings=tuple(findings),
+        outcomes=tuple(outcomes),
+        seed=seed,
+    )
+
+
+def _chosen(only: Collection[str] | None, quick: bool) -> list[Check]:
+    names = [check.name for check in CHECKS]
+    for name in only or ():
+        if name not in names:
+            raise ClearheadError(f"there is no check {name!r}; {nearest(name, names)}")
+    if only is not None:
+        return [check for check in CHECKS if check.name in only]
+    return [check for check in CHECKS if check.quick or not quick]
+
+
+def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
+    """A check that fails says so, and the others go on: it is the model's code that runs here,
+    and nobody knows what it raises."""
+    started = time.monotonic()
+    found: list[Finding] = []
+    status, reason = "passed", None
+    try:
+        found = list(check.run(patient))
+        status = "found" if found else "passed"
+    except NotApplicableError as error:
+        status, reason = "not applicable", error.reason
+    except Exception as error:
+        _log.info("check %s", check.name, exc_info=True)
+        lines = str(error).splitlines() or [""]
+        status, reason = "could not run", f"{type(error).__name__}: {lines[0]}"
+    return found, Outcome(check.name, status, time.monotonic() - started, reason)

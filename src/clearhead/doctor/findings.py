@@ -1,0 +1,49 @@
+"""What a check says. A finding holds facts; its sentences are made when a report is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+"""error: the model is wrong. warning: it is wrong in a use that is common. note: worth knowing;
+a model with notes is healthy."""
+
+Cell = Literal["sees", "blind", "leaks"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    case: str
+    """Check and case, `causal.leak`: the key of its texts."""
+    severity: Severity
+    numbers: Mapping[str, object] = field(default_factory=dict)
+    place: str | None = None
+    """The path in the module tree that it could be narrowed down to."""
+    picture: list[list[Cell]] | None = None
+    """Which position (row) sees which (column)."""
+
+    @property
+    def check(self) -> str:
+        return self.case.partition(".")[0]
+
+
+class NotApplicableError(Exception):
+    """Raised by a check that has nothing to look at, with the key of the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+Status = Literal["passed", "found", "not applicable", "could not run"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one check ended."""
+
+    check: str
+    status: Status
+    seconds: float
+    reason: str | None = None
+    """Why it does not apply (a key of the texts), or the error that stopped it."""

@@ -1,0 +1,47 @@
+"""The page that lists every check, made from the texts: `python -m clearhead.doctor.handbook`.
+
+Without an argument it writes docs/doctor/checks.en.md and checks.zh.md below the folder in which
+it is started.
+"""
+
+import sys
+from pathlib import Path
+
+from clearhead.doctor.checks import CHECKS, Check
+from clearhead.doctor.texts import LANGUAGES, Language, code, sentences, word
+
+
+def handbook(language: Language) -> str:
+    lines = [f"# {word('handbook', language)}", "", word("handbook_intro", language), ""]
+    for check in CHECKS:
+        lines += _entry(check, language)
+    return "\n".join(lines)
+
+
+def _entry(check: Check, language: Language) -> list[str]:
+    text = sentences(language)["checks"][check.name]
+    lines = [f"## {text['title']} (`{check.name}`)", ""]
+    for key in ("asks", "why", "cause"):
+        lines += [f"**{word(key, language)}.** {text[key]}", ""]
+    if not check.quick:
+        lines += [word("quick_no", language), ""]
+    lines += [f"**{word('can_say', language)}.**", ""]
+    lines += [f"- `{check.name}.{case}`: {sentence}" for case, sentence in text["seen"].items()]
+    pair = code()[check.name]
+    for key, sign in (("wrong", "✗"), ("right", "✓")):
+        lines += ["", f"{sign} {word(key, language)}", "", "```python"]
+        lines += [pair[key].strip("\n"), "```"]
+    return [*lines, ""]
+
+
+def path(folder: Path, language: Language) -> Path:
+    return folder / "docs" / "doctor" / f"checks.{language}.md"
+
+
+def write(folder: Path) -> None:
+    for language in LANGUAGES:
+        path(folder, language).write_text(handbook(language), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd())

@@ -1,0 +1,208 @@
+"""The model under examination, and how to call it.
+
+The doctor never touches the model it is given: every check works on copies.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from clearhead.shapes import Bool, Int, Tensor
+
+Kind = Literal["encoder-decoder", "decoder", "encoder"]
+KINDS: tuple[Kind, ...] = ("encoder-decoder", "decoder", "encoder")
+
+# Primes, and unlike each other: an axis of a tensor is known by its size.
+_LENGTH, _SOURCE_LENGTH = 11, 7
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model is given. A mask is True where a token is real; None: no mask is passed."""
+
+    tokens: Int[Tensor, "batch length"]
+    """The target, where there is a source."""
+    source: Int[Tensor, "batch source"] | None = None
+    real: Bool[Tensor, "batch length"] | None = None
+    source_real: Bool[Tensor, "batch source"] | None = None
+
+    def rows(self, index: slice | list[int]) -> "Inputs":
+        def pick(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t[index]
+
+        return Inputs(
+            self.tokens[index], pick(self.source), pick(self.real), pick(self.source_real)
+        )
+
+
+class Generated(NamedTuple):
+    prefix: Int[Tensor, "batch prefix"]
+    """What the decoder started from: the prompt, or an encoder-decoder's first token."""
+    tokens: Int[Tensor, "batch new"]
+    """What was generated after it."""
+    scores: Tensor | None = None
+    """The log-probabilities that the model claims for them, where it says."""
+
+
+class Generate(Protocol):
+    def __call__(
+        self, model: nn.Module, inputs: Inputs, n_new: int, /, **settings: Any
+    ) -> Generated: ...
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How to call a model: each entry takes the model, since the doctor examines copies of it.
+
+    Only `logits` is needed; what is None does not exist, and its checks do not apply.
+    """
+
+    logits: Callable[[nn.Module, Inputs], Tensor]
+    """(batch, length, vocab): scores before any softmax."""
+    masks: frozenset[str] = frozenset()
+    """Which of "real" and "source_real" reach the model."""
+    loss: Callable[[nn.Module, Inputs, Tensor], Tensor] | None = None
+    """The model's own loss, given a target per token, as its users would pass them."""
+    loss_shift: int = 0
+    """How far the model itself moves the targets: 1 where users pass the inputs as labels."""
+    ignored: int = -100
+    """The target that does not count."""
+    accumulate: Callable[[nn.Module, list[tuple[Inputs, Tensor]]], None] | None = None
+    """Leaves in `.grad` what one step over several micro-batches leaves."""
+    cached: Callable[[nn.Module, Inputs, list[int]], Tensor] | None = None
+    """The same logits, with the tokens fed in pieces of these lengths through a cache."""
+    generate: Generate | None = None
+    settings: frozenset[str] = frozenset()
+    """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
+    attention: Callable[[nn.Module, Inputs], list[Tensor]] | None = None
+    """The attention weights that the model returns, (batch, heads, query, key) each."""
+
+
+@dataclass(frozen=True, eq=False)  # one patient is not another, however alike
+class Patient:
+    model: nn.Module
+    kind: Kind
+    vocab_size: int
+    calls: Calls
+    pad_id: int | None = None
+    max_length: int | None = None
+    one_sequence: bool = False
+    """An encoder-decoder whose source and target are one argument."""
+    equal_lengths: bool = False
+    """An encoder-decoder that fails when source and target differ in length."""
+    fresh: bool = True
+    """The weights are as initialised: the first loss means something."""
+    seed: int = 0
+    recognised: dict[str, str] = field(default_factory=dict)
+    """What was recognised, for the report: a capability, and how it is used."""
+
+    @property
+    def has_source(self) -> bool:
+        return self.kind == "encoder-decoder" and not self.one_sequence
+
+    @property
+    def length(self) -> int:
+        return min(_LENGTH, self.max_length or _LENGTH)
+
+    @property
+    def source_length(self) -> int:
+        return self.length if self.equal_lengths else min(_SOURCE_LENGTH, max(self.length - 1, 1))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        return self.calls.logits(model, inputs)
+
+    def copy(self) -> nn.Module:
+        return copy.deepcopy(self.model).eval()
+
+    @cached_property
+    def specimen(self) -> nn.Module:
+        """A copy for questions of structure: in double precision, so that rounding cannot be
+        mistaken for a leak, and with noise on every parameter, so that a zero or a very small
+        first weight cannot hide one. Use it under no_grad and do not change it."""
+        specimen = self.copy()
+        generator = torch.Generator(device=self.device).manual_seed(self.seed)
+        if self.runs_in_double:
+            specimen = specimen.double()
+        with torch.no_grad():
+            for parameter in specimen.parameters():
+                if parameter.is_floating_point():
+                    std = 0.5 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else 0.1
+                    noise = torch.randn(parameter.shape, generator=generator, device=self.device)
+                    parameter += std * noise
+        return specimen
+
+    def noisy_copy(self) -> nn.Module:
+        """The specimen's weights in the model's own precision, in a copy to do anything with."""
+        model = self.copy()
+        with torch.no_grad():
+            for parameter, noisy in zip(model.parameters(), self.specimen.parameters()):
+                parameter.copy_(noisy)
+        return model
+
+    def training_copy(self) -> nn.Module:
+        """In training mode, but for its dropout layers."""
+        model = self.copy().train()
+        for module in model.modules():
+            if "drop" in type(module).__name__.lower():
+                module.eval()
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+        return model
+
+    @cached_property
+    def runs_in_double(self) -> bool:
+        try:
+            with torch.no_grad():
+                logits = self.logits(self.copy().double(), self.draw(2))
+        except (RuntimeError, TypeError, ValueError):
+            return False
+        return logits.dtype == torch.float64
+
+    @property
+    def tolerance(self) -> float:
+        """How much of the logits' own size counts as a change. Rounding stays far below it: in
+        double precision some models still compute positions or norms in single precision
+        (1e-7); in single precision errors of a deep stack reach 1e-5."""
+        return 1e-6 if self.runs_in_double else 1e-4
+
+    def draw(
+        self,
+        batch: int,
+        length: int | None = None,
+        source_length: int | None = None,
+        *,
+        symbols: int | None = None,
+        seed: int = 0,
+    ) -> Inputs:
+        """Random tokens, none of them padding. `symbols` limits how many different ones."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000 + seed)
+        # The first ids are often special (begin, end); where there is room, leave them out.
+        first = 4 if self.vocab_size > 16 else 0
+        known = [t for t in range(first, self.vocab_size) if t != self.pad_id][:symbols]
+
+        def tokens(n: int) -> Tensor:
+            drawn = torch.randint(len(known), (batch, n), generator=generator)
+            return torch.tensor(known)[drawn].to(self.device)
+
+        source = tokens(source_length or self.source_length) if self.has_source else None
+        return Inputs(tokens(length or self.length), source)
+
+    def other_tokens(self, tokens: Tensor) -> Tensor:
+        """Different tokens, none of them padding."""
+        other = (tokens + 1) % self.vocab_size
+        return torch.where(other == (-1 if self.pad_id is None else self.pad_id), other + 1, other)
+
+
+def change_size(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two outputs, as a share of the first one's own size."""
+    size = one.double().square().mean().sqrt().clamp(min=1e-12)
+    return float(((one.double() - other.double()).abs().max() / size).item())

@@ -1,0 +1,27 @@
+"""For people's own test suites."""
+
+from collections.abc import Collection
+from typing import Any
+
+from torch import nn
+
+from clearhead.doctor.examination import examine
+from clearhead.doctor.report import Report
+
+
+def assert_healthy(
+    model: nn.Module, *, but: Collection[str] = (), quick: bool = True, **how: Any
+) -> Report:
+    """Fail with the report if the doctor finds an error or a warning.
+
+        def test_my_model_is_healthy():
+            assert_healthy(build_model(), kind="decoder", vocab_size=100)
+
+    `but` names cases that are meant, such as `{"positions.tokens"}`; the rest goes to `examine`.
+    """
+    __tracebackhide__ = True
+    report = examine(model, quick=quick, **how)
+    ill = [f for f in report.findings if f.severity != "note" and f.case not in but]
+    if ill:
+        raise AssertionError(f"{', '.join(f.case for f in ill)}\n\n{report}")
+    return report

@@ -1,0 +1,91 @@
+"""What the doctor says, in two languages. The sentences are data, in the files beside this one:
+`en.toml` and `zh.toml` have the same keys; `code.toml` has the wrong and the right lines."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, get_args
+
+from clearhead.doctor.findings import Finding, Outcome
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A finding in words."""
+
+    title: str
+    seen: str
+    why: str
+    cause: str
+    wrong: str
+    right: str
+
+
+@cache
+def sentences(language: Language) -> dict[str, Any]:
+    return _read(f"{language}.toml")
+
+
+@cache
+def code() -> dict[str, dict[str, str]]:
+    """The four lines that are usually wrong, and how they are right: one pair per check, or per
+    case where cases differ."""
+    return _read("code.toml")
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("clearhead.doctor.texts").joinpath(name).read_text(encoding="utf-8"))
+
+
+def explain(finding: Finding, language: Language) -> Explanation:
+    check, _, case = finding.case.partition(".")
+    text = sentences(language)["checks"][check]
+    pair = code().get(finding.case) or code()[check]
+    return Explanation(
+        title=text["title"],
+        seen=text["seen"][case].format(**finding.numbers),
+        why=text["why"],
+        cause=text["cause"],
+        wrong=pair["wrong"].strip("\n"),
+        right=pair["right"].strip("\n"),
+    )
+
+
+def word(key: str, language: Language) -> str:
+    """A word of the report itself: a heading, a severity."""
+    return sentences(language)["words"][key]
+
+
+def ability_name(key: str, language: Language) -> str:
+    """What was recognised, by its name in the report."""
+    return sentences(language)["recognised"][key]
+
+
+def place_name(place: str, language: Language) -> str:
+    """A path in the module tree; the empty one is the model itself."""
+    return place or word("own_forward", language)
+
+
+def verdict(outcome: Outcome, language: Language) -> str:
+    """How a check ended, and why it did not apply or could not run."""
+    status = word(outcome.status.replace(" ", "_"), language)
+    if outcome.reason is None:
+        return status
+    known = sentences(language)["reasons"]
+    return f"{status}: {known.get(outcome.reason, outcome.reason)}"
+
+
+def summary(findings: tuple[Finding, ...], language: Language) -> str:
+    """The last line: how much was found, or that nothing was."""
+    if not findings:
+        return word("healthy", language)
+    severities = [finding.severity for finding in findings]
+    return word("ill", language).format(
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        notes=severities.count("note"),
+    )
