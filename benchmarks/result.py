@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+RESULTS = "benchmarks/results/"
 FOLDER = Path(__file__).parent / "results"
 
 
@@ -39,14 +40,15 @@ def circumstances() -> dict[str, Any]:
 
 
 def _commit() -> str:
+    commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
+    changed = [line for line in _git("status", "--porcelain").splitlines() if RESULTS not in line]
+    return f"{commit}, with uncommitted changes" if changed else commit
+
+
+def _git(*arguments: str) -> str:
     root = Path(__file__).parent.parent
-    run = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-    )
-    return run.stdout.strip() or "unknown"
+    run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
+    return run.stdout.strip()
 
 
 def _processor() -> str:

@@ -143,8 +143,9 @@ class TorchDecoder(nn.Module):
         self.positions = nn.Embedding(size.length, d)
         self.dropout = nn.Dropout(p_dropout)
         layer = nn.TransformerEncoderLayer(
-            d, size.n_heads, size.d_ff, p_dropout, "gelu", batch_first=True, norm_first=True
+            d, size.n_heads, size.d_ff, p_dropout, gelu_tanh, batch_first=True, norm_first=True
         )
+        layer.dropout.p = 0.0  # inside the feed-forward network, where nobody else drops
         self.layers = nn.TransformerEncoder(
             layer, size.n_layers, nn.LayerNorm(d), enable_nested_tensor=False
         )
@@ -173,6 +174,10 @@ class TorchSeq2Seq(nn.Module):
         self.transformer = nn.Transformer(
             d, size.n_heads, size.n_layers, size.n_layers, size.d_ff, p_dropout, batch_first=True
         )
+        for tower in (self.transformer.encoder, self.transformer.decoder):
+            tower.norm = None  # a second norm behind the last one, which nobody else has
+            for layer in tower.layers:
+                cast(nn.TransformerEncoderLayer, layer).dropout.p = 0.0  # as above
         future = nn.Transformer.generate_square_subsequent_mask(size.length)
         self.register_buffer("future", future)
         self.future: Tensor
@@ -248,6 +253,10 @@ class HuggingFaceMarian(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         mask = (source != PAD).long()
         return self.model(source, attention_mask=mask, decoder_input_ids=target).logits
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
 
 
 def sinusoid(n_positions: int, d_model: int) -> Tensor:

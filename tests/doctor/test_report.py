@@ -166,18 +166,12 @@ def test_the_command_says_what_it_cannot_open(tmp_path, capsys, model, message):
 
 
 def test_the_command_opens_our_folder_and_a_hugging_face_folder(tmp_path, capsys):
-    from dataclasses import asdict
-
-    from safetensors.torch import save_model
-
+    from clearhead.interop.model_folder import save_model
     from clearhead.models import build_model, preset
     from tests.doctor.others import gpt2
 
     ours = tmp_path / "ours"
-    ours.mkdir()
-    config = preset("tiny-decoder")
-    save_model(build_model(config), str(ours / "model.safetensors"))
-    (ours / "config.json").write_text(json.dumps(asdict(config)))
+    save_model(build_model(preset("tiny-decoder")), ours)
     gpt2().save_pretrained(tmp_path / "theirs")
     for folder in (ours, tmp_path / "theirs"):
         assert main(["doctor", str(folder), "--only", "causal", "first_loss"]) == 0

@@ -101,20 +101,13 @@ def _build(file: Path, function: str) -> nn.Module:
 
 
 def _open(folder: Path) -> nn.Module:
-    """A model folder of ours, or one of Hugging Face's."""
+    """A model folder of ours, or one of Hugging Face's, which names its architecture."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return _open_ours(folder, config) if "family" in config else _open_hugging_face(folder, config)
+    if "architectures" in config:
+        return _open_hugging_face(folder, config)
+    from clearhead.interop.model_folder import load_model
 
-
-def _open_ours(folder: Path, config: dict[str, object]) -> nn.Module:
-    from safetensors.torch import load_model
-
-    from clearhead.config import ModelConfig
-    from clearhead.models import build_model
-
-    model = build_model(ModelConfig(**config))  # pyright: ignore[reportArgumentType]
-    load_model(model, folder / "model.safetensors")
-    return model
+    return load_model(folder)
 
 
 def _open_hugging_face(folder: Path, config: dict[str, object]) -> nn.Module:
