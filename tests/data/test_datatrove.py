@@ -118,3 +118,10 @@ def test_token_files_without_an_index_or_of_another_width_are_refused(tmp_path: 
     (folder / "train/00000.ds.index").write_bytes(np.array([2], "<u8").tobytes())
     with pytest.raises(DataError, match=r"ends at token 2, and .* holds 4 of 2 bytes"):
         adopt(folder)
+
+
+def test_a_tokenizer_that_is_not_there_is_not_looked_for_on_a_hub(tmp_path: Path):
+    from clearhead.data.datatrove_step import TokenFiles
+
+    with pytest.raises(DataError, match=r"no tokenizer 'nobody/nothing'; clearhead prepare makes"):
+        TokenFiles(tmp_path, "nobody/nothing")

@@ -15,6 +15,7 @@ from pathlib import Path
 from datatrove.pipeline.tokens import DocumentTokenizer
 from tokenizers import Tokenizer as LibraryTokenizer
 
+from clearhead.errors import DataError
 from clearhead.text.tokenizer import EOS
 
 
@@ -23,6 +24,11 @@ class TokenFiles(DocumentTokenizer):
     <eos>, in the order in which it came. The order of training is decided when batches are read."""
 
     def __init__(self, output_folder: str | Path, tokenizer: str | Path, eos: str = EOS) -> None:
+        # datatrove would take the name of a missing file for one of a hub's, and go and ask there.
+        if not Path(tokenizer).is_file():
+            raise DataError(
+                f"there is no tokenizer {str(tokenizer)!r}; clearhead prepare makes one"
+            )
         super().__init__(str(output_folder), str(tokenizer), eos_token=eos, shuffle_documents=False)
 
     @cached_property
