@@ -325,6 +325,7 @@ def sparse_corpus(folder: Path, like: Corpus, n_files: int = 100) -> Path:
     assert sha256_of(folder / "tokenizer.json") == tokenizer.sha256
     time.sleep(1)  # files that were written this very moment would not be taken as verified
     remember(folder, manifest)
+    os.sync()  # else the first reader waits until all of it is on the disk
     return folder
 
 
