@@ -1,4 +1,4 @@
-"""Dropout (section 5.4), which on the CPU draws a quarter of the numbers that `nn.Dropout` draws."""
+"""Dropout (section 5.4); on the CPU it draws a quarter of the numbers that `nn.Dropout` draws."""
 
 import torch
 import torch.nn.functional as F
