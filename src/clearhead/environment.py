@@ -1,8 +1,11 @@
 """Everything clearhead takes from the process around it: the only file that reads `os.environ`."""
 
 import ctypes
+import itertools
 import os
+import signal
 from pathlib import Path
+from typing import NamedTuple
 
 from clearhead.errors import ClearheadError
 
@@ -37,3 +40,30 @@ def keep_freed_memory() -> bool:
 def one_tokenizer_thread() -> None:
     """Tell the `tokenizers` library to leave the other cores to the other processes."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+class Torchrun(NamedTuple):
+    """What torchrun tells each of the processes that it starts."""
+
+    rank: int
+    world: int
+    local_rank: int
+
+
+def torchrun() -> Torchrun | None:
+    """None: this process was started by itself."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    if not all(name in os.environ for name in names):
+        return None
+    return Torchrun(*(int(os.environ[name]) for name in names))
+
+
+_points_passed = itertools.count(1)
+
+
+def crash_point() -> None:
+    """Called before every write, sync and rename of a checkpoint. CLEARHEAD_CRASH_AT=n kills this
+    process at the n-th of them, as a power cut would: so the tests can try them all."""
+    wanted = os.environ.get("CLEARHEAD_CRASH_AT")
+    if wanted is not None and next(_points_passed) == int(wanted):
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -16,6 +16,8 @@ VERBS = {
     "export": "a model folder that other software opens",
     "import": "a model folder from other software's",
     "prepare": "text into token files",
+    "runs": "the runs in a folder, and their curves",
+    "train": "a model from prepared data; stopped, it goes on",
 }
 
 

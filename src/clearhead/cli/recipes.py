@@ -8,22 +8,19 @@ from clearhead.config import Recipe, load_recipe, recipe_keys, recipe_names
 PREPARED = Path("prepared")
 
 
-def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
+def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -> None:
     known = ", ".join(recipe_names())
     parser.add_argument("recipe", help=f"{known}; or the path of a .toml file")
-    add_overrides(parser)
-
-
-def add_overrides(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Every key of a recipe is an option, such as: --data.vocab_size 4000"
     for key in recipe_keys():
         parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help=f"the prepared data (default: {PREPARED}/RECIPE)",
-    )
+    if out:
+        parser.add_argument(
+            "--out",
+            type=Path,
+            metavar="FOLDER",
+            help=f"the prepared data (default: {PREPARED}/RECIPE)",
+        )
 
 
 def read_recipe(namespace: argparse.Namespace) -> Recipe:

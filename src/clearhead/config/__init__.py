@@ -3,14 +3,23 @@
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
-from clearhead.config.recipe import Recipe, load_recipe, recipe_keys, recipe_names
+from clearhead.config.recipe import (
+    Recipe,
+    load_recipe,
+    recipe_keys,
+    recipe_names,
+    recipe_toml,
+)
+from clearhead.config.train import TrainConfig
 
 __all__ = [
     "BatchConfig",
     "DataConfig",
     "ModelConfig",
     "Recipe",
+    "TrainConfig",
     "load_recipe",
     "recipe_keys",
     "recipe_names",
+    "recipe_toml",
 ]

@@ -1,20 +1,27 @@
 """A recipe: one TOML file with a table for each part of a run, and dotted overrides on top."""
 
 import inspect
+import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
+from clearhead.config.train import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent.parent / "recipes"
-SECTIONS: dict[str, type] = {"data": DataConfig, "batches": BatchConfig, "model": ModelConfig}
+SECTIONS: dict[str, type] = {
+    "data": DataConfig,
+    "batches": BatchConfig,
+    "model": ModelConfig,
+    "train": TrainConfig,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +33,7 @@ class Recipe:
     data: DataConfig
     batches: BatchConfig
     model: ModelConfig | None = None
+    train: TrainConfig = field(default_factory=TrainConfig)
 
 
 def recipe_names() -> list[str]:
@@ -54,6 +62,22 @@ def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     return Recipe(name=path.stem, **_parse(tables, overrides))
 
 
+def recipe_toml(recipe: Recipe) -> str:
+    """The whole recipe as a file that `load_recipe` reads. What is None is left out."""
+    lines = [f"# {recipe.name}, every key as it was used"]
+    for section in SECTIONS:
+        if getattr(recipe, section) is not None:
+            lines += ["", f"[{section}]"]
+            values = asdict(getattr(recipe, section))
+            # JSON's words, numbers, texts and lists are TOML's too.
+            lines += [
+                f"{key} = {json.dumps(value, ensure_ascii=False)}"
+                for key, value in values.items()
+                if value is not None
+            ]
+    return "\n".join(lines) + "\n"
+
+
 def _check_keys(tables: dict[str, Any], path: str) -> None:
     for section, table in tables.items():
         if section not in SECTIONS or not isinstance(table, dict):
@@ -69,7 +93,7 @@ def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict
     from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
     parser = ArgumentParser(exit_on_error=False)
-    wanted = {"data", "batches", *tables, *(key.split(".")[0] for key, _ in overrides)}
+    wanted = {"data", "batches", "train", *tables, *(key.split(".")[0] for key, _ in overrides)}
     for section in sorted(wanted):
         parser.add_class_arguments(SECTIONS[section], section)
     try:

@@ -1,7 +1,7 @@
 """What a model is given at one step, and how rows of samples become it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -55,6 +55,23 @@ class MaskedBatch:
 
 
 Batch = PairBatch | TokenBatch | MaskedBatch
+
+
+def split_rows(batch: Batch, pieces: int) -> list[Batch]:
+    """The same rows in so many batches, dealt like cards; some may get none."""
+    names = [field.name for field in fields(batch)]
+    return [
+        replace(batch, **{name: getattr(batch, name)[first::pieces] for name in names})
+        for first in range(pieces)
+    ]
+
+
+def move(batch: Batch, device: torch.device) -> Batch:
+    if device.type == "cpu":
+        return batch
+    tensors = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    del tensors["samples"]
+    return replace(batch, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -> Tensor:

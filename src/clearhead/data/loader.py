@@ -1,6 +1,7 @@
 """The batches of every step, for one rank. The n-th global batch follows from the data, the
 configuration and n alone; ranks, workers and restarts only decide who reads it."""
 
+import signal
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -90,6 +91,7 @@ class Loader:
             num_workers=self.workers,
             collate_fn=_as_it_is,  # pyright: ignore[reportArgumentType]
             generator=torch.Generator(),  # else it draws from the one that dropout uses
+            worker_init_fn=_leave_interrupts,
         )
         for batch, after in batches:
             self.position = after
@@ -136,3 +138,8 @@ class _Reading(Dataset[tuple[Batch, Position]]):
 
 def _as_it_is(item: tuple[Batch, Position]) -> tuple[Batch, Position]:
     return item
+
+
+def _leave_interrupts(worker: int) -> None:  # noqa: ARG001
+    """Ctrl-C reaches the workers too, and is for the process that they work for to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,7 @@ hundred; at 4,096 wide it starts 0.8 nats higher, as Llama's does.
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -35,20 +36,25 @@ def fill_tables(model: nn.Module) -> None:
 
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
-    """Draw every parameter anew, in the order of the model's modules: a function of the
-    configuration, the seed and the kind of device, whatever the global generator holds."""
+    for parameter, values in first_weights(model, seed):
+        parameter.copy_(values)
+
+
+def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[nn.Parameter, torch.Tensor]]:
+    """Every parameter with values drawn for it, in the order of the model's modules: a function of
+    the configuration, the seed and the kind of device, whatever the global generator holds."""
     std: float = model.config.init_std  # pyright: ignore
     device = next(model.parameters()).device
     generator = torch.Generator(device=device).manual_seed(seed)
     narrow = _residual_stds(model, std)
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if name == "bias":
-                nn.init.zeros_(parameter)
-            elif isinstance(module, LayerNorm | RMSNorm):
-                nn.init.ones_(parameter)
-            else:
-                nn.init.normal_(parameter, 0.0, narrow.get(module, std), generator=generator)
+            values = torch.zeros(parameter.shape, dtype=parameter.dtype, device=device)
+            if isinstance(module, LayerNorm | RMSNorm) and name != "bias":
+                nn.init.ones_(values)
+            elif name != "bias":
+                nn.init.normal_(values, 0.0, narrow.get(module, std), generator=generator)
+            yield parameter, values
 
 
 def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
@@ -63,10 +69,6 @@ def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
 
 
 def _writer(part: nn.Module) -> nn.Linear | None:
-    match part:
-        case MultiHeadAttention():
-            return part.output
-        case FeedForward() | GatedFeedForward():
-            return part.down
-        case _:
-            return None
+    if isinstance(part, MultiHeadAttention):
+        return part.output
+    return part.down if isinstance(part, FeedForward | GatedFeedForward) else None

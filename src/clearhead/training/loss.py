@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+from clearhead.config.train import TrainConfig
+from clearhead.data.batches import IGNORED, Batch, MaskedBatch, PairBatch, TokenBatch
+from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.shapes import Float, Int, Logits, Tensor, Tokens
 
 
@@ -15,15 +20,106 @@ class SummedLoss(NamedTuple):
     n_targets: Int[Tensor, ""]
 
 
-def cross_entropy(logits: Logits, targets: Tokens, *, ignore_id: int) -> SummedLoss:
+def cross_entropy(
+    logits: Logits,
+    targets: Tokens,
+    *,
+    ignore_id: int,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> SummedLoss:
     """Minus the log-probability of each target, over the targets that are not `ignore_id`.
 
     Averages of averages are wrong wherever batches differ in length: sum over micro-batches and
-    ranks, then divide once.
+    ranks, then divide once. Smoothing mixes the target with the uniform distribution (section
+    5.4); `z_loss` adds that much of (log Z)² for each target.
     """
     # A sum of thousands of nats has no room in half precision.
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)
+    targets = targets.flatten()
     nats = F.cross_entropy(
-        logits.flatten(0, 1), targets.flatten(), ignore_index=ignore_id, reduction="sum"
+        logits,
+        targets,
+        ignore_index=ignore_id,
+        reduction="sum",
+        label_smoothing=label_smoothing,
     )
-    return SummedLoss(nats, (targets != ignore_id).sum())
+    real = targets != ignore_id
+    if z_loss:
+        nats = nats + z_loss * (logits.logsumexp(-1).square() * real).sum()
+    return SummedLoss(nats, real.sum())
+
+
+class Objective(nn.Module):
+    """A model and its loss as one module: what is wrapped, sharded and compiled is called as one,
+    and the matrix of logits never leaves it."""
+
+    def __init__(self, model: Model, config: TrainConfig, *, packed: bool = False) -> None:
+        """`packed`: rows hold several documents, which must not see each other."""
+        super().__init__()
+        self.model = model
+        self.packed = packed
+        self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
+        self.chunk = config.loss_chunk
+
+    def forward(self, batch: Batch, smooth: bool = True) -> Float[Tensor, ""]:
+        """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
+        perplexity is made of."""
+        hidden, targets = self._hidden(batch)
+        ignore_id = ignored_target(batch, self.model)
+
+        def loss(hidden: Tensor, targets: Tensor) -> Tensor:
+            return cross_entropy(
+                self._logits(hidden),
+                targets,
+                ignore_id=ignore_id,
+                label_smoothing=self.label_smoothing if smooth else 0.0,
+                z_loss=self.z_loss if smooth else 0.0,
+            ).nats
+
+        if self.chunk is None or len(hidden) <= self.chunk:
+            return loss(hidden, targets)
+        pieces = zip(hidden.split(self.chunk), targets.split(self.chunk))
+        if not torch.is_grad_enabled():
+            return torch.stack([loss(*piece) for piece in pieces]).sum()
+        # Each chunk's logits are forgotten, and made again when the gradient comes by.
+        sums = [checkpoint(loss, *piece, use_reentrant=False) for piece in pieces]
+        return torch.stack([each for each in sums if each is not None]).sum()
+
+    def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "places d_model"], Tensor]:
+        """What the output projection is given, and the target of each place."""
+        match self.model, batch:
+            case Seq2Seq() as model, PairBatch():
+                # Padding on the right of a target is behind all that counts: no mask is needed.
+                memory = model.encode(batch.source)
+                hidden = model.decode_hidden(batch.target_input, memory, real="all")
+                targets = batch.target_output
+            case CausalLM() as model, TokenBatch():
+                documents = batch.documents if self.packed else None
+                hidden = model.hidden(batch.inputs, real="all", documents=documents)
+                targets = batch.targets
+            case MaskedLM() as model, MaskedBatch():
+                hidden, targets = model.hidden(batch.inputs, real="all"), batch.targets
+                chosen = targets != IGNORED  # one place in seven: the others need no logits
+                return hidden[chosen], targets[chosen]
+            case _:
+                raise AssertionError(f"{type(self.model).__name__} given {type(batch).__name__}")
+        return hidden.flatten(0, 1), targets.flatten()
+
+    def _logits(self, hidden: Float[Tensor, "places d_model"]) -> Float[Tensor, "places vocab"]:
+        model = self.model
+        table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
+        return model.output(hidden[None], table)[0]
+
+
+def ignored_target(batch: Batch, model: Model) -> int:
+    """What stands where there is nothing to guess."""
+    if isinstance(batch, PairBatch):
+        assert model.config.pad_id is not None
+        return model.config.pad_id
+    return IGNORED
+
+
+def count_targets(batch: Batch, model: Model) -> int:
+    targets = batch.target_output if isinstance(batch, PairBatch) else batch.targets
+    return int((targets != ignored_target(batch, model)).sum())

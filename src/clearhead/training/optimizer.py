@@ -1,9 +1,13 @@
-"""AdamW, with decay where it belongs."""
+"""Optimizers, all of them torch's; decay where it belongs."""
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
+
+from clearhead.config.train import TrainConfig
 
 
 class ParameterGroup(TypedDict):
@@ -11,10 +15,13 @@ class ParameterGroup(TypedDict):
     weight_decay: float
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[ParameterGroup]:
+def parameter_groups(
+    model: nn.Module, weight_decay: float, *, without: Sequence[torch.Tensor] = ()
+) -> list[ParameterGroup]:
     """Matrices decay; biases and norms, whose size means something, do not. Each parameter stands
     in exactly one group, once, however many names it has."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    left_out = {id(parameter) for parameter in without}
+    parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in left_out]
     return [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
@@ -27,8 +34,36 @@ def adamw(
     lr: float,
     weight_decay: float = 0.1,
     betas: tuple[float, float] = (0.9, 0.95),
+    without: Sequence[torch.Tensor] = (),
 ) -> torch.optim.AdamW:
     """Fused where the device has a fused kernel, which CPUs and GPUs have."""
-    groups = [dict(group) for group in parameter_groups(model, weight_decay)]
+    groups = [dict(group) for group in parameter_groups(model, weight_decay, without=without)]
     fused = all(p.device.type in ("cpu", "cuda", "mps") for p in model.parameters())
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)
+
+
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
+    """What a run's configuration asks for: one optimizer, or Muon and AdamW side by side."""
+    lr, decay, betas = config.lr, config.weight_decay, (config.beta1, config.beta2)
+    match config.optimizer:
+        case "adamw":
+            return [adamw(model, lr=lr, weight_decay=decay, betas=betas)]
+        case "adafactor":
+            groups = [dict(group) for group in parameter_groups(model, decay)]
+            return [torch.optim.Adafactor(groups, lr=lr)]
+        case "muon":
+            # For matrices that map a vector to a vector; tables of vectors are not such. Its step
+            # is scaled to the size of AdamW's, so that one learning rate serves both.
+            linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
+            matrices = [linear.weight for linear in linears if linear.weight.requires_grad]
+            muon = torch.optim.Muon(
+                matrices, lr=lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw"
+            )
+            others = adamw(model, lr=lr, weight_decay=decay, betas=betas, without=matrices)
+            return [muon, others]
+
+
+def set_learning_rate(optimizers: Sequence[Optimizer], lr: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = lr

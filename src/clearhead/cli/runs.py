@@ -1,0 +1,121 @@
+"""Lists the runs in a folder, or shows one: where it stands, its loss and its validations as
+curves, in the terminal and as a PNG."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from clearhead.cli.train import RUNS
+from clearhead.errors import ClearheadError
+from clearhead.inspection.curves import Curve, curve_text, curves_png
+from clearhead.training.report import METRICS, Record, read_metrics
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=RUNS,
+        help=f"one run, or a folder of runs (default: {RUNS})",
+    )
+    parser.add_argument(
+        "--picture",
+        type=Path,
+        metavar="FILE.png",
+        help="draw the curves of a run, or of all, there",
+    )
+
+
+def run(namespace: argparse.Namespace) -> int:
+    folder: Path = namespace.folder
+    console = Console(highlight=False)
+    if (folder / METRICS).is_file():
+        runs = {folder.name: read_metrics(folder / METRICS)}
+        _show(console, runs[folder.name])
+    else:
+        found = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
+        if not found:
+            raise ClearheadError(
+                f"there is no run in {folder}; make one with: clearhead train RECIPE"
+            )
+        runs = {path.name: read_metrics(path / METRICS) for path in found}
+        _list(console, runs)
+    if namespace.picture is not None:
+        _draw(runs, namespace.picture)
+        console.print(f"drawn: {namespace.picture}")
+    return 0
+
+
+def _list(console: Console, runs: dict[str, list[Record]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for title in ("run", "steps", "tokens", "loss", "valid", "best at", "tokens/s"):
+        table.add_column(title, justify="left" if title == "run" else "right")
+    for name, records in runs.items():
+        steps, valid = _steps(records), _validations(records)
+        if not steps:
+            table.add_row(name, "0")
+            continue
+        best = min(valid, key=lambda record: record["loss"], default=None)
+        table.add_row(
+            name,
+            f"{steps[-1]['step']:,}",
+            f"{steps[-1]['targets']:,}",
+            f"{steps[-1]['loss']:.4f}",
+            f"{best['loss']:.4f}" if best else "",
+            f"{best['step']:,}" if best else "",
+            f"{steps[-1]['tokens_per_second']:,.0f}",
+        )
+    console.print(table)
+
+
+def _show(console: Console, records: list[Record]) -> None:
+    steps, valid = _steps(records), _validations(records)
+    if not steps:
+        console.print("no step has been taken yet")
+        return
+    last = steps[-1]
+    skipped = sum("skipped" in record for record in records)
+    console.print(
+        f"step {last['step']:,}, epoch {last['epoch']}, {last['targets']:,} tokens, "
+        f"{skipped} steps skipped"
+    )
+    console.print(f"\nloss\n{curve_text(_curve(steps, 'loss'))}")
+    for name in [name for name in (valid[0] if valid else {}) if name not in HIDDEN]:
+        console.print(f"\nvalid {name}\n{curve_text(_curve(valid, name))}")
+
+
+HIDDEN = ("step", "valid", "new_best", "perplexity")  # perplexity is the loss again
+
+
+def _draw(runs: dict[str, list[Record]], path: Path) -> None:
+    curves: dict[str, Curve] = {}
+    for name, records in runs.items():
+        curves[f"{name}: loss"] = _smoothed(_curve(_steps(records), "loss"))
+        if valid := _validations(records):
+            curves[f"{name}: valid loss"] = _curve(valid, "loss")
+    curves_png(curves, path, title=", ".join(runs), y="nats for each token")
+
+
+def _steps(records: list[Record]) -> list[Record]:
+    return [each for each in records if "valid" not in each and "skipped" not in each]
+
+
+def _validations(records: list[Record]) -> list[Record]:
+    return [each for each in records if "valid" in each and not isinstance(each["loss"], str)]
+
+
+def _curve(records: list[Record], name: str) -> Curve:
+    return Curve([record["step"] for record in records], [record[name] for record in records])
+
+
+def _smoothed(curve: Curve, points: int = 400) -> Curve:
+    """Means over stretches: a step's loss depends on its batch, and thousands make a broad band."""
+    stretch = max(1, len(curve.x) // points)
+    starts = range(0, len(curve.x) - stretch + 1, stretch)
+    return Curve(
+        [curve.x[start + stretch // 2] for start in starts],
+        [sum(curve.y[start : start + stretch]) / stretch for start in starts],
+    )

@@ -1,0 +1,96 @@
+"""What may differ between a run and the recipe it is resumed with: one table, field by field."""
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+from clearhead.config import Recipe
+from clearhead.errors import ClearheadError
+
+Rule = Literal["refuse", "warn", "allow"]
+
+# Every field of every section. Refuse: the steps so far would not be this run's. Warn: the run goes
+# on and is another from here. Allow: no step's numbers depend on it.
+RULES: dict[str, Rule] = {
+    "data": "allow",  # what matters of it is in the token files, and their fingerprint is compared
+    "batches": "refuse",
+    "model": "refuse",
+    "model.p_dropout": "warn",
+    "model.p_attention_dropout": "warn",
+    "model.attention": "warn",
+    "train.seed": "refuse",
+    "train.steps": "warn",
+    "train.epochs": "allow",
+    "train.max_minutes": "allow",
+    "train.micro_batches": "warn",
+    "train.optimizer": "refuse",
+    "train.lr": "warn",
+    "train.beta1": "warn",
+    "train.beta2": "warn",
+    "train.weight_decay": "warn",
+    "train.clip_norm": "warn",
+    "train.schedule": "warn",
+    "train.warmup_steps": "warn",
+    "train.decay_steps": "warn",
+    "train.final_lr": "warn",
+    "train.label_smoothing": "warn",
+    "train.z_loss": "warn",
+    "train.loss_chunk": "warn",
+    "train.precision": "warn",
+    "train.compile": "warn",
+    "train.recompute": "allow",
+    "train.ema": "refuse",
+    "train.validate_every": "warn",
+    "train.metric": "refuse",
+    "train.best_is": "refuse",
+    "train.patience": "warn",
+    "train.publish": "allow",
+    "train.log_every": "allow",
+    "train.save_every": "allow",
+    "train.keep": "allow",
+    "train.async_save": "allow",
+    "train.on_nan": "warn",
+    "train.max_skips": "warn",
+    "train.trackers": "allow",
+    "train.workers": "allow",
+    "train.parallel": "warn",
+    "train.replicas": "warn",
+    "train.timeout_minutes": "allow",
+}
+
+
+def rule_for(key: str) -> Rule:
+    return RULES[key] if key in RULES else RULES[key.split(".")[0]]
+
+
+def recipe_facts(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as plain JSON, to be kept with a checkpoint."""
+    sections = ("data", "batches", "model", "train")
+    return {section: asdict(getattr(recipe, section)) for section in sections}
+
+
+def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
+    """The changes to warn of. Raises if one of them cannot be."""
+    now = recipe_facts(recipe)
+    changes: dict[Rule, list[str]] = {"refuse": [], "warn": [], "allow": []}
+    for section, values in now.items():
+        for name, value in values.items():
+            # A field that is newer than the checkpoint had its present default then.
+            old = before[section].get(name, value)
+            old = tuple(old) if isinstance(old, list) else old
+            if old != value:
+                key = f"{section}.{name}"
+                changes[rule_for(key)].append(f"{key} was {old!r}, is {value!r}")
+    if changes["refuse"]:
+        raise ClearheadError(
+            f"this run cannot go on with another recipe: {'; '.join(changes['refuse'])}; "
+            "go back to what it was, or start anew in another folder: --run FOLDER"
+        )
+    return changes["warn"]
+
+
+def changed_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    return [
+        f"{name} was {before.get(name)}, is {version}"
+        for name, version in now.items()
+        if before.get(name) != version
+    ]

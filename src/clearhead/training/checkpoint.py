@@ -1,0 +1,292 @@
+"""A checkpoint is a folder that is either whole or not there.
+
+It is written beside its place under a hidden name, synced to the disk, described by a manifest with
+the sha256 of every file, and renamed. The tensors are torch's distributed checkpoint, which any
+number of ranks writes and any other number reads. Its index is a pickle: a checkpoint is our own
+run's state and is trusted as such, and only after every byte has been found to be the one written.
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystem
+
+from clearhead.data.manifest import sha256_of, to_json
+from clearhead.environment import crash_point
+from clearhead.errors import ClearheadError
+from clearhead.training.distributed import Ranks
+
+MANIFEST, SEAL = "manifest.json", "manifest.sha256"
+FORMAT = 1
+BUFFER = 2**20  # torch writes in crumbs
+Tensors = dict[str, Any]
+
+
+class CheckpointError(ClearheadError):
+    """A checkpoint that could not be written, or none that can be read."""
+
+
+class Checkpoint(NamedTuple):
+    """One that was found whole, and what its manifest says beside the files."""
+
+    folder: Path
+    facts: dict[str, Any]
+
+
+class _Pending(NamedTuple):
+    """A checkpoint on its way to the disk."""
+
+    step: int
+    unfinished: Path
+    facts: dict[str, Any]
+    files: Future[dict[str, str]]
+
+
+class Checkpoints:
+    """The checkpoints of a run: `step-00000120`, … Every method that writes is called by all
+    ranks."""
+
+    def __init__(self, folder: Path, ranks: Ranks, *, keep: int = 2) -> None:
+        self.folder, self.ranks, self.keep = folder, ranks, keep
+        self.pending: _Pending | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._group: dist.ProcessGroup | None = None
+        if ranks.world > 1:  # written in the background, which must not meet the gradients
+            group = dist.new_group(backend="gloo")
+            assert isinstance(group, dist.ProcessGroup)
+            self._group = group
+
+    def save(self, step: int, tensors: Tensors, facts: dict[str, Any]) -> None:
+        """Write a checkpoint, and remove the oldest when it is whole."""
+        self.start(step, tensors, facts, copy=False)
+        self.finish()
+
+    def start(
+        self, step: int, tensors: Tensors, facts: dict[str, Any], *, copy: bool = True
+    ) -> None:
+        """Begin to write one while training goes on with the tensors, from which it is copied
+        first. `finish` makes it whole."""
+        self.finish()
+        unfinished = self.folder / f".step-{step:08}.unfinished"
+        with _named_errors(self.folder, self.ranks):
+            if self.ranks.first:
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir(parents=True)
+        writer = dcp.FileSystemWriter(unfinished, sync_files=False)  # `_synced_hashes` syncs
+        writer.fs = _Files()
+        with _named_errors(unfinished, self.ranks):
+            if copy:
+                saved = dcp.async_save(
+                    tensors,
+                    storage_writer=writer,
+                    process_group=self._group,
+                    no_dist=self.ranks.world == 1,
+                )
+                assert isinstance(saved, Future)
+                files = self._writer.submit(lambda: (saved.result(), self._hash(unfinished))[1])
+            else:
+                dcp.save(tensors, storage_writer=writer, no_dist=self.ranks.world == 1)
+                files = Future[dict[str, str]]()
+                files.set_result(self._hash(unfinished))
+        self.pending = _Pending(step, unfinished, facts, files)
+
+    @property
+    def written(self) -> bool:
+        """Whether `finish` would return at once."""
+        return self.pending is None or self.pending.files.done()
+
+    def finish(self) -> None:
+        """Wait for what `start` began, and give it its name."""
+        if self.pending is None:
+            return
+        pending, self.pending = self.pending, None
+        with _named_errors(pending.unfinished, self.ranks):
+            mine = pending.files.result()
+        hashes = {
+            name: digest for files in self.ranks.gather(mine) for name, digest in files.items()
+        }
+        with _named_errors(pending.unfinished, self.ranks):
+            if self.ranks.first:
+                manifest = to_json({"format": FORMAT, **pending.facts, "files": hashes})
+                _write(pending.unfinished / MANIFEST, manifest)
+                _write(pending.unfinished / SEAL, _seal(manifest.encode()))
+                _sync(pending.unfinished)
+                place = self.folder / f"step-{pending.step:08}"
+                shutil.rmtree(place, ignore_errors=True)  # only a damaged one can stand there
+                _rename(pending.unfinished, place)
+                _sync(self.folder)
+                self._prune(pending.facts["state"]["best_step"])
+
+    def _hash(self, unfinished: Path) -> dict[str, str]:
+        """Sync and hash the files that this rank wrote; the first rank takes the index too."""
+        own = sorted(unfinished.glob(f"__{self.ranks.rank}_*"))
+        own += [unfinished / ".metadata"] if self.ranks.first else []
+        for path in own:
+            _sync(path)
+        return {path.name: sha256_of(path) for path in own}
+
+    def _prune(self, best_step: int | None) -> None:
+        """Called when a new checkpoint is whole. One that goes loses its name first."""
+        for leftover in self.folder.glob(".step-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        steps = self.steps()
+        for step in steps[: -self.keep]:
+            if step != best_step:
+                gone = self.folder / f".step-{step:08}.removed"
+                _rename(self.folder / f"step-{step:08}", gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def steps(self) -> list[int]:
+        """Of the checkpoints that are there, oldest first; none of them verified."""
+        return sorted(int(path.name[5:]) for path in self.folder.glob("step-*") if path.is_dir())
+
+    def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
+        """The newest one that is whole; `report` is told of those that are not. None: there is no
+        checkpoint at all."""
+        steps = self.steps()
+        for step in reversed(steps):
+            checkpoint, damage = self.verified(step)
+            if checkpoint is not None:
+                return checkpoint
+            report(f"passing over a damaged checkpoint: {damage}")
+        if steps:
+            raise CheckpointError(
+                f"none of the {len(steps)} checkpoints in {self.folder} is whole; restore one, "
+                "or start anew in another folder: --run FOLDER"
+            )
+        return None
+
+    def verified(self, step: int) -> tuple[Checkpoint | None, str]:
+        """The checkpoint of a step, or what is wrong with it. Each rank verifies a share of the
+        files, and all come to the same end."""
+        folder = self.folder / f"step-{step:08}"
+        facts, damage = _read_manifest(folder)
+        names = sorted(facts.get("files", {}))[self.ranks.rank :: self.ranks.world]
+        for name in () if damage else names:
+            path = folder / name
+            if not path.is_file():
+                damage = f"{path} is missing"
+            elif sha256_of(path) != facts["files"][name]:
+                damage = f"{path} has other bytes than were written"
+        found = [each for each in self.ranks.gather(damage) if each]
+        return (None, found[0]) if found else (Checkpoint(folder, facts), "")
+
+    def load(self, checkpoint: Checkpoint, tensors: Tensors) -> None:
+        """Fill these tensors, whole or sharded in whatever way, with the checkpoint's."""
+        alone = self.ranks.world == 1
+        dcp.load(tensors, storage_reader=dcp.FileSystemReader(checkpoint.folder), no_dist=alone)
+
+
+class _Files(FileSystem):
+    """torch's file system, with the path in its errors and a crash point at each write."""
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike, mode: str) -> Iterator[io.IOBase]:
+        if mode != "wb":
+            with super().create_stream(path, mode) as stream:
+                yield stream
+            return
+        with _path_in_errors(path), io.BufferedWriter(_File(path, "wb"), BUFFER) as stream:
+            yield stream
+
+    def rename(self, path: str | os.PathLike, new_path: str | os.PathLike) -> None:
+        crash_point()
+        super().rename(path, new_path)
+
+
+class _File(io.FileIO):
+    def write(self, data: Any) -> int | None:
+        crash_point()
+        return super().write(data)
+
+
+@contextmanager
+def _path_in_errors(path: str | os.PathLike) -> Iterator[None]:
+    """The system names the error of a write, and not the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _write(path: Path, text: str) -> None:
+    with _path_in_errors(path), _File(path, "wb") as file:
+        file.write(text.encode())
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Onto the disk: a file's bytes, or a folder's names."""
+    crash_point()
+    if os.name == "nt" and path.is_dir():  # names need no syncing there
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with _path_in_errors(path):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rename(old: Path, new: Path) -> None:
+    crash_point()
+    old.rename(new)
+
+
+def _seal(manifest: bytes) -> str:
+    return hashlib.sha256(manifest).hexdigest() + "\n"
+
+
+def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
+    """What a manifest says, or why it cannot be believed."""
+    try:
+        manifest, seal = (folder / MANIFEST).read_bytes(), (folder / SEAL).read_bytes()
+    except OSError as error:
+        return {}, f"{error.filename} cannot be read ({error.strerror})"
+    if seal != _seal(manifest).encode():
+        return {}, f"{folder / MANIFEST} has other bytes than were written"
+    facts = json.loads(manifest)
+    if facts.get("format") != FORMAT:
+        return {}, f"{folder} is of format {facts.get('format')}, and this clearhead reads {FORMAT}"
+    return facts, ""
+
+
+@contextmanager
+def _named_errors(folder: Path, ranks: Ranks) -> Iterator[None]:
+    """Any rank's failure to write becomes one error on all of them, with errno and path; what was
+    half written is removed."""
+    message = ""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="torch.distributed.checkpoint")
+            yield
+    except OSError as error:
+        message = _describe(error)
+    except CheckpointException as error:
+        # torch's own kind, which is no Exception: it holds each rank's.
+        message = "; ".join(_describe(failure[0]) for failure in error.failures.values())
+    messages = [each for each in ranks.gather(message) if each]
+    if messages:
+        if ranks.first:
+            shutil.rmtree(folder, ignore_errors=True) if folder.name.startswith(".") else None
+        raise CheckpointError(
+            f"the checkpoint could not be written: {messages[0]}; those before it are as they were"
+        )
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{error.filename}: {error.strerror} (errno {error.errno})"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,223 @@
+"""Ranks, devices, sharding: all that training knows of them. torchrun starts the processes, torch
+does the work (DistributedDataParallel, `fully_shard`); one process alone takes the same path
+without a process group."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+from clearhead.config.model import ModelConfig
+from clearhead.config.train import TrainConfig
+from clearhead.environment import torchrun
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.models import Model, build_model
+from clearhead.models.initialise import first_weights, materialise
+from clearhead.stacks.decoder import DecoderLayer
+from clearhead.stacks.encoder import EncoderLayer
+from clearhead.training.loss import Objective
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that train together."""
+
+    rank: int = 0
+    world: int = 1
+    device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
+    sharded: bool = False
+    """Whether each holds only a share of the model."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this one speaks for all: it logs, and writes what is written once."""
+        return self.rank == 0
+
+    def total(self, value: int | float | torch.Tensor) -> torch.Tensor:
+        """The sum over all ranks, on all ranks."""
+        tensor = torch.as_tensor(value, dtype=torch.float64, device=self.device)
+        if self.world > 1:
+            tensor = tensor.clone()
+            dist.all_reduce(tensor)
+        return tensor
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is so on some rank: what all must do together is decided by this."""
+        return (self.world > 1 and bool(self.total(flag))) or flag
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, on all ranks."""
+        if self.world == 1:
+            return [value]
+        values: list[Any] = [None] * self.world
+        dist.all_gather_object(values, value)
+        return values
+
+    def exchange_gradients(
+        self, objective: nn.Module, *, now: bool
+    ) -> AbstractContextManager[None]:
+        """Gradients add up on each rank until the last micro-batch, then between the ranks."""
+        if isinstance(objective, DistributedDataParallel) and not now:
+            return objective.no_sync()
+        if isinstance(objective, FSDPModule):
+            objective.set_requires_gradient_sync(now)
+        return nullcontext()
+
+    def beat(self, step: int) -> None:
+        """Say that this rank has come to a step: where ranks wait in vain, `name_the_stuck` tells
+        from these who is missing."""
+        if self.world > 1:
+            seen = f"{step} {time.time():.0f} {socket.gethostname()} {os.getpid()}"
+            _store().set(f"clearhead/beat/{self.rank}", seen)
+
+
+@contextmanager
+def joined(config: TrainConfig) -> Iterator[Ranks]:
+    """This process's place in the run; alone, unless torchrun has started it."""
+    place = torchrun()
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    kind = "cpu" if kind is None else kind.type
+    if place is None or place.world == 1:
+        yield Ranks(device=torch.device(kind))
+        return
+    device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
+    if kind == "cuda":
+        torch.cuda.set_device(device)
+    timeout = timedelta(minutes=config.timeout_minutes)
+    backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timeout)
+    ranks = Ranks(place.rank, place.world, device, config.parallel == "fsdp")
+    try:
+        yield ranks
+    except (dist.DistError, RuntimeError) as error:
+        if stuck := name_the_stuck(ranks):
+            raise ClearheadError(f"rank {ranks.rank}: {stuck} ({error})") from error
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def name_the_stuck(ranks: Ranks) -> str:
+    """After a collective has failed: the ranks that have not come to where the others wait."""
+    beats: dict[int, list[str]] = {}
+    for rank in range(ranks.world):
+        key = f"clearhead/beat/{rank}"
+        try:
+            beats[rank] = _store().get(key).decode().split() if _store().check([key]) else []
+        except RuntimeError:  # the store lives in rank 0, which may be the one that is gone
+            return "the process of rank 0 is gone"
+    steps = {rank: int(beat[0]) if beat else 0 for rank, beat in beats.items()}
+    here = steps[ranks.rank]
+    behind = [rank for rank, step in steps.items() if rank != ranks.rank and step < here]
+    silent = behind or [rank for rank in steps if rank != ranks.rank and steps[rank] == here]
+    named = [
+        f"rank {rank} ({'process ' + beat[3] + ' on ' + beat[2] if beat else 'unknown'}, "
+        f"last seen at step {steps[rank]}, {time.time() - float(beat[1]):.0f} s ago)"
+        for rank in silent
+        for beat in [beats[rank] or ["0", str(time.time()), "?", "?"]]
+    ]
+    return f"waited in vain at step {here} for {', '.join(named)}" if named else ""
+
+
+def _store() -> dist.Store:
+    return dist.distributed_c10d._get_default_store()
+
+
+def build_objective(
+    model: ModelConfig, config: TrainConfig, ranks: Ranks, *, packed: bool
+) -> nn.Module:
+    """The model and its loss with first weights, ready to be called on every rank. The weights are
+    the same whether the model is whole or sharded."""
+    device = "meta" if ranks.sharded else ranks.device
+    objective = Objective(
+        build_model(model, seed=config.seed, device=device), config, packed=packed
+    )
+    for layer in layers_of(objective):
+        if config.recompute:
+            # Below the hooks that gather a sharded layer, so that it is whole when it runs again.
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+        if config.compile:
+            layer.compile(dynamic=True)
+    if ranks.sharded:
+        shard(objective, config, make_mesh(config, ranks))
+        materialise(objective, ranks.device)
+        copy_first_weights(objective.model, config.seed)
+    elif ranks.world > 1:
+        return DistributedDataParallel(objective)
+    return objective
+
+
+def objective_of(module: nn.Module) -> Objective:
+    """What `build_objective` has wrapped."""
+    inner = module.module if isinstance(module, DistributedDataParallel) else module
+    assert isinstance(inner, Objective)
+    return inner
+
+
+def layers_of(module: nn.Module) -> list[nn.Module]:
+    return [each for each in module.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
+
+
+def make_mesh(config: TrainConfig, ranks: Ranks) -> DeviceMesh:
+    """All ranks share the model; with replicas, each group of ranks shares a copy of it (HSDP)."""
+    if ranks.world % config.replicas:
+        rule = f"must divide the number of ranks, {ranks.world}"
+        raise ConfigError("train.replicas", config.replicas, rule, "try replicas=1")
+    if config.replicas == 1:
+        return init_device_mesh(ranks.device.type, (ranks.world,), mesh_dim_names=("shard",))
+    shape = (config.replicas, ranks.world // config.replicas)
+    return init_device_mesh(ranks.device.type, shape, mesh_dim_names=("replicate", "shard"))
+
+
+def shard(objective: Objective, config: TrainConfig, mesh: DeviceMesh) -> None:
+    """Each layer is a unit that is gathered when it is needed. What is left, the token tables and
+    the last norms, belongs to the root, since a tied table is read at both ends."""
+    half = config.precision == "bf16"
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32 if half else None
+    )
+    for layer in layers_of(objective):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(objective, mesh=mesh, mp_policy=policy)
+
+
+@torch.no_grad()
+def copy_first_weights(model: Model, seed: int) -> None:
+    """Each rank draws every tensor whole, one at a time, and keeps its share: the numbers do not
+    depend on the number of ranks, and nothing is sent."""
+    for parameter, values in first_weights(model, seed):
+        assert isinstance(parameter, DTensor)
+        mine = distribute_tensor(
+            values, parameter.device_mesh, parameter.placements, src_data_rank=None
+        )
+        parameter.copy_(mine)
+
+
+def whole_model(objective: nn.Module, ranks: Ranks) -> Model | None:
+    """The model in one piece, on rank 0; None on the others. All ranks must call it."""
+    model = objective_of(objective).model
+    if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        return model if ranks.first else None
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = get_model_state_dict(objective_of(objective), options=options)
+    if not ranks.first:
+        return None
+    whole = build_model(model.config, device="meta")
+    materialise(whole, "cpu")
+    whole.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
+    return whole

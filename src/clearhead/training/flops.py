@@ -1,0 +1,75 @@
+"""How much arithmetic a step is, and how much of the machine it uses."""
+
+import time
+from collections import deque
+from functools import cache
+
+import torch
+
+from clearhead.config.model import ModelConfig
+from clearhead.data.batches import Batch, PairBatch
+
+RECENT = 50  # steps over which rates are taken
+
+
+def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float:
+    """Of the matrix products of one step: 2 for each multiply-add, forward once and backward twice.
+    `target` is the length of the only sequence where there is no source. Attention is counted
+    whole, as it is computed, though half of it is masked."""
+    width, heads = model.d_model, model.n_heads * model.head_width
+    keys = model.kv_heads * model.head_width
+    gates = 3 if model.feed_forward in ("swiglu", "geglu") else 2
+    feed_forward = gates * width * model.d_ff
+
+    def attention(queries: int, looked_at: int) -> float:
+        projections = 2 * queries * width * heads + 2 * looked_at * width * keys
+        return projections + 2 * queries * looked_at * heads
+
+    output = target * width * model.output_vocab_size
+    if model.family == "encoder-decoder":
+        encoder = model.n_layers * (attention(source, source) + source * feed_forward)
+        decoder = attention(target, target) + attention(target, source) + target * feed_forward
+        products = encoder + model.decoder_layers * decoder + output
+    else:
+        products = model.n_layers * (attention(target, target) + target * feed_forward) + output
+    return 6.0 * rows * products
+
+
+def batch_flops(model: ModelConfig, batch: Batch) -> float:
+    if isinstance(batch, PairBatch):
+        return step_flops(
+            model, len(batch.source), batch.source.shape[1], batch.target_input.shape[1]
+        )
+    return step_flops(model, len(batch.inputs), 0, batch.inputs.shape[1])
+
+
+@cache
+def matmul_peak(device: torch.device, rounds: int = 5) -> float:
+    """FLOP/s of a large square product in fp32: the most that a step could reach."""
+    size = 768
+    a, b = torch.randn(2, size, size, device=device)
+    best = float("inf")
+    for _ in range(rounds):
+        started = time.perf_counter()
+        torch.mm(a, b).sum().item()
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best
+
+
+class Meter:
+    """Rates over the last steps."""
+
+    def __init__(self, model: ModelConfig, device: torch.device) -> None:
+        self.model, self.peak = model, matmul_peak(device)
+        self.steps: deque[tuple[int, float, float]] = deque(maxlen=RECENT)
+
+    def count(self, batch: Batch, n_targets: int, seconds: float) -> None:
+        """`batch` is this rank's, `n_targets` all ranks'."""
+        self.steps.append((n_targets, batch_flops(self.model, batch), seconds))
+
+    def rates(self) -> dict[str, float]:
+        targets, flops, seconds = (sum(column) for column in zip(*self.steps))
+        return {
+            "tokens_per_second": round(targets / seconds, 1),
+            "utilisation": round(flops / seconds / self.peak, 4),
+        }

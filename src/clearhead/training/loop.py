@@ -1,0 +1,159 @@
+"""The training loop: everything that happens during a run, in the order in which it happens."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from clearhead.data.batches import Batch
+from clearhead.errors import ClearheadError
+from clearhead.training.averaging import borrowed, move_towards
+from clearhead.training.checkpoint import CheckpointError
+from clearhead.training.distributed import objective_of
+from clearhead.training.flops import Meter
+from clearhead.training.report import Record, Report
+from clearhead.training.run import Run
+from clearhead.training.schedule import learning_rate
+from clearhead.training.signals import StopRequests
+from clearhead.training.step import Update, seed_step, take_step
+from clearhead.training.validation import Measure, validate
+
+
+class NotFiniteError(ClearheadError):
+    """Loss or gradient became NaN or infinite, and the recipe says to stop."""
+
+
+class Ending(NamedTuple):
+    """Why the loop has ended."""
+
+    reason: str
+    finished: bool = True
+    """False: it was stopped, and the same command goes on."""
+
+
+def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending:
+    """Takes steps until the recipe's end, or until somebody asks to stop; there is a checkpoint
+    of the last step when it returns. `measure` joins the validation."""
+    config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
+    assert model is not None
+    meter = Meter(model, ranks.device)
+    ending = _reached_end(run)  # a run that is opened again may have nothing left to do
+    saved_step = run.state.step
+    run.objective.train()
+
+    with StopRequests(config.max_minutes) as stop:
+        for batch in run.loader if ending is None else ():
+            started = time.perf_counter()
+            step = run.state.step + 1
+            ranks.beat(step)
+            seed_step(config.seed, step, ranks.rank)
+            lr = learning_rate(step, config, model.d_model)
+            update = take_step(
+                run.objective,
+                run.optimizers,
+                batch,
+                ranks=ranks,
+                lr=lr,
+                micro_batches=config.micro_batches,
+                clip_norm=config.clip_norm,
+                half=config.precision == "bf16" and not ranks.sharded,
+            )
+            run.state = run.state.after(update)
+            if run.ema is not None and config.ema is not None and update.finite:
+                move_towards(run.ema, objective_of(run.objective), config.ema)
+            meter.count(batch, update.n_targets, time.perf_counter() - started)
+            report.step(_record(run, update, lr, batch) | meter.rates())
+
+            if every(config.validate_every, step):
+                with borrowed(objective_of(run.objective), run.ema):
+                    _validate(run, report, measure)
+            seconds = run.state.seconds + time.perf_counter() - started
+            run.state = replace(run.state, seconds=seconds)
+
+            ending = _reached_end(run) or _too_many_skips(run, update)
+            if ending is None and ranks.any(stop.reason is not None):
+                ending = Ending(stop.reason or "another rank was asked to stop", finished=False)
+            if ending is not None:
+                break
+            if every(config.save_every, step) and _try(run.start_saving, report):
+                saved_step = step
+            if run.checkpoints.pending and not ranks.any(not run.checkpoints.written):
+                _try(run.checkpoints.finish, report)
+        else:
+            ending = ending or Ending(f"{config.epochs} epochs")
+
+        if run.checkpoints.pending and not _try(run.checkpoints.finish, report):
+            saved_step = -1
+        if saved_step != run.state.step:
+            run.save()
+    report.say(f"ended after step {run.state.step:,}: {ending.reason}")
+    if not ending.finished and run.state.skips:
+        raise NotFiniteError(f"{ending.reason}; run again to go on behind it, or lower train.lr")
+    return ending
+
+
+def every(interval: int, step: int) -> bool:
+    return interval > 0 and step % interval == 0
+
+
+def _reached_end(run: Run) -> Ending | None:
+    config, state = run.recipe.train, run.state
+    if state.step >= config.steps:
+        return Ending(f"{config.steps} steps")
+    if config.patience is not None and state.stale >= config.patience:
+        return Ending(f"{state.stale} validations without a new best")
+    return None
+
+
+def _too_many_skips(run: Run, update: Update) -> Ending | None:
+    config, state = run.recipe.train, run.state
+    allowed = config.max_skips if config.on_nan == "skip" else 0
+    if update.finite or state.skips <= allowed:
+        return None
+    seen = f"step {state.step:,}: loss {update.loss}, gradient norm {update.grad_norm}"
+    return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", finished=False)
+
+
+def _record(run: Run, update: Update, lr: float, batch: Batch) -> Record:
+    """A step in numbers: all of them the same in every run of this recipe, but the rates."""
+    record: Record = {
+        "step": run.state.step,
+        "epoch": run.loader.position.epoch,
+        "loss": update.loss,
+        "loss_hex": update.loss.hex(),
+        "grad_norm": update.grad_norm,
+        "lr": lr,
+        "targets": run.state.targets,
+    }
+    if not update.finite:
+        samples = [each for share in run.ranks.gather(batch.samples) for each in share]
+        numbers = {name: str(record[name]) for name in ("loss", "grad_norm")}  # JSON has no NaN
+        record |= {**numbers, "skipped": True, "samples": samples}
+    return record
+
+
+def _validate(run: Run, report: Report, measure: Measure | None) -> None:
+    """Measures the model and remembers the best."""
+    config, state = run.recipe.train, run.state
+    assert run.valid is not None
+    found = validate(run.objective, run.valid, run.ranks, measure)
+    if config.metric not in found:
+        raise ClearheadError(
+            f"train.metric={config.metric!r} is not among what validation gives: {', '.join(found)}"
+        )
+    run.state = state.validated(found[config.metric], config)
+    shown = {name: value if math.isfinite(value) else str(value) for name, value in found.items()}
+    new = run.state.best_step == state.step
+    report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
+
+
+def _try(save: Callable[[], None], report: Report) -> bool:
+    """A checkpoint that fails on the way, on a full disk for instance, is reported and tried again
+    when the next is due; only the last one's failure ends the run."""
+    try:
+        save()
+    except CheckpointError as error:
+        report.say(f"warning: {error}")
+        return False
+    return True

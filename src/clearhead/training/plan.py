@@ -1,0 +1,100 @@
+"""What a run will take, told before it is begun: sizes from arithmetic, time from a few real steps
+that are then forgotten."""
+
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from clearhead.models import count_parameters
+from clearhead.training.distributed import objective_of
+from clearhead.training.flops import Meter
+from clearhead.training.run import Run
+from clearhead.training.schedule import learning_rate
+from clearhead.training.step import seed_step, take_step
+
+WARM_UP = 2  # steps that are not timed: the first ones reserve memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    parameters: int
+    without_embeddings: int
+    bytes_of: dict[str, int]
+    """Of weights, gradients and optimizer, on this rank."""
+    peak_bytes: int
+    """The most that this process has held while it took the steps."""
+    targets_per_step: float
+    seconds_per_step: float
+    tokens_per_second: float
+    utilisation: float
+    steps: int
+    learning_rates: list[float]
+
+    @property
+    def hours(self) -> float:
+        return self.steps * self.seconds_per_step / 3600
+
+
+def make_plan(run: Run, n_steps: int = 6) -> Plan:
+    """Times real steps on real batches. The weights are changed by it: throw the run away."""
+    config, model = run.recipe.train, run.recipe.model
+    assert model is not None
+    meter = Meter(model, run.ranks.device)
+    times, targets = [], []
+    run.objective.train()
+    for step, batch in enumerate(islice(run.loader, WARM_UP + n_steps), 1):
+        started = time.perf_counter()
+        seed_step(config.seed, step, run.ranks.rank)
+        update = take_step(
+            run.objective,
+            run.optimizers,
+            batch,
+            ranks=run.ranks,
+            lr=learning_rate(step, config, model.d_model),
+            micro_batches=config.micro_batches,
+            clip_norm=config.clip_norm,
+            half=config.precision == "bf16" and not run.ranks.sharded,
+        )
+        if step > WARM_UP:
+            times.append(time.perf_counter() - started)
+            targets.append(update.n_targets)
+            meter.count(batch, update.n_targets, times[-1])
+    counted = count_parameters(objective_of(run.objective).model)
+    weights = list(run.objective.parameters())
+    held = [value for optimizer in run.optimizers for value in optimizer.state.values()]
+    optimizer = [t for state in held for t in state.values() if isinstance(t, torch.Tensor)]
+    return Plan(
+        parameters=counted.total,
+        without_embeddings=counted.without_embeddings,
+        bytes_of={
+            "weights": local_bytes(weights),
+            "gradients": local_bytes(weights),
+            "optimizer": local_bytes(optimizer),
+        },
+        peak_bytes=peak_memory(),
+        targets_per_step=sum(targets) / len(targets),
+        seconds_per_step=sum(times) / len(times),
+        **meter.rates(),
+        steps=config.steps,
+        learning_rates=[
+            learning_rate(step, config, model.d_model) for step in range(1, config.steps + 1)
+        ],
+    )
+
+
+def local_bytes(tensors: Sequence[torch.Tensor]) -> int:
+    """Of the shares that this rank holds."""
+    local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
+    return sum(tensor.nbytes for tensor in local)
+
+
+def peak_memory() -> int:
+    """Bytes; Linux counts in kilobytes and macOS does not."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,188 @@
+"""What a run says while it trains: numbers go to `metrics.jsonl`, words to `log.txt`, both to
+whoever else listens (a progress bar, a tracker). The first rank speaks."""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from clearhead.errors import ClearheadError
+
+METRICS, LOG = "metrics.jsonl", "log.txt"
+TIMED = ("seconds", "tokens_per_second", "utilisation")
+"""What differs between two runs of the same steps; it stands last in a line."""
+Record = dict[str, Any]
+_log = logging.getLogger("clearhead")
+
+
+class Listener(Protocol):
+    """Somebody who is told. `step` gets every step's numbers, `validation` those of each
+    validation, `say` a sentence for people."""
+
+    def step(self, record: Record) -> None: ...
+    def validation(self, record: Record) -> None: ...
+    def say(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Report:
+    """Tells all listeners."""
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self.listeners = list(listeners)
+
+    def step(self, record: Record) -> None:
+        for listener in self.listeners:
+            listener.step(record)
+
+    def validation(self, record: Record) -> None:
+        for listener in self.listeners:
+            listener.validation(record)
+
+    def say(self, text: str) -> None:
+        _log.info(text)
+        for listener in self.listeners:
+            listener.say(text)
+
+    def close(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+
+
+class RunFiles:
+    """The two files of a run's folder. Each line is handed to the system at once, so that a killed
+    process leaves at most a piece of one, which the next start removes."""
+
+    def __init__(self, folder: Path, *, log_every: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.metrics_path, self.log_every = folder / METRICS, log_every
+        self.metrics = self.metrics_path.open("a", encoding="utf-8", newline="\n")
+        self.log = (folder / LOG).open("a", encoding="utf-8", newline="\n")
+
+    def forget_after(self, step: int) -> None:
+        """Drop the lines of steps that will be taken again."""
+        self.metrics.close()
+        kept = [
+            json.dumps(each) for each in read_metrics(self.metrics_path) if each["step"] <= step
+        ]
+        beside = self.metrics_path.with_suffix(".part")
+        beside.write_text("".join(line + "\n" for line in kept), encoding="utf-8", newline="\n")
+        beside.replace(self.metrics_path)
+        self.metrics = self.metrics_path.open("a", encoding="utf-8", newline="\n")
+
+    def step(self, record: Record) -> None:
+        self._write(record)
+        if record["step"] % self.log_every == 0 or record.get("skipped"):
+            self.say(step_line(record))
+
+    def validation(self, record: Record) -> None:
+        self._write(record)
+        self.say(validation_line(record))
+
+    def say(self, text: str) -> None:
+        self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        self.log.flush()
+
+    def close(self) -> None:
+        self.metrics.close()
+        self.log.close()
+
+    def _write(self, record: Record) -> None:
+        self.metrics.write(json.dumps(record) + "\n")
+        self.metrics.flush()
+
+
+class Trackers:
+    """TensorBoard, Weights & Biases and others, through accelerate's interfaces to them."""
+
+    def __init__(self, names: Sequence[str], folder: Path, facts: Record, log_every: int) -> None:
+        try:
+            from accelerate.tracking import LOGGER_TYPE_TO_CLASS
+        except ImportError:
+            raise ClearheadError(
+                f"train.trackers={list(names)} need another package; "
+                'install it with: pip install "clearhead[track]"'
+            ) from None
+        known = {str(name): kind for name, kind in LOGGER_TYPE_TO_CLASS.items()}
+        self.log_every = log_every
+        self.trackers = []
+        for name in names:
+            if name not in known:
+                raise ClearheadError(
+                    f"train.trackers: there is no {name!r}; choose from {', '.join(sorted(known))}"
+                )
+            kind = known[name]
+            where = {"logging_dir": folder} if kind.requires_logging_directory else {}
+            self.trackers.append(kind(folder.name, **where))
+        for tracker in self.trackers:
+            tracker.store_init_configuration(_flat(facts))
+
+    def step(self, record: Record) -> None:
+        if record["step"] % self.log_every == 0:
+            self._send(record, "train")
+
+    def validation(self, record: Record) -> None:
+        self._send(record, "valid")
+
+    def say(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        for tracker in self.trackers:
+            tracker.finish()
+
+    def _send(self, record: Record, prefix: str) -> None:
+        numbers = {
+            f"{prefix}/{name}": value
+            for name, value in record.items()
+            if isinstance(value, int | float) and name != "step"
+        }
+        for tracker in self.trackers:
+            tracker.log(numbers, step=record["step"])
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """The whole lines of a metrics file, which may be written right now."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except ValueError:  # a piece of a line, glued to the next by a restart
+            continue
+    return found
+
+
+def step_line(record: Record) -> str:
+    if record.get("skipped"):
+        return (
+            f"step {record['step']:,} was skipped: loss {record['loss']}, gradient norm "
+            f"{record['grad_norm']}; its samples: {record['samples']}"
+        )
+    rate = f"{record['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in record else ""
+    return (
+        f"step {record['step']:,}  loss {record['loss']:.4f}  lr {record['lr']:.3g}  "
+        f"norm {record['grad_norm']:.3f}  {rate}"
+    )
+
+
+def validation_line(record: Record) -> str:
+    told = "".join(
+        f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
+        for name, value in record.items()
+        if name not in ("step", "valid", "new_best")
+    )
+    return f"step {record['step']:,}  valid{told}{'  (best)' if record['new_best'] else ''}"
+
+
+def _flat(facts: Record) -> Record:
+    """A recipe for trackers, which take words and numbers only."""
+    return {
+        f"{section}.{key}": value if isinstance(value, int | float | str | bool) else str(value)
+        for section, values in facts.items()
+        for key, value in values.items()
+    }

@@ -1,0 +1,185 @@
+"""A run: recipe, data, model, optimizer and loader, brought to where they were left. Its folder:
+
+recipe.toml     every key, as it was used        metrics.jsonl   a line for each step
+log.txt         what was said                    checkpoints/    what it goes on from
+model/          what it leaves behind
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.optim import Optimizer
+
+from clearhead.config import ModelConfig, Recipe
+from clearhead.data.corpus import Corpus
+from clearhead.data.loader import Loader
+from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.training.averaging import Weights, average_of, copy_weights
+from clearhead.training.changes import changed_versions, check_changes, recipe_facts
+from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
+from clearhead.training.distributed import Ranks, build_objective, objective_of
+from clearhead.training.optimizer import make_optimizers
+from clearhead.training.state import TrainState, versions
+
+FAMILIES = {"pairs": "encoder-decoder", "language-model": "decoder", "masked-lm": "encoder"}
+Say = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    folder: Path
+    recipe: Recipe
+    ranks: Ranks
+    objective: nn.Module
+    optimizers: list[Optimizer]
+    loader: Loader
+    valid: Loader | None
+    checkpoints: Checkpoints
+    state: TrainState
+    ema: Weights | None
+
+    def tensors(self) -> Tensors:
+        """By names that do not depend on how the model is wrapped or sharded."""
+        model, optimizer = get_state_dict(self.objective, self.optimizers)
+        # The groups' settings come from the recipe, not from the past.
+        found: Tensors = {"model": model, "optimizer": optimizer["state"]}
+        return found if self.ema is None else {**found, "ema": self.ema}
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "state": asdict(self.state),
+            "loader": self.loader.state(),
+            "recipe": recipe_facts(self.recipe),
+            "versions": versions(),
+            "world": self.ranks.world,
+        }
+
+    def save(self) -> None:
+        self.checkpoints.save(self.state.step, self.tensors(), self.facts())
+
+    def start_saving(self) -> None:
+        """Only begins to, where the recipe says that training should go on meanwhile."""
+        if not self.recipe.train.async_save:
+            return self.save()
+        self.checkpoints.start(self.state.step, self.tensors(), self.facts())
+
+    def restore(self, checkpoint: Checkpoint, say: Say) -> None:
+        """Go on from a checkpoint, if this is still the same run."""
+        for change in check_changes(checkpoint.facts["recipe"], self.recipe):
+            say(f"warning: from here on {change}")
+        for change in changed_versions(checkpoint.facts["versions"], versions()):
+            say(f"warning: steps may differ in their last digits: {change}")
+        self.loader.load_state(checkpoint.facts["loader"])
+        tensors = self.tensors()
+        self.checkpoints.load(checkpoint, tensors)
+        _, optimizer = get_state_dict(self.objective, self.optimizers)
+        set_state_dict(
+            self.objective,
+            self.optimizers,
+            model_state_dict=tensors["model"],
+            optim_state_dict={**optimizer, "state": tensors["optimizer"]},
+        )
+        self.state = TrainState(**checkpoint.facts["state"])
+
+    def published_weights(self, say: Say) -> Weights | None:
+        """The weights that the model folder gets, if they are not the present ones."""
+        publish = self.recipe.train.publish
+        if publish == "last" or not self.state.step:
+            return self.ema
+        objective, state = objective_of(self.objective), self.state
+        steps = self.checkpoints.steps()[-self.recipe.train.keep :]
+        if publish == "best":
+            steps = [] if state.best_step is None else [state.best_step]
+        found = [self.checkpoints.verified(step) for step in steps]
+        for _, damage in found:
+            say(f"warning: {damage}") if damage else None
+        whole = [checkpoint for checkpoint, _ in found if checkpoint is not None]
+        if not whole:
+            say(f"warning: there is no checkpoint for publish={publish!r}: the last weights")
+            return self.ema
+        return average_of(self.checkpoints, whole, objective, part="ema" if self.ema else "model")
+
+
+def open_run(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks, say: Say) -> Run:
+    """A new run, or one that goes on from its newest whole checkpoint."""
+    recipe = replace(recipe, model=fit_model(recipe, corpus))
+    assert recipe.model is not None
+    config, batches = recipe.train, recipe.batches
+    packed = batches.layout == "documents" and corpus.manifest.task == "language-model"
+    objective = build_objective(recipe.model, config, ranks, packed=packed)
+    loader = partial(Loader, corpus, batches, rank=ranks.rank, world=ranks.world)
+    run = Run(
+        folder=folder,
+        recipe=recipe,
+        ranks=ranks,
+        objective=objective,
+        optimizers=make_optimizers(objective, config),
+        loader=loader(epochs=config.epochs, workers=config.workers),
+        valid=loader(split="valid", epochs=1) if config.validate_every else None,
+        checkpoints=Checkpoints(folder / "checkpoints", ranks, keep=config.keep),
+        state=TrainState(),
+        ema=None if config.ema is None else copy_weights(objective_of(objective)),
+    )
+    checkpoint = run.checkpoints.newest(say)
+    if checkpoint is not None:
+        run.restore(checkpoint, say)
+        say(f"going on after step {run.state.step:,} ({checkpoint.folder})")
+    return run
+
+
+def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
+    """The recipe's model with the vocabulary of the data, if the two go together."""
+    if recipe.model is None:
+        raise ClearheadError(
+            f"the recipe {recipe.name!r} has no [model]; write one, for example: "
+            '[model] family = "decoder", d_model = 128, n_layers = 4, n_heads = 4, d_ff = 512'
+        )
+    family = FAMILIES[corpus.manifest.task]
+    if recipe.model.family != family:
+        rule = f"does not fit data.task={corpus.manifest.task!r}"
+        raise ConfigError("model.family", recipe.model.family, rule, f"try family={family!r}")
+    first, *others = corpus.tokenizers.values()
+    shared = len({facts.file for facts in corpus.manifest.tokenizers.values()}) == 1
+    model = replace(
+        recipe.model,
+        vocab_size=first.vocab_size,
+        target_vocab_size=None if shared else others[0].vocab_size,
+        pad_id=first.pad_id,
+    )
+    longest = recipe.batches.length
+    if family == "encoder-decoder":
+        splits = corpus.manifest.splits.items()
+        used = [facts for split, facts in splits if split in ("train", "valid")]
+        longest = max(length for facts in used for length in facts.longest.values())
+    if longest > model.max_length:
+        rule = f"must hold the longest sample, which has {longest} tokens"
+        raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")
+    return model
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process writes in a run's folder. The lock dies with its holder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.name == "nt":  # no such locks there
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise DataError(
+            f"another process trains in {folder}; wait for it, or name another: --run FOLDER"
+        ) from None
+    finally:
+        os.close(handle)

@@ -1,0 +1,31 @@
+"""The learning rate as a pure function of the step: nothing to save, nothing to resume."""
+
+import math
+
+from clearhead.config.train import TrainConfig
+
+
+def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
+    """Of update number `step`, counted from 1. All schedules rise in a straight line for
+    `warmup_steps` first; the paper's (section 5.3) is noam."""
+    warmup = config.warmup_steps
+    match config.schedule:
+        case "noam":
+            return config.lr * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        case "inverse-sqrt":
+            return config.lr * min(step / warmup, math.sqrt(warmup / step))
+        case "constant":
+            return config.lr * _rise(step, warmup)
+        case "cosine":
+            fallen = (1 - math.cos(math.pi * _share(step - warmup, config.steps - warmup))) / 2
+        case "wsd":
+            fallen = _share(step - (config.steps - config.decay_steps), config.decay_steps)
+    return config.lr * _rise(step, warmup) * (1 - (1 - config.final_lr) * fallen)
+
+
+def _rise(step: int, warmup: int) -> float:
+    return min(1.0, step / warmup) if warmup else 1.0
+
+
+def _share(done: int, of: int) -> float:
+    return min(1.0, max(0.0, done / of)) if of > 0 else 0.0

@@ -1,0 +1,38 @@
+"""Requests to stop: a signal, or the end of the time that was given. None of them interrupts
+anything; the loop asks after each step."""
+
+import signal
+import time
+from types import FrameType
+
+STOPPED = 75
+"""The exit code of a run that has stopped before its end and can go on (EX_TEMPFAIL)."""
+
+
+class StopRequests:
+    """SIGTERM and SIGINT while the block runs. More signals change nothing: whatever is being
+    written is finished."""
+
+    def __init__(self, max_minutes: float | None = None) -> None:
+        self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self.signal: str | None = None
+
+    def __enter__(self) -> "StopRequests":
+        self._before = {
+            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.signal = signal.Signals(number).name
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop; None: nobody has asked."""
+        if self.signal is None and self.deadline is not None and time.monotonic() > self.deadline:
+            return "max_minutes"
+        return self.signal

@@ -1,0 +1,48 @@
+"""Where a run stands: the numbers that go on after a restart. Everything else about a step follows
+from the recipe, the data and the step's number."""
+
+import math
+import platform
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+from clearhead.config.train import TrainConfig
+from clearhead.training.step import Update
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainState:
+    step: int = 0
+    """Global batches seen, skipped ones too."""
+    targets: int = 0
+    """Tokens that were guessed."""
+    skips: int = 0
+    """Steps in a row, up to this one, whose loss or gradient was not finite."""
+    best: float | None = None
+    best_step: int | None = None
+    stale: int = 0
+    """Validations since the best one."""
+    seconds: float = 0.0
+    """Spent training, over all restarts."""
+
+    def after(self, update: Update) -> "TrainState":
+        return replace(
+            self,
+            step=self.step + 1,
+            targets=self.targets + (update.n_targets if update.finite else 0),
+            skips=0 if update.finite else self.skips + 1,
+        )
+
+    def validated(self, value: float, config: TrainConfig) -> "TrainState":
+        """A NaN is never the best."""
+        sign = 1 if config.best_is == "lowest" else -1
+        better = self.best is None or sign * value < sign * self.best
+        if better and not math.isnan(value):
+            return replace(self, best=value, best_step=self.step, stale=0)
+        return replace(self, stale=self.stale + 1)
+
+
+def versions() -> dict[str, str]:
+    """Of what a step's numbers depend on."""
+    packages = ("clearhead", "torch", "numpy", "tokenizers")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}

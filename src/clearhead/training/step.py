@@ -1,0 +1,81 @@
+"""One update of the weights: a global batch in, the same update out, however many micro-batches
+and ranks share the work."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from clearhead.data.batches import Batch, move, split_rows
+from clearhead.data.order import derive_key
+from clearhead.training.distributed import Ranks, objective_of
+from clearhead.training.loss import count_targets
+from clearhead.training.optimizer import set_learning_rate
+
+
+class Update(NamedTuple):
+    """What a step saw, the same on every rank."""
+
+    loss: float
+    """Nats for each target of the global batch."""
+    grad_norm: float
+    """Before clipping."""
+    n_targets: int
+    finite: bool
+    """False: loss or gradient were not, and no weight has changed."""
+
+
+def take_step(
+    objective: nn.Module,
+    optimizers: Sequence[Optimizer],
+    batch: Batch,
+    *,
+    ranks: Ranks,
+    lr: float,
+    micro_batches: int = 1,
+    clip_norm: float = 0.0,
+    half: bool = False,
+) -> Update:
+    """Forward, backward, clip, update. `batch` is this rank's share of the global batch."""
+    n_targets = int(ranks.total(count_targets(batch, objective_of(objective).model)))
+    nats = torch.zeros((), dtype=torch.float64, device=ranks.device)
+    pieces = split_rows(move(batch, ranks.device), micro_batches)
+    for piece in pieces:
+        with (
+            ranks.exchange_gradients(objective, now=piece is pieces[-1]),
+            torch.autocast(ranks.device.type, torch.bfloat16, enabled=half),
+        ):
+            loss = objective(piece)
+            # Ranks average their gradients: times their number, the average is the sum.
+            (loss * (ranks.world / max(1, n_targets))).backward()
+        nats += loss.detach()
+
+    grad_norm = _clip(objective, clip_norm)
+    loss = float(ranks.total(nats)) / max(1, n_targets)
+    finite = math.isfinite(loss) and math.isfinite(grad_norm)
+    if finite:
+        set_learning_rate(optimizers, lr)
+        for optimizer in optimizers:
+            optimizer.step()
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    return Update(loss, grad_norm, n_targets, finite)
+
+
+def seed_step(seed: int, step: int, rank: int) -> None:
+    """Dropout of a step is a function of these three: a run that resumes needs no generator's
+    state, and ranks do not drop the same places."""
+    torch.manual_seed(derive_key(seed, "step", step, "rank", rank) % 2**63)
+
+
+def _clip(objective: nn.Module, clip_norm: float) -> float:
+    """The norm of the whole gradient, which every rank computes alike."""
+    gradients = [p.grad for p in objective.parameters() if p.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
+    if clip_norm:
+        nn.utils.clip_grads_with_norm_(objective.parameters(), clip_norm, norm)
+    return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()

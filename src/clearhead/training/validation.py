@@ -1,0 +1,47 @@
+"""How well a model does on text that it does not learn from."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from clearhead.data.batches import move
+from clearhead.data.loader import Loader, Position
+from clearhead.models import Model
+from clearhead.training.distributed import Ranks, objective_of, whole_model
+from clearhead.training.loss import count_targets
+
+Measure = Callable[[Model], dict[str, float]]
+"""A validation of one's own, BLEU for instance: a model in, named numbers out."""
+
+
+def validate(
+    objective: nn.Module, loader: Loader, ranks: Ranks, measure: Measure | None = None
+) -> dict[str, float]:
+    """Plain cross-entropy over the whole split (nats for each target) and its perplexity, and what
+    `measure` finds. The same on every rank."""
+    objective.eval()
+    try:
+        with torch.no_grad():
+            nats, n_targets = _sums(objective, loader, ranks)
+            found = {"loss": nats / max(1.0, n_targets)}
+            # A loss beyond this has no perplexity that a float could hold.
+            found["perplexity"] = math.exp(min(found["loss"], 700.0))
+            if measure is not None:
+                whole = whole_model(objective, ranks)
+                found |= ranks.gather(None if whole is None else measure(whole))[0] or {}
+        return found
+    finally:
+        objective.train()
+
+
+def _sums(objective: nn.Module, loader: Loader, ranks: Ranks) -> tuple[float, float]:
+    model = objective_of(objective).model
+    nats = torch.zeros((), dtype=torch.float64, device=ranks.device)
+    n_targets = 0
+    loader.position = Position()
+    for batch in loader:
+        nats += objective(move(batch, ranks.device), smooth=False)
+        n_targets += count_targets(batch, model)
+    return float(ranks.total(nats)), float(ranks.total(n_targets))
