@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from clearhead.config import BatchConfig, DataConfig, ModelConfig, Recipe, TrainConfig
@@ -89,8 +88,3 @@ def digest(module: nn.Module) -> str:
         whole.update(name.removeprefix("module.").encode())
         whole.update(parameter.detach().numpy().tobytes())
     return whole.hexdigest()
-
-
-def relative(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference as a share of the largest number."""
-    return ((one - other).abs().max() / other.abs().max().clamp(min=1e-30)).item()

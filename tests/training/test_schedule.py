@@ -78,6 +78,7 @@ def test_a_rate_is_finite_and_never_negative_far_beyond_the_end(schedule: str):
         ({"label_smoothing": 1.0}, "label_smoothing=1.0 must be at least 0 and below 1"),
         ({"patience": 3}, "validate_every=0 must be above 0 where"),
         ({"publish": "best"}, "validate_every=0 must be above 0 where"),
+        ({"optimizer": "adafactor", "parallel": "fsdp"}, "optimizer='adafactor' cannot work on"),
         ({"replicas": 2}, "replicas=2 belongs to parallel='fsdp'"),
         ({"micro_batches": 0}, "micro_batches=0 must be a whole number of at least 1"),
         ({"weight_decay": -0.1}, "weight_decay=-0.1 must be at least 0"),

@@ -133,6 +133,9 @@ class TrainConfig:
         if needs_validation and not self.validate_every:
             rule = "must be above 0 where publish='best' or patience is set"
             raise ConfigError("validate_every", 0, rule, "try validate_every=100")
+        if self.optimizer == "adafactor" and self.parallel == "fsdp":
+            rule = "cannot work on shares of a matrix, which parallel='fsdp' would give it"
+            raise ConfigError("optimizer", self.optimizer, rule, "try parallel='ddp', or adamw")
         if self.replicas > 1 and self.parallel != "fsdp":
             rule = f"belongs to parallel='fsdp', and this is {self.parallel!r}"
             raise ConfigError("replicas", self.replicas, rule, "try replicas=1")

@@ -3,6 +3,7 @@ does the work (DistributedDataParallel, `fully_shard`); one process alone takes 
 without a process group."""
 
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ from clearhead.models.initialise import first_weights, materialise
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
 from clearhead.training.loss import Objective
+
+# What torch's collectives say when another rank does not come.
+WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
 
 
 @dataclass(frozen=True)
@@ -104,9 +108,9 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
     ranks = Ranks(place.rank, place.world, device, config.parallel == "fsdp")
     try:
         yield ranks
-    except (dist.DistError, RuntimeError) as error:
-        if stuck := name_the_stuck(ranks):
-            raise ClearheadError(f"rank {ranks.rank}: {stuck} ({error})") from error
+    except RuntimeError as error:
+        if WAITED_IN_VAIN.search(str(error)) and (stuck := name_the_stuck(ranks)):
+            raise ClearheadError(f"rank {ranks.rank} {stuck}") from error
         raise
     finally:
         dist.destroy_process_group()

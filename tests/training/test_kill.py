@@ -1,0 +1,148 @@
+"""Real processes, killed and stopped: what is resumed is the run that was never broken."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clearhead.config import recipe_toml
+from clearhead.data.corpus import Corpus
+from clearhead.training.signals import STOPPED
+from tests.training.small import PAIRS, TEXT, timeless, with_train
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def command(recipe, corpus: Corpus, folder: Path, *more: str) -> list[str]:
+    """`clearhead train` of a recipe that is written beside the run."""
+    path = folder.parent / f"{folder.name}.toml"
+    path.write_text(recipe_toml(recipe), encoding="utf-8")
+    where = ["--prepared", str(corpus.folder), "--run", str(folder)]
+    return [sys.executable, "-m", "clearhead", "train", str(path), *where, *more]
+
+
+def start(arguments: list[str], **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        arguments,
+        env={**ENVIRONMENT, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(arguments: list[str], **environment: str) -> tuple[int, str]:
+    process = start(arguments, **environment)
+    out = process.communicate(timeout=600)[0]
+    return process.returncode, out
+
+
+def steps_taken(folder: Path) -> int:
+    return sum("lr" in line for line in timeless(folder)) if folder.exists() else 0
+
+
+def wait_for_step(process: subprocess.Popen, folder: Path, step: int) -> None:
+    while steps_taken(folder) < step and process.poll() is None:
+        time.sleep(0.01)
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model/model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def unbroken(pairs: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    code, out = finish(command(RECIPE, pairs, folder))
+    assert code == 0, out
+    return folder
+
+
+RECIPE = with_train(PAIRS, steps=60, save_every=4, keep=2)
+
+
+def test_killed_at_five_random_moments(pairs: Corpus, unbroken: Path, tmp_path: Path):
+    folder, chance = tmp_path / "run", random.Random(5)
+    arguments = command(RECIPE, pairs, folder)
+    for step in sorted(chance.sample(range(5, 55), 5)):
+        process = start(arguments)
+        wait_for_step(process, folder, step)
+        time.sleep(chance.random() * 0.05)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    code, out = finish(arguments)
+    assert code == 0 and "going on after step" in out
+    assert timeless(folder) == timeless(unbroken)
+    assert weights(folder) == weights(unbroken)
+
+
+def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
+    pairs: Corpus, unbroken: Path, tmp_path: Path
+):
+    folder = tmp_path / "run"
+    arguments = command(with_train(RECIPE, save_every=0), pairs, folder)
+    for number, step in ((signal.SIGTERM, 20), (signal.SIGINT, 40)):
+        process = start(arguments)
+        wait_for_step(process, folder, step)
+        process.send_signal(number)
+        process.send_signal(number)  # a second one changes nothing
+        out = process.communicate(timeout=600)[0]
+        assert process.returncode == STOPPED == 75, out
+        assert f": {number.name}" in out and "The same command goes on" in out
+        taken = steps_taken(folder)
+        newest = sorted((folder / "checkpoints").iterdir())[-1]
+        assert newest.name == f"step-{taken:08}" and step <= taken < 60
+    code, out = finish(arguments)
+    assert code == 0 and f"going on after step {taken}" in out
+    assert timeless(folder) == timeless(unbroken)
+    assert weights(folder) == weights(unbroken)
+
+
+def test_max_minutes_stops_the_same_way(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=100_000, save_every=0, max_minutes=0.01)
+    code, out = finish(command(recipe, text, tmp_path / "run"))
+    assert code == STOPPED and ": max_minutes" in out
+    assert (tmp_path / "run/model/model.safetensors").is_file()
+
+
+def test_a_crash_at_any_write_sync_or_rename_leaves_a_checkpoint_to_go_on_from(
+    pairs: Corpus, unbroken: Path, tmp_path: Path
+):
+    """A sample of the moments; benchmarks/faults.py tries every one."""
+    folder = tmp_path / "run"
+    arguments = command(RECIPE, pairs, folder)
+    for point in ("5", "20", "8"):
+        process = start(arguments, CLEARHEAD_CRASH_AT=point)
+        out = process.communicate(timeout=600)[0]
+        assert process.returncode == -signal.SIGKILL, out
+    assert "going on after step" in out
+    code, out = finish(arguments)
+    assert code == 0, out
+    assert timeless(folder) == timeless(unbroken)
+    assert weights(folder) == weights(unbroken)
+
+
+def test_two_processes_cannot_train_in_one_folder(pairs: Corpus, tmp_path: Path):
+    folder = tmp_path / "run"
+    arguments = command(with_train(RECIPE, steps=10**6), pairs, folder)
+    first = start(arguments)
+    wait_for_step(first, folder, 1)
+    code, out = finish(arguments)
+    first.kill()
+    first.wait()
+    assert code == 2 and f"another process trains in {folder}; wait for it" in out
+
+
+def test_metrics_hold_every_step_in_hexadecimal(unbroken: Path):
+    lines = timeless(unbroken)
+    assert [line["step"] for line in lines] == list(range(1, 61))
+    for line in lines:
+        assert float.fromhex(line["loss_hex"]) == line["loss"]
+    raw = (unbroken / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert all(json.loads(line)["tokens_per_second"] > 0 for line in raw)
