@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result import FOLDER, write_result
+from benchmarks.result import write_result
 from clearhead.training.checkpoint import Checkpoints
 from clearhead.training.distributed import Ranks
 from clearhead.training.report import TIMED, read_metrics
@@ -93,7 +93,7 @@ class Bench:
             (folder / f"{name}.toml").write_text(text, encoding="utf-8")
             where = ["--out", str(folder / "prepared" / name)]
             prepare = [*CLEARHEAD, "prepare", str(folder / f"{name}.toml"), *where]
-            subprocess.run(prepare, check=True, capture_output=True)
+            finish(prepare)
 
     def train(
         self, name: str, run: Path, *more: str, ranks: int = 0, restarts: int = 0
@@ -103,7 +103,7 @@ class Bench:
         if ranks:
             launch = [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
             start = [*TORCHRUN, *launch, "-m", "clearhead"]
-        where = ["--prepared", str(self.folder / "prepared" / name), "--run", str(run)]
+        where = ["--prepared", str(self.folder / "prepared" / name), "--folder", str(run)]
         return [*start, "train", str(self.folder / f"{name}.toml"), *where, *more]
 
     def new_run(self) -> Path:
@@ -302,18 +302,16 @@ def disk_full(bench: Bench, n: int) -> dict[str, Any]:  # noqa: ARG001
         (run / "checkpoints").parent.mkdir(parents=True)
         (run / "checkpoints").symlink_to(mount)
         finish(bench.train(name, run, "--train.steps", "10"))
-        size = sum(f.stat().st_size for f in (mount / "step-00000010").iterdir())
-        sizes = sorted(
-            (f.stat().st_size for f in (mount / "step-00000010").iterdir()), reverse=True
-        )
-        rooms = [size // 2, sizes[0] + 4096, sizes[0] + sizes[1] + 8192, size + 4096 * 2, 0]
+        sizes = sorted(file.stat().st_size for file in (mount / "step-00000010").iterdir())
+        size, pages = sum(sizes), 4096 * len(sizes)
+        rooms = [size // 2, sizes[-1] + 4096, sizes[-1] + sizes[-2] + 8192, size + pages // 2, 0]
         for room in rooms:
             filler = mount / "filler"
             free = shutil.disk_usage(mount).free
             filler.write_bytes(b"x" * max(0, free - room))
             before = whole_checkpoints(run)
-            steps = len(lines(run)) + 10
-            process = start(bench.train(name, run, "--train.steps", str(steps)))
+            steps = str(before[-1] + 10)
+            process = start(bench.train(name, run, "--train.steps", steps))
             out = process.communicate()[0].decode()
             if process.returncode == 0:
                 filler.unlink()
@@ -364,6 +362,16 @@ def stuck(bench: Bench, n: int) -> dict[str, Any]:  # noqa: ARG001
     return {"said": said.split(" on ")[0].replace(str(frozen), "PID") + " on …"}
 
 
+def nan(bench: Bench, n: int) -> dict[str, Any]:  # noqa: ARG001
+    """NaN in the loss, in one gradient, on one rank: the tests that plant them."""
+    chosen = ["tests/training", "-k", "nan or finite", "-q", "-p", "no:cacheprovider"]
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", *chosen], capture_output=True, text=True
+    )
+    assert tests.returncode == 0, tests.stdout
+    return {"tests": tests.stdout.splitlines()[-1].split(" in ")[0]}
+
+
 PARTS: dict[str, tuple[Callable[[Bench, int], dict[str, Any]], int]] = {
     "kills": (kills, 50),
     "crash_points": (crash_points, 0),
@@ -373,6 +381,7 @@ PARTS: dict[str, tuple[Callable[[Bench, int], dict[str, Any]], int]] = {
     "disk_full": (disk_full, 0),
     "worlds": (worlds, 0),
     "stuck": (stuck, 0),
+    "nan": (nan, 0),
 }
 
 
@@ -382,11 +391,6 @@ def main() -> None:
     parser.add_argument("--n", type=int, help="instead of the usual number of faults")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    previous = (
-        json.loads((FOLDER / "faults.json").read_text())
-        if (FOLDER / "faults.json").is_file()
-        else {}
-    )
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), arguments.seed)
         results = {}
@@ -396,7 +400,8 @@ def main() -> None:
             results[name] = part(bench, usual if arguments.n is None else arguments.n)
             results[name]["seconds"] = round(time.monotonic() - started)
             print(name, results[name], flush=True)
-    print("written:", write_result("faults", {**previous.get("faults", {}), **results}).name)
+    name = "-".join(["faults", *arguments.parts])
+    print("written:", write_result(name, {"seed": arguments.seed, "faults": results}).name)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def command(recipe, corpus: Corpus, folder: Path, *more: str) -> list[str]:
     """`clearhead train` of a recipe that is written beside the run."""
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(recipe_toml(recipe), encoding="utf-8")
-    where = ["--prepared", str(corpus.folder), "--run", str(folder)]
+    where = ["--prepared", str(corpus.folder), "--folder", str(folder)]
     return [sys.executable, "-m", "clearhead", "train", str(path), *where, *more]
 
 

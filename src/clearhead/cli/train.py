@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the prepared data (default: {PREPARED}/RECIPE)",
     )
     parser.add_argument(
-        "--run", type=Path, metavar="FOLDER", help=f"the run (default: {RUNS}/RECIPE)"
+        "--folder", type=Path, metavar="FOLDER", help=f"the run (default: {RUNS}/RECIPE)"
     )
     parser.add_argument(
         "--plan",
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     recipe = read_recipe(namespace)
-    folder = namespace.run or RUNS / recipe.name
+    folder = namespace.folder or RUNS / recipe.name
     console = Console(highlight=False)
     keep_freed_memory()
     corpus = open_corpus(namespace.prepared or PREPARED / recipe.name)

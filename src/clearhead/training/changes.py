@@ -83,7 +83,7 @@ def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
     if changes["refuse"]:
         raise ClearheadError(
             f"this run cannot go on with another recipe: {'; '.join(changes['refuse'])}; "
-            "go back to what it was, or start anew in another folder: --run FOLDER"
+            "go back to what it was, or start anew in another folder: --folder FOLDER"
         )
     return changes["warn"]
 

@@ -164,7 +164,7 @@ class Checkpoints:
         if steps:
             raise CheckpointError(
                 f"none of the {len(steps)} checkpoints in {self.folder} is whole; restore one, "
-                "or start anew in another folder: --run FOLDER"
+                "or start anew in another folder: --folder FOLDER"
             )
         return None
 

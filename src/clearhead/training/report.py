@@ -117,6 +117,7 @@ class Trackers:
             where = {"logging_dir": folder} if kind.requires_logging_directory else {}
             self.trackers.append(kind(folder.name, **where))
         for tracker in self.trackers:
+            tracker.start()
             tracker.store_init_configuration(_flat(facts))
 
     def step(self, record: Record) -> None:

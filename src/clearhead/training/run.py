@@ -179,7 +179,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise DataError(
-            f"another process trains in {folder}; wait for it, or name another: --run FOLDER"
+            f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
         ) from None
     finally:
         os.close(handle)

@@ -1,0 +1,268 @@
+"""What the loop does beside stepping: NaNs, validation, averages, failures to save, reports."""
+
+import errno
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.data.corpus import Corpus
+from clearhead.errors import ClearheadError
+from clearhead.training.averaging import average_of, borrowed
+from clearhead.training.checkpoint import CheckpointError
+from clearhead.training.distributed import Ranks, objective_of
+from clearhead.training.flops import step_flops
+from clearhead.training.loop import NotFiniteError
+from clearhead.training.plan import make_plan
+from clearhead.training.report import Report, Trackers, read_metrics
+from clearhead.training.run import Run, open_run
+from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
+
+
+def plant_nan_at(*steps: int, where: str):
+    """In the loss or in the gradient of one matrix, at these steps."""
+
+    def plant(run: Run) -> None:
+        model = objective_of(run.objective).model
+        kept = run.ranks.beat
+
+        class Planting(type(run.ranks)):
+            def beat(self, step: int) -> None:
+                kept(step)
+                self.__dict__["bad"] = step in steps
+
+        run.ranks = Planting(**vars(run.ranks))
+        ranks = run.ranks
+
+        def spoil(value: torch.Tensor) -> torch.Tensor:
+            return value * (torch.nan if ranks.__dict__["bad"] else 1.0)
+
+        if where == "gradient":
+            model.tokens.weight.register_hook(spoil)
+        else:
+            run.objective.register_forward_hook(lambda module, inputs, loss: spoil(loss))
+
+    return plant
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_a_nan_changes_no_weight_and_names_its_samples(where: str, text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=8, on_nan="stop")
+    clean = go(with_train(recipe, steps=4), text, tmp_path / "clean")
+    with pytest.raises(NotFiniteError, match=r"step 5: .*nan.*no weight was changed; run again"):
+        go(recipe, text, tmp_path / "run", before=plant_nan_at(5, where=where))
+    last = read_metrics(tmp_path / "run/metrics.jsonl")[-1]
+    assert last["skipped"] and last["step"] == 5 and len(last["samples"]) == 7
+    assert "nan" in (last["loss"], last["grad_norm"])
+    again = go(with_train(recipe, steps=5), text, tmp_path / "run")
+    assert digest(again.run.objective) == digest(clean.run.objective)
+    assert "its samples: [(" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+
+
+def test_not_finite_steps_are_skipped_up_to_a_limit(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=9, on_nan="skip", max_skips=2)
+    trained = go(recipe, text, tmp_path / "run", before=plant_nan_at(3, 4, 7, where="loss"))
+    assert trained.ending.finished and trained.run.state.step == 9
+    assert [line["step"] for line in trained.lines if "skipped" in line] == [3, 4, 7]
+    with pytest.raises(NotFiniteError, match="3 such in a row"):
+        go(recipe, text, tmp_path / "bad", before=plant_nan_at(3, 4, 5, where="gradient"))
+
+
+def test_validation_is_the_plain_loss_over_the_whole_split(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=3, validate_every=3, label_smoothing=0.2)
+    trained = go(recipe, text, tmp_path / "run")
+    record = next(line for line in trained.lines if "valid" in line)
+    module = trained.run.objective.eval()
+    nats, n = 0.0, 0
+    for batch in trained.run.valid.layout and fresh(trained.run.valid):
+        nats += module(batch, smooth=False).item()
+        n += batch.targets.numel()
+    assert record["loss"] == pytest.approx(nats / n, rel=1e-6)
+    assert record["perplexity"] == pytest.approx(math.exp(nats / n), rel=1e-5)
+    assert record["new_best"]
+
+
+def fresh(loader):
+    from clearhead.data.loader import Position
+
+    loader.position = Position()
+    return loader
+
+
+def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: Path):
+    seen = []
+
+    def bleu(model) -> dict[str, float]:
+        seen.append(model.training)
+        return {"bleu": [3.0, 9.0, 5.0][len(seen) - 1]}
+
+    recipe = with_train(TEXT, steps=6, validate_every=2, metric="bleu", best_is="highest")
+    trained = go(recipe, text, tmp_path / "run", measure=bleu)
+    assert (trained.run.state.best, trained.run.state.best_step) == (9.0, 4)
+    assert seen == [False] * 3, "it is given a model in evaluation mode"
+    assert trained.run.objective.training
+    with pytest.raises(
+        ClearheadError, match=r"train\.metric='blue' is not among .*loss, perplexity"
+    ):
+        go(with_train(recipe, metric="blue"), text, tmp_path / "other")
+
+
+def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_path: Path):
+    weights = []
+    recipe = with_train(TEXT, steps=4, validate_every=4, ema=0.75, save_every=0)
+
+    def keep(run: Run) -> None:
+        optimizer = run.optimizers[0]
+        weights.append(run.objective.model.tokens.weight.detach().double().clone())
+        optimizer.register_step_post_hook(
+            lambda *_: weights.append(run.objective.model.tokens.weight.detach().double().clone())
+        )
+
+    trained = go(recipe, text, tmp_path / "run", before=keep)
+    average = weights[0]
+    for each in weights[1:]:
+        average = 0.75 * average + 0.25 * each
+    ema = trained.run.ema
+    assert ema is not None
+    torch.testing.assert_close(ema["model.tokens.weight"].double(), average, atol=1e-7, rtol=1e-5)
+    own = digest(trained.run.objective)
+    with borrowed(trained.run.objective, ema):
+        assert digest(trained.run.objective) != own
+        found = next(line for line in trained.lines if "valid" in line)["loss"]
+        from clearhead.training.validation import validate
+
+        again = validate(trained.run.objective, trained.run.valid, Ranks())
+        assert again["loss"] == found
+    assert digest(trained.run.objective) == own
+
+
+def test_the_average_of_checkpoints_is_their_mean(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=6, save_every=2, keep=3, publish="average")
+    trained = go(recipe, text, tmp_path / "run")
+    run = trained.run
+    parts = []
+    for step in (2, 4, 6):
+        checkpoint, _ = run.checkpoints.verified(step)
+        assert checkpoint is not None
+        parts.append(average_of(run.checkpoints, [checkpoint], run.objective))
+    found = run.published_weights(print)
+    assert found is not None
+    for name, tensor in found.items():
+        mean = sum(part[name].double() for part in parts) / 3
+        torch.testing.assert_close(tensor.double(), mean, atol=1e-8, rtol=1e-6)
+
+
+def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: Path):
+    values = iter([2.0, 1.0, 3.0])
+    recipe = with_train(
+        TEXT, steps=6, save_every=2, validate_every=2, keep=1, publish="best", metric="mine"
+    )
+    trained = go(recipe, text, tmp_path / "run", measure=lambda _: {"mine": next(values)})
+    early = go(with_train(TEXT, steps=4), text, tmp_path / "early")
+    published = trained.run.published_weights(print)
+    assert published is not None
+    for name, parameter in early.run.objective.named_parameters():
+        assert torch.equal(published[name], parameter.detach()), name
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
+    text: Corpus, tmp_path: Path, monkeypatch
+):
+    """A real full disk is filled in benchmarks/faults.py; this is the loop's part of it."""
+    recipe = with_train(TEXT, steps=9, save_every=3)
+    full = iter([False, True, False])
+
+    def fsync(handle: int) -> None:
+        if next(full, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("clearhead.training.checkpoint.os.fsync", fsync)
+    trained = go(recipe, text, tmp_path / "run")
+    log = (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+    assert "No space left on device (errno 28)" in log and ".unfinished/" in log
+    assert trained.run.checkpoints.steps() == [6, 9]
+    full = iter([True] * 100)
+    with pytest.raises(CheckpointError, match=r"errno 28\); those before it are as they were"):
+        go(with_train(recipe, steps=10), text, tmp_path / "run")
+    assert trained.run.checkpoints.steps() == [6, 9]
+    assert trained.run.checkpoints.verified(9)[0] is not None
+
+
+def test_recomputing_changes_no_step(text: Corpus, tmp_path: Path):
+    plain = go(with_train(TEXT, steps=4), text, tmp_path / "plain")
+    again = go(with_train(TEXT, steps=4, recompute=True), text, tmp_path / "again")
+    assert again.lines == plain.lines, "dropout falls on the same places when it is recomputed"
+
+
+@pytest.mark.slow
+def test_compiling_changes_no_step_beyond_rounding(text: Corpus, tmp_path: Path):
+    still = with_model(TEXT, p_dropout=0.0, p_attention_dropout=0.0)
+    plain = go(with_train(still, steps=3), text, tmp_path / "still")
+    compiled = go(with_train(still, steps=3, compile=True), text, tmp_path / "compiled")
+    for one, other in zip(compiled.lines, plain.lines):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+
+
+def test_half_precision_trains_in_bf16(text: Corpus, tmp_path: Path):
+    half = go(with_train(TEXT, steps=3, precision="bf16"), text, tmp_path / "half")
+    full = go(with_train(TEXT, steps=3), text, tmp_path / "full")
+    assert half.lines != full.lines
+    assert half.lines[-1]["loss"] == pytest.approx(full.lines[-1]["loss"], rel=0.05)
+    assert all(p.dtype == torch.float32 for p in half.run.objective.parameters())
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adafactor", "muon"])
+def test_every_optimizer_learns(optimizer: str, text: Corpus, tmp_path: Path):
+    lr = {"adamw": 0.01, "adafactor": 0.1, "muon": 0.01}[optimizer]
+    recipe = with_train(TEXT, steps=60, optimizer=optimizer, lr=lr, save_every=0)
+    trained = go(recipe, text, tmp_path / "run")
+    assert trained.lines[-1]["loss"] < 0.75 * trained.lines[0]["loss"]
+
+
+def test_a_plan_counts_what_a_run_would_hold(pairs: Corpus, tmp_path: Path):
+    run = open_run(with_train(PAIRS, steps=40), pairs, tmp_path / "nothing", Ranks(), print)
+    plan = make_plan(run, n_steps=2)
+    assert plan.bytes_of["weights"] == 4 * plan.parameters
+    assert plan.bytes_of["optimizer"] == pytest.approx(2 * plan.bytes_of["weights"], rel=0.02)
+    assert plan.steps == 40 and len(plan.learning_rates) == 40
+    assert plan.seconds_per_step > 0 and plan.hours == 40 * plan.seconds_per_step / 3600
+    assert not (tmp_path / "nothing").exists(), "a plan leaves nothing"
+
+
+def test_flops_are_six_for_each_weight_and_token():
+    """The usual estimate, 6·N for each token, once attention and embeddings are put aside."""
+    config = replace(TEXT.model, d_model=512, d_ff=2048, n_heads=8, n_layers=6, vocab_size=5)
+    from clearhead.models import build_model, count_parameters
+
+    matrices = count_parameters(build_model(config, device="meta")).without_embeddings
+    assert step_flops(config, 4, 0, 10) / (6 * 4 * 10 * matrices) == pytest.approx(1, rel=0.02)
+
+
+def test_trackers_get_the_numbers_of_every_logged_step(text: Corpus, tmp_path: Path):
+    pytest.importorskip("accelerate", reason="trackers are accelerate's: clearhead[track]")
+    pytest.importorskip("tensorboard", reason="no tensorboard: clearhead[track]")
+    with pytest.raises(ClearheadError, match="there is no 'tensorbord'; choose from"):
+        Trackers(["tensorbord"], tmp_path, {}, 1)
+    trackers = Trackers(["tensorboard"], tmp_path, {"train": {"lr": 0.1, "epochs": None}}, 2)
+    report = Report([trackers])
+    for step in range(1, 5):
+        report.step({"step": step, "loss": 1.0 / step, "loss_hex": "0x1"})
+    report.validation({"step": 4, "valid": True, "new_best": True, "loss": 0.5})
+    report.close()
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = min(tmp_path.glob("**/events*"), key=lambda path: len(path.parts))
+    found = EventAccumulator(str(events.parent)).Reload()
+    assert [(e.step, e.value) for e in found.Scalars("train/loss")] == [(2, 0.5), (4, 0.25)]
+    assert found.Scalars("valid/loss")[0].value == 0.5
+
+
+def test_a_piece_of_a_line_is_not_a_line(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps({"step": 1}) + '\n{"ste', encoding="utf-8")
+    assert read_metrics(path) == [{"step": 1}]
+    path.write_text('{"ste{"step": 2}\n' + json.dumps({"step": 3}) + "\n", encoding="utf-8")
+    assert read_metrics(path) == [{"step": 3}]
