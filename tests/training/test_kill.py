@@ -14,7 +14,7 @@ import pytest
 from clearhead.config import recipe_toml
 from clearhead.data.corpus import Corpus
 from clearhead.training.signals import STOPPED
-from tests.training.small import PAIRS, TEXT, timeless, with_train
+from tests.training.small import PAIRS, TEXT, timeless, with_model, with_train
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -146,3 +146,15 @@ def test_metrics_hold_every_step_in_hexadecimal(unbroken: Path):
         assert float.fromhex(line["loss_hex"]) == line["loss"]
     raw = (unbroken / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert all(json.loads(line)["tokens_per_second"] > 0 for line in raw)
+
+
+@pytest.mark.slow
+def test_compiling_changes_no_step_beyond_rounding(text: Corpus, tmp_path: Path):
+    """In a process of its own: the checks of shapes in these tests cannot be compiled."""
+    still = with_model(with_train(TEXT, steps=5), p_dropout=0.0, p_attention_dropout=0.0)
+    for name, compiled in (("plain", False), ("compiled", True)):
+        arguments = command(with_train(still, compile=compiled), text, tmp_path / name)
+        code, out = finish(arguments)
+        assert code == 0, out
+    for one, other in zip(timeless(tmp_path / "compiled"), timeless(tmp_path / "plain")):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)

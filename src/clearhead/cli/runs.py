@@ -38,9 +38,7 @@ def run(namespace: argparse.Namespace) -> int:
     else:
         found = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
         if not found:
-            raise ClearheadError(
-                f"there is no run in {folder}; make one with: clearhead train RECIPE"
-            )
+            raise ClearheadError(f"{folder} holds no run; make one with: clearhead train RECIPE")
         runs = {path.name: read_metrics(path / METRICS) for path in found}
         _list(console, runs)
     if namespace.picture is not None:

@@ -23,6 +23,8 @@ SECTIONS: dict[str, type] = {
     "train": TrainConfig,
 }
 
+FROM_DATA = ("model.vocab_size", "model.target_vocab_size", "model.pad_id")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -56,6 +58,13 @@ def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
     _check_keys(tables, str(path))
+    given = {f"{section}.{key}" for section, table in tables.items() for key in table}
+    for key in FROM_DATA:
+        if key in given | {key for key, _ in overrides}:
+            raise ClearheadError(
+                f"{key} comes from the prepared data; leave it out (data.vocab_size sets the "
+                "size of a tokenizer)"
+            )
     for key, _ in overrides:
         if key not in recipe_keys():
             raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
@@ -73,7 +82,7 @@ def recipe_toml(recipe: Recipe) -> str:
             lines += [
                 f"{key} = {json.dumps(value, ensure_ascii=False)}"
                 for key, value in values.items()
-                if value is not None
+                if value is not None and f"{section}.{key}" not in FROM_DATA
             ]
     return "\n".join(lines) + "\n"
 

@@ -58,8 +58,8 @@ def save_model(
     tokenizer: Path | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    """Write a new model folder; `tokenizer` is a folder that holds a `tokenizer.json`. One shard is
-    copied at a time."""
+    """Write a new model folder; `tokenizer` is a folder that holds a `tokenizer.json`, or one for
+    each side. One shard is copied at a time."""
     state = model.state_dict()
     pieces = [
         Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])

@@ -10,33 +10,36 @@ from clearhead.errors import FolderError
 from clearhead.interop.folders import has_file, read_text
 
 TOKENIZER = "tokenizer.json"
+SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
+"""In place of the one, where the two sides have a vocabulary each."""
 
 
 def has_tokenizer(folder: Path) -> bool:
     return has_file(folder, TOKENIZER)
 
 
-def open_tokenizer(folder: Path) -> Tokenizer:
+def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
     """As the text room reads it: no text can spell a control token."""
     try:
-        tokenizer = Tokenizer.from_str(read_text(folder, TOKENIZER))
+        tokenizer = Tokenizer.from_str(read_text(folder, name))
     except FolderError:
         raise
     except Exception as error:  # the library raises nothing narrower
-        raise FolderError(f"{folder / TOKENIZER} is not a tokenizer ({error}); damaged?") from None
+        raise FolderError(f"{folder / name} is not a tokenizer ({error}); damaged?") from None
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
 def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
-    """Byte for byte, if there is one and the model knows all its tokens."""
-    if not has_tokenizer(source):
-        return
-    n_tokens = open_tokenizer(source).get_vocab_size(with_added_tokens=True)
-    if n_tokens > config.vocab_size:
-        raise FolderError(
-            f"{source / TOKENIZER} has {n_tokens} tokens and the model vocab_size="
-            f"{config.vocab_size}; they do not belong together"
-        )
-    text = read_text(source, TOKENIZER)
-    (target / TOKENIZER).write_text(text, encoding="utf-8", newline="")
+    """Byte for byte, what there is, if the model knows all its tokens."""
+    sizes = {TOKENIZER: config.vocab_size, SOURCE: config.vocab_size}
+    for name, size in {**sizes, TARGET: config.output_vocab_size}.items():
+        if not has_file(source, name):
+            continue
+        n_tokens = open_tokenizer(source, name).get_vocab_size(with_added_tokens=True)
+        if n_tokens > size:
+            raise FolderError(
+                f"{source / name} has {n_tokens} tokens and the model vocab_size={size}; "
+                "they do not belong together"
+            )
+        (target / name).write_text(read_text(source, name), encoding="utf-8", newline="")

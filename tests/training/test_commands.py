@@ -1,0 +1,114 @@
+"""`clearhead train` and `clearhead runs`, as a user would meet them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import load_recipe, recipe_toml
+from clearhead.data.corpus import Corpus
+from clearhead.interop.model_folder import load_model, read_description
+from tests.training.small import PAIRS, TEXT, with_train
+
+
+def written(recipe, folder: Path) -> str:
+    path = folder / f"{recipe.name}.toml"
+    path.write_text(recipe_toml(recipe), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def trained(text: Corpus, tmp_path: Path, monkeypatch, capsys) -> Path:
+    monkeypatch.chdir(tmp_path)
+    recipe = with_train(TEXT, steps=6, validate_every=3, save_every=3)
+    assert main(["train", written(recipe, tmp_path), "--prepared", str(text.folder)]) == 0
+    return tmp_path / "runs/text"
+
+
+def test_a_run_leaves_a_recipe_a_log_numbers_checkpoints_and_a_model(trained: Path, text: Corpus):
+    names = {path.name for path in trained.iterdir()}
+    assert names == {
+        ".lock", "recipe.toml", "log.txt", "metrics.jsonl", "checkpoints", "model"
+    }  # fmt: skip
+    again = load_recipe(str(trained / "recipe.toml"))
+    assert again.train.steps == 6 and again.model is not None
+    model = load_model(trained / "model")
+    assert model.config.vocab_size == text.tokenizers["text"].vocab_size
+    assert (trained / "model/tokenizer.json").read_bytes() == (
+        text.folder / "tokenizer.json"
+    ).read_bytes()
+    assert read_description(trained / "model").ids.eos == text.tokenizers["text"].eos_id
+
+
+def test_a_finished_run_says_so_and_can_be_made_longer(trained: Path, text: Corpus, capsys):
+    where = [str(trained / "recipe.toml"), "--prepared", str(text.folder), "--folder", str(trained)]
+    assert main(["train", *where]) == 0
+    assert "ended after step 6: 6 steps" in capsys.readouterr().out
+    assert main(["train", *where, "--train.steps", "8"]) == 0
+    out = capsys.readouterr().out
+    assert "from here on train.steps was 6, is 8" in out
+    assert "ended after step 8: 8 steps" in out
+
+
+def test_runs_are_listed_and_drawn(trained: Path, capsys):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib: clearhead[plot]")
+    assert main(["runs"]) == 0
+    listed = capsys.readouterr().out
+    assert "text" in listed and "best at" in listed
+    assert main(["runs", str(trained), "--picture", "curve.png"]) == 0
+    shown = capsys.readouterr().out
+    assert "step 6" in shown and "valid loss" in shown and "└──" in shown
+    assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_without_runs_says_how_to_make_one(tmp_path: Path, capsys):
+    assert main(["runs", str(tmp_path)]) == 2
+    assert "holds no run; make one with: clearhead train RECIPE" in capsys.readouterr().err
+
+
+def test_a_plan_shows_sizes_time_and_the_learning_rate(
+    pairs: Corpus, tmp_path: Path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    recipe = written(PAIRS, tmp_path)
+    assert main(["train", recipe, "--prepared", str(pairs.folder), "--plan"]) == 0
+    out = capsys.readouterr().out
+    for words in ("parameters", "optimizer", "tokens/s", "30 steps", "learning rate", "⠁"):
+        assert words in out or words == "⠁"
+    assert os.listdir(tmp_path) == ["pairs.toml"], "a plan leaves nothing behind"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["--model.family", "encoder"], "model.family='encoder' does not fit data.task='pairs'"),
+        (["--model.max_length", "5"], "model.max_length=5 must hold the longest sample, which has"),
+        (["--train.stepz", "5"], "no '--train.stepz'; did you mean '--train.steps'"),
+        (["--train.metric", "bleu", "--train.validate_every", "1"], "'bleu' is not among"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_remedy(
+    changes: list[str], message: str, pairs: Corpus, tmp_path: Path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    recipe = written(PAIRS, tmp_path)
+    assert main(["train", recipe, "--prepared", str(pairs.folder), *changes]) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_two_tokenizers_go_into_the_model_folder(tmp_path: Path, monkeypatch):
+    from dataclasses import replace
+
+    from tests.data.small_corpora import make_corpus, write_pairs
+
+    monkeypatch.chdir(tmp_path)
+    paths = write_pairs(tmp_path / "text", 80)
+    data = replace(PAIRS.data, train=paths, vocabularies="separate", vocab_size=290)
+    corpus = make_corpus(tmp_path / "text", data)
+    recipe = written(with_train(replace(PAIRS, data=data), steps=2), tmp_path)
+    assert main(["train", recipe, "--prepared", str(corpus.folder)]) == 0
+    model = load_model(tmp_path / "runs/pairs/model")
+    assert model.config.target_vocab_size == corpus.tokenizers["target"].vocab_size
+    for name in ("tokenizer.source.json", "tokenizer.target.json"):
+        assert (tmp_path / "runs/pairs/model" / name).is_file()
