@@ -3,12 +3,16 @@ in bare torch, torch's own classes and Hugging Face's. Interleaved, best of seve
 
     python -m benchmarks.step
     python -m benchmarks.step --profile    # where our time goes; writes step_profile.json
+    python -m benchmarks.step --trainer    # the whole loop, and two ranks; writes step_trainer.json
 """
 
 import argparse
+import json
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -190,6 +194,18 @@ def write_profiles() -> None:
     print("written:", write_result("step_profile", {"profiles": rows}).name)
 
 
+def write_trainer(rounds: int) -> None:
+    from benchmarks import trainer  # which measures with this file's step
+
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = trainer.make_corpus(Path(folder))
+        loop = trainer.whole_loop(corpus, Path(folder) / "run", max(1, rounds // 5))
+        print(json.dumps(loop, indent=2), flush=True)
+        ranks = trainer.measure_ranks(corpus, rounds)
+        print(json.dumps(ranks, indent=2))
+    print("written:", write_result("step_trainer", {"loop": loop, "ranks": ranks}).name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="the best of so many steps counts")
@@ -197,6 +213,7 @@ def main() -> None:
     parser.add_argument("--default-malloc", action="store_true", help="leave glibc as it is")
     parser.add_argument("--name", default="step", help="of the result file")
     parser.add_argument("--profile", action="store_true", help="where our time goes, instead")
+    parser.add_argument("--trainer", action="store_true", help="the whole loop, instead")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -204,6 +221,9 @@ def main() -> None:
 
     if arguments.profile:
         write_profiles()
+        return
+    if arguments.trainer:
+        write_trainer(arguments.rounds)
         return
 
     rows = []
