@@ -49,7 +49,7 @@ columns = [1, 2]
 vocab_size = 1000
 vocabularies = "shared"
 [batches]
-batch_tokens = 4500
+batch_tokens = 4000
 [model]
 d_model = 32
 n_layers = 1
