@@ -1,5 +1,6 @@
 """The corpora of the tiny runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from tests.training.small import PAIRS, TEXT
 
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return make_pairs(tmp_path_factory.mktemp("pairs"))
+    folder = tmp_path_factory.mktemp("pairs")
+    paths = write_pairs(folder, 151)
+    return make_corpus(folder, replace(PAIRS.data, train=paths, valid=paths))
 
 
 @pytest.fixture(scope="session")
@@ -19,15 +22,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_text(tmp_path_factory.mktemp("text"))
 
 
-def make_pairs(folder: Path) -> Corpus:
-    from dataclasses import replace
-
-    paths = write_pairs(folder, 151)
-    return make_corpus(folder, replace(PAIRS.data, train=paths, valid=paths))
-
-
-def make_text(folder: Path) -> Corpus:
-    from dataclasses import replace
-
-    path = write_text(folder, 240)
-    return make_corpus(folder, replace(TEXT.data, train=(path,), valid=(path,)))
+def make_text(folder: Path, n: int = 240) -> Corpus:
+    train, valid = write_text(folder, n), write_text(folder / "valid", 30)
+    data = replace(TEXT.data, train=(train,), valid=(f"valid/{valid}",))
+    return make_corpus(folder, data)

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from clearhead.data.corpus import Corpus
+from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError
+from clearhead.models import build_model, count_parameters
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import Ranks, objective_of
@@ -19,6 +21,7 @@ from clearhead.training.loop import NotFiniteError
 from clearhead.training.plan import make_plan
 from clearhead.training.report import Report, Trackers, read_metrics
 from clearhead.training.run import Run, open_run
+from clearhead.training.validation import validate
 from tests.training.small import PAIRS, TEXT, digest, go, with_train
 
 
@@ -77,19 +80,12 @@ def test_validation_is_the_plain_loss_over_the_whole_split(text: Corpus, tmp_pat
     record = next(line for line in trained.lines if "valid" in line)
     module = trained.run.objective.eval()
     nats, n = 0.0, 0
-    for batch in trained.run.valid.layout and fresh(trained.run.valid):
+    for batch in Loader(text, recipe.batches, split="valid", epochs=1):
         nats += module(batch, smooth=False).item()
         n += batch.targets.numel()
     assert record["loss"] == pytest.approx(nats / n, rel=1e-6)
     assert record["perplexity"] == pytest.approx(math.exp(nats / n), rel=1e-5)
     assert record["new_best"]
-
-
-def fresh(loader):
-    from clearhead.data.loader import Position
-
-    loader.position = Position()
-    return loader
 
 
 def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: Path):
@@ -132,8 +128,6 @@ def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_pat
     with borrowed(trained.run.objective, ema):
         assert digest(trained.run.objective) != own
         found = next(line for line in trained.lines if "valid" in line)["loss"]
-        from clearhead.training.validation import validate
-
         again = validate(trained.run.objective, trained.run.valid, Ranks())
         assert again["loss"] == found
     assert digest(trained.run.objective) == own
@@ -226,8 +220,6 @@ def test_a_plan_counts_what_a_run_would_hold(pairs: Corpus, tmp_path: Path):
 def test_flops_are_six_for_each_weight_and_token():
     """The usual estimate, 6·N for each token, once attention and embeddings are put aside."""
     config = replace(TEXT.model, d_model=512, d_ff=2048, n_heads=8, n_layers=6, vocab_size=5)
-    from clearhead.models import build_model, count_parameters
-
     matrices = count_parameters(build_model(config, device="meta")).without_embeddings
     assert step_flops(config, 4, 0, 10) / (6 * 4 * 10 * matrices) == pytest.approx(1, rel=0.02)
 

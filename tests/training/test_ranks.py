@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 import torch
 
 from clearhead.data.corpus import Corpus
+from clearhead.data.loader import Loader
 from clearhead.training.distributed import Ranks
 from tests.training.small import go, with_train
 from tests.training.test_kill import ENVIRONMENT
-from tests.training.two_ranks import LANGUAGE, TWENTY, gradients, weights_after
+from tests.training.two_ranks import LANGUAGE, N_BATCHES, TWENTY, gradients, weights_after
 
 MODES = ["ddp", "fsdp"]
 
@@ -78,11 +80,6 @@ def test_ranks_do_not_change_the_gradient(mode, micro_batches, dtype, found, ref
 
 
 def test_the_batches_of_these_tests_are_uneven_and_some_are_short(pairs: Corpus):
-    from itertools import islice
-
-    from clearhead.data.loader import Loader
-    from tests.training.two_ranks import N_BATCHES
-
     batches = list(islice(Loader(pairs, TWENTY.batches), N_BATCHES))
     sizes = {batch.target_output.shape for batch in batches}
     assert len(sizes) > 5

@@ -60,6 +60,8 @@ class Checkpoints:
 
     def __init__(self, folder: Path, ranks: Ranks, *, keep: int = 2) -> None:
         self.folder, self.ranks, self.keep = folder, ranks, keep
+        # That one process is alone is what was meant.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._group: dist.ProcessGroup | None = None
@@ -269,9 +271,7 @@ def _named_errors(folder: Path, ranks: Ranks) -> Iterator[None]:
     half written is removed."""
     message = ""
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="torch.distributed.checkpoint")
-            yield
+        yield
     except OSError as error:
         message = _describe(error)
     except CheckpointException as error:
