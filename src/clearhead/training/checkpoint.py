@@ -63,6 +63,8 @@ class Checkpoints:
         # That one process is alone is what was meant.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
+        self.saved_step = 0
+        """Of the newest checkpoint that this run has made whole, or gone on from."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._group: dist.ProcessGroup | None = None
         if ranks.world > 1:  # written in the background, which must not meet the gradients
@@ -86,7 +88,7 @@ class Checkpoints:
             if self.ranks.first:
                 shutil.rmtree(unfinished, ignore_errors=True)
                 unfinished.mkdir(parents=True)
-        writer = dcp.FileSystemWriter(unfinished, sync_files=False)  # `_synced_hashes` syncs
+        writer = dcp.FileSystemWriter(unfinished, sync_files=False)  # `_hash` syncs
         writer.fs = _Files()
         with _named_errors(unfinished, self.ranks):
             if copy:
@@ -130,6 +132,7 @@ class Checkpoints:
                 _rename(pending.unfinished, place)
                 _sync(self.folder)
                 self._prune(pending.facts["state"]["best_step"])
+        self.saved_step = pending.step
 
     def _hash(self, unfinished: Path) -> dict[str, str]:
         """Sync and hash the files that this rank wrote; the first rank takes the index too."""

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from clearhead.data.batches import Batch
 from clearhead.errors import ClearheadError
@@ -28,8 +28,12 @@ class Ending(NamedTuple):
     """Why the loop has ended."""
 
     reason: str
-    finished: bool = True
-    """False: it was stopped, and the same command goes on."""
+    kind: Literal["finished", "stopped", "not finite"] = "finished"
+
+    @property
+    def finished(self) -> bool:
+        """False: the same command goes on."""
+        return self.kind == "finished"
 
 
 def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending:
@@ -39,7 +43,6 @@ def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending
     assert model is not None
     meter = Meter(model, ranks.device)
     ending = _reached_end(run)  # a run that is opened again may have nothing left to do
-    saved_step = run.state.step
     run.objective.train()
 
     with StopRequests(config.max_minutes) as stop:
@@ -73,22 +76,21 @@ def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending
 
             ending = _reached_end(run) or _too_many_skips(run, update)
             if ending is None and ranks.any(stop.reason is not None):
-                ending = Ending(stop.reason or "another rank was asked to stop", finished=False)
+                ending = Ending(stop.reason or "another rank was asked to stop", "stopped")
             if ending is not None:
                 break
-            if every(config.save_every, step) and _try(run.start_saving, report):
-                saved_step = step
+            if every(config.save_every, step):
+                _try(run.start_saving, report)
             if run.checkpoints.pending and not ranks.any(not run.checkpoints.written):
                 _try(run.checkpoints.finish, report)
         else:
             ending = ending or Ending(f"{config.epochs} epochs")
 
-        if run.checkpoints.pending and not _try(run.checkpoints.finish, report):
-            saved_step = -1
-        if saved_step != run.state.step:
+        _try(run.checkpoints.finish, report)
+        if run.checkpoints.saved_step != run.state.step:
             run.save()
     report.say(f"ended after step {run.state.step:,}: {ending.reason}")
-    if not ending.finished and run.state.skips:
+    if ending.kind == "not finite":
         raise NotFiniteError(f"{ending.reason}; run again to go on behind it, or lower train.lr")
     return ending
 
@@ -112,7 +114,7 @@ def _too_many_skips(run: Run, update: Update) -> Ending | None:
     if update.finite or state.skips <= allowed:
         return None
     seen = f"step {state.step:,}: loss {update.loss}, gradient norm {update.grad_norm}"
-    return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", finished=False)
+    return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
 
 
 def _record(run: Run, update: Update, lr: float, batch: Batch) -> Record:
@@ -148,12 +150,10 @@ def _validate(run: Run, report: Report, measure: Measure | None) -> None:
     report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
 
 
-def _try(save: Callable[[], None], report: Report) -> bool:
+def _try(save: Callable[[], None], report: Report) -> None:
     """A checkpoint that fails on the way, on a full disk for instance, is reported and tried again
     when the next is due; only the last one's failure ends the run."""
     try:
         save()
     except CheckpointError as error:
         report.say(f"warning: {error}")
-        return False
-    return True

@@ -87,6 +87,7 @@ class Run:
             optim_state_dict={**optimizer, "state": tensors["optimizer"]},
         )
         self.state = TrainState(**checkpoint.facts["state"])
+        self.checkpoints.saved_step = self.state.step
 
     def published_weights(self, say: Say) -> Weights | None:
         """The weights that the model folder gets, if they are not the present ones."""
