@@ -30,7 +30,7 @@ _SETTINGS = {
 
 def find_loss(patient: Patient, form: Form) -> Found:
     """`model(…, targets=…)` or `labels=…` that returns a loss beside the logits."""
-    model = patient.copy()
+    model = patient.plain
     name = next((n for n in ("labels", "targets") if n in arguments_of(model)), None)
     if name is None:
         return NOTHING
@@ -67,7 +67,7 @@ def _loss_in(output: Any) -> Tensor:
 def find_cache(patient: Patient, form: Form) -> Found:
     """Three customs: a cache made by `new_cache` and grown in place; one that comes back as
     `.past_key_values`; one that comes back as the second of a tuple."""
-    model = patient.copy()
+    model = patient.plain
     if callable(getattr(model, "new_cache", None)):
         made = _decode_with_made_cache if patient.has_source else _with_made_cache
         return _tried(patient, made, "cache = model.new_cache(…)")
@@ -89,7 +89,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
 
 def _tried(patient: Patient, cached: Any, shown: str) -> Found:
     with torch.no_grad():
-        cached(patient.copy(), patient.draw(3), [patient.length - 1, 1])
+        cached(patient.plain, patient.draw(3), [patient.length - 1, 1])
     return {"cached": cached}, {"cache": shown}
 
 
@@ -184,7 +184,7 @@ def _generate_hugging_face(model: Any, inputs: Inputs, n_new: int, /, **settings
 def find_attention(patient: Patient, form: Form) -> Found:
     """Weights that come back with `output_attentions=True` or `return_attention=True`, or that a
     `recorder` is given."""
-    model = patient.copy()
+    model = patient.plain
     arguments = arguments_of(model)
     flags = ("output_attentions", "return_attention", "return_weights", "return_attn")
     flag = next((name for name in flags if name in arguments), None)

@@ -21,7 +21,7 @@ class Tower:
 
 
 def find_towers(patient: Patient) -> list[Tower]:
-    model = patient.copy()
+    model = patient.plain
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
     streams = {visit.path: visit for visit in visits if _keeps_its_shape(visit)}

@@ -65,7 +65,7 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
     Two calls with different tokens tell masks and biases, which stay, from products, which
     change: score = slope · product + what stays.
     """
-    model = patient.copy()
+    model = patient.plain
     one = _seen(patient, patient.draw(3), model)
     other = _seen(patient, patient.draw(3, seed=1), model)
     for first, second in zip(one, other):

@@ -13,7 +13,7 @@ from clearhead.shapes import Tensor
 
 _N_NEW = 8
 _PROMPT = 3
-_N_PROMPTS = 4
+_N_PROMPTS = 3
 _BEAMS = 4
 
 
@@ -35,10 +35,15 @@ def _repeats(
 ) -> Iterator[Finding]:
     settings = _greedy_settings(patient)
     for prompt in _prompts(patient):
-        runs = [_generate(patient, model, prompt, _N_NEW, **settings).tokens for _ in range(4)]
-        different = len({tuple(tokens.flatten().tolist()) for tokens in runs})
-        if different > 1:
-            yield Finding(case, severity, {"n": different, "of": len(runs)})
+
+        def write(prompt: Inputs = prompt) -> tuple[int, ...]:
+            run = _generate(patient, model, prompt, _N_NEW, **settings)
+            return tuple(run.tokens.flatten().tolist())
+
+        runs = [write(), write()]
+        if runs[0] != runs[1]:
+            runs += [write(), write()]  # how different they are is worth two more
+            yield Finding(case, severity, {"n": len(set(runs)), "of": len(runs)})
             return
 
 
@@ -155,7 +160,7 @@ def _scene(patient: Patient) -> tuple[nn.Module, Inputs]:
     """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
     if patient.calls.generate is None:
         raise NotApplicableError("no_generate")
-    return patient.noisy_copy(), _prompts(patient)[0]
+    return patient.noisy.eval(), _prompts(patient)[0]
 
 
 def _prompts(patient: Patient) -> list[Inputs]:

@@ -84,7 +84,7 @@ def _scene(patient: Patient) -> tuple[nn.Module, Inputs, Tensor, int]:
         raise NotApplicableError("no_loss")
     # With noise on the weights: logits that are all alike would hide which target is compared.
     return (
-        patient.noisy_copy(),
+        patient.noisy.eval(),
         patient.draw(4),
         patient.draw(4, seed=1).tokens,
         patient.calls.ignored,

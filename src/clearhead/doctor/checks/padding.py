@@ -43,7 +43,7 @@ def _change(patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: s
     overflow there: what is not finite is asked again in the model's own precision.
     """
     for own in (False, True):
-        model = patient.noisy_copy() if own else patient.specimen
+        model = patient.noisy.eval() if own else patient.specimen
         tolerance = 1e-4 if own else patient.tolerance
         with torch.no_grad():
             plain, logits = patient.logits(model, inputs), patient.logits(model, padded)

@@ -138,16 +138,16 @@ def _inside(path: str, other: str) -> bool:
 @lru_cache(maxsize=1)  # two checks ask the same of one patient
 def reach(patient: Patient) -> Float[Tensor, "position token"]:
     """How much the logits at each position change when each token does, relative to their size:
-    the largest of three random sequences and of all logits."""
-    inputs, length = patient.draw(3), patient.length
+    the largest of two random sequences and of all logits."""
+    inputs, length = patient.draw(2), patient.length
     tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
     for token in range(length):
-        changed = tokens[3 * (token + 1) : 3 * (token + 2), token]
+        changed = tokens[2 * (token + 1) : 2 * (token + 2), token]
         changed.copy_(patient.other_tokens(changed))
     source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
     with torch.no_grad():
         logits = patient.logits(patient.specimen, Inputs(tokens, source))
-    plain, *others = logits.split(3)
+    plain, *others = logits.split(2)
     moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
     return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
 

@@ -39,7 +39,7 @@ def shared(patient: Patient) -> Iterator[Finding]:
         if repeated > 1:
             yield Finding("shared.layers", "error", {"n": repeated}, place=path)
             return
-    model = patient.copy()
+    model = patient.plain
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
     calls = Counter(visit.path for visit in visits)

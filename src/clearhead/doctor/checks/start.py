@@ -19,7 +19,7 @@ _KNOWLEDGE_ALLOWED = 0.2
 def output(patient: Patient) -> Iterator[Finding]:
     """Finite scores, not probabilities."""
     with torch.no_grad():
-        logits = patient.logits(patient.copy(), patient.draw(3)).double()
+        logits = patient.logits(patient.plain, patient.draw(3)).double()
     if not logits.isfinite().all():
         share = float((~logits.isfinite()).double().mean())
         yield Finding("output.not_finite", "error", {"share": share})
@@ -33,7 +33,7 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("trained")
     inputs, targets = patient.draw(48), patient.draw(48, seed=1).tokens
     with torch.no_grad():
-        logits = patient.logits(patient.copy(), inputs).float()
+        logits = patient.logits(patient.plain, inputs).float()
     if patient.kind != "encoder":
         logits, targets = logits[:, :-1], inputs.tokens[:, 1:]
     loss = float(F.cross_entropy(logits.flatten(0, 1), targets.flatten()))

@@ -90,7 +90,7 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
     towers = find_towers(patient)
     if not towers:
         raise NotApplicableError("no_layers")
-    model = patient.copy()
+    model = patient.plain
     n_tokens = min(16, patient.vocab_size)
     with torch.no_grad():
         same = _same_token_everywhere(patient, n_tokens)
