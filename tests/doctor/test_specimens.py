@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from clearhead.doctor import Report, examine
-from tests.doctor.specimens import attentions, layers, pairs, uses
+from tests.doctor.specimens import attentions, inside, layers, pairs, uses
 from tests.doctor.specimens.specimen import Specimen
 
-SPECIMENS = [*attentions.SPECIMENS, *layers.SPECIMENS, *uses.SPECIMENS, *pairs.SPECIMENS]
+ROOMS = (attentions, layers, uses, pairs, inside)
+SPECIMENS = [specimen for room in ROOMS for specimen in room.SPECIMENS]
 # The rows of our list of tutorial defects that show in behaviour.
 BEHAVIOURAL = {1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 22, 23, 25, 26, 28, 29, 30, 31}
 # Slow checks are made where they are what finds the defect.

@@ -76,6 +76,10 @@ class Calls:
     """Leaves in `.grad` what one step over several micro-batches leaves."""
     cached: Callable[[nn.Module, Inputs, list[int]], Tensor] | None = None
     """The same logits, with the tokens fed in pieces of these lengths through a cache."""
+    cache_takes_masks: bool = False
+    """Whether `cached` passes `inputs.real` on, so that a padded batch can be fed in pieces."""
+    reordered: Callable[[nn.Module, Inputs, list[int], list[int]], Tensor] | None = None
+    """As `cached`; before the last piece, row i of the cache becomes that of row rows[i]."""
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
     """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
@@ -162,13 +166,20 @@ class Patient:
         return self.noisy_copy()
 
     def training_copy(self) -> nn.Module:
-        """In training mode, but for its dropout layers."""
-        model = self.copy().train()
-        for module in model.modules():
-            if "drop" in type(module).__name__.lower():
-                module.eval()
-            if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0
+        """In training mode, but for its dropout."""
+        return _without_dropout(self.copy().train())
+
+    @cached_property
+    def in_training(self) -> nn.Module:
+        """The specimen in training mode, but for its dropout. Use it as the specimen."""
+        model = _without_dropout(copy.deepcopy(self.specimen).train())
+        with torch.no_grad():
+            one, other = (self.logits(model, self.draw(2)) for _ in range(2))
+        if not torch.equal(one, other):
+            # Somebody reads the rate of a layer, and drops without calling it.
+            for module in model.modules():
+                if hasattr(module, "p") and "drop" in type(module).__name__.lower():
+                    module.p = 0.0
         return model
 
     @property
@@ -226,3 +237,15 @@ def change_size(one: Tensor, other: Tensor) -> float:
     """The largest difference of two outputs, as a share of the first one's own size."""
     size = one.double().square().mean().sqrt().clamp(min=1e-12)
     return float(((one.double() - other.double()).abs().max() / size).item())
+
+
+def _without_dropout(model: nn.Module) -> nn.Module:
+    """Layers that drop are put into evaluation mode; rates that modules keep as numbers, for
+    functions that drop, become 0."""
+    for module in model.modules():
+        if "drop" in type(module).__name__.lower():
+            module.eval()
+        for name, value in vars(module).items():
+            if "drop" in name.lower() and isinstance(value, float):
+                setattr(module, name, 0.0)
+    return model
