@@ -8,6 +8,7 @@ writes benchmarks/results/mutants.json (every mutant) and mutants.md (the figure
 
 import argparse
 import hashlib
+import io
 import json
 import multiprocessing
 import random
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 
 import clearhead
-from benchmarks.equivalents import CHANGES, behaviour, same
+from benchmarks.equivalents import CHANGES, Behaviour, behaviour, prepared, why_same
 from benchmarks.mutation import ROOT, Mutant, all_mutants, plant
 from benchmarks.result import FOLDER, circumstances
 from clearhead.config import ModelConfig
@@ -138,54 +139,36 @@ def _print_of(model: Any, config: ModelConfig) -> str:
         return "crash"
 
 
-def behave(tree: str, queue: Any) -> None:
-    """In a process of its own: what this tree's models compute, under each change of weights."""
+def explain_tree(tree: str, queue: Any, rights: dict[ModelConfig, Behaviour]) -> None:
+    """In a process of its own: why this tree's models are no other than the healthy ones."""
     torch.set_num_threads(1)
     clearhead.__path__[:] = [f"{tree}/clearhead"]
     from clearhead.models import build_model
 
-    found: dict[str, list[Any]] = {}
-    for name, change in CHANGES.items():
-        try:
-            found[name] = [behaviour(build_model, config, change) for config in CONFIGS]
-        except Exception:
-            continue  # no equivalent
-    torch.save(found, queue)
+    queue.put(why_same(build_model, rights))
 
 
-def in_a_process(work: Callable[[str, Any], None], tree: Path, queue: Any) -> Any:
-    """What `work` puts into a queue, or None if it takes too long."""
+def in_a_process(work: Callable[..., None], tree: Path, *more: Any, late: Any) -> Any:
+    """What `work` puts into a queue; `late` if it takes too long."""
     context = multiprocessing.get_context("fork")  # the child need not import torch again
-    process = context.Process(target=work, args=(str(tree), queue))
+    queue = context.Queue()
+    process = context.Process(target=work, args=(str(tree), queue, *more))
     process.start()
-    return process
-
-
-def try_tree(tree: Path) -> tuple[list[str], str | None]:
-    queue = multiprocessing.get_context("fork").Queue()
-    process = in_a_process(examine_tree, tree, queue)
     try:
         answer = queue.get(timeout=SECONDS)
     except Exception:
-        answer = (["timeout"], "crash: timeout")
+        answer = late
     process.join(5)
     if process.is_alive():
         process.terminate()
     return answer
 
 
-def behaviour_of(tree: Path) -> dict[str, list[Any]]:
-    """Through a file: tensors in a queue need the process that sent them."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "behaviour.pt"
-        process = in_a_process(behave, tree, file)
-        process.join(SECONDS)
-        if process.is_alive():
-            process.terminate()
-        return torch.load(file) if file.is_file() else {}
+def try_tree(tree: Path) -> tuple[list[str], str | None]:
+    return in_a_process(examine_tree, tree, late=(["timeout"], "crash: timeout"))
 
 
-def judge(mutant: Mutant, healthy: list[str], right: list[Any]) -> Verdict:
+def judge(mutant: Mutant, healthy: list[str], rights: dict[ModelConfig, Behaviour]) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         shutil.copytree(ROOT / "src" / "clearhead", tree / "clearhead")
@@ -195,12 +178,26 @@ def judge(mutant: Mutant, healthy: list[str], right: list[Any]) -> Verdict:
             return Verdict(mutant, "caught", by)
         if prints == healthy:
             return Verdict(mutant, "unchanged")
-        for why, seen in behaviour_of(tree).items():
-            # Models that the mutant leaves alone keep their weights as they are.
-            touched = [i for i, (one, other) in enumerate(zip(prints, healthy)) if one != other]
-            if all(same(seen[i], right[i]) for i in touched):
-                return Verdict(mutant, "equivalent", why)
-    return Verdict(mutant, "survived")
+        # Models that the mutant leaves alone need no other weights.
+        touched = {
+            config: rights[config]
+            for config, one, other in zip(CONFIGS, prints, healthy)
+            if one != other
+        }
+        why = in_a_process(explain_tree, tree, touched, late=None)
+    return Verdict(mutant, "survived" if why is None else "equivalent", why)
+
+
+def describe_tree(_tree: str, queue: Any) -> None:
+    """In a process of its own, so that this one never imports the models: what they compute. As
+    bytes, since a tensor in a queue needs the process that sent it."""
+    from clearhead.models import build_model
+
+    as_they_are = next(iter(CHANGES.values()))
+    seen = [behaviour(prepared(build_model(c), c, as_they_are), c) for c in CONFIGS]
+    file = io.BytesIO()
+    torch.save([asdict(one) for one in seen], file)
+    queue.put(file.getvalue())
 
 
 # Why a survivor survives, by file and function.
@@ -296,17 +293,18 @@ def main() -> None:
     started = time.monotonic()
     healthy, by = try_tree(ROOT / "src")
     assert by is None and "crash" not in healthy, f"the models must be healthy first: {by}"
-    right = behaviour_of(ROOT / "src")[next(iter(CHANGES))]
+    seen = torch.load(io.BytesIO(in_a_process(describe_tree, ROOT / "src", late=b"")))
+    rights = {config: Behaviour(**one) for config, one in zip(CONFIGS, seen)}
     everything = all_mutants()
     chosen = random.Random(arguments.seed).sample(everything, min(arguments.count, len(everything)))
     print(f"{len(chosen)} of {len(everything)} mutants")
     verdicts: list[Verdict] = []
     for mutant in chosen:
-        verdicts.append(judge(mutant, healthy, right))
+        verdicts.append(judge(mutant, healthy, rights))
         last = verdicts[-1]
         change = f"{mutant.before} → {mutant.after}"
         print(f"{last.result:<10} {mutant.file}:{mutant.line} {change}  {last.by}", flush=True)
-    write(verdicts, time.monotonic() - started)
+        write(verdicts, time.monotonic() - started)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def _kind(model: nn.Module) -> Kind:
         return "decoder" if can_generate() else "encoder"
     raise RecognitionError(
         "kind is not given and the model does not say; "
-        "pass kind='decoder', 'encoder' or 'encoder-decoder'"
+        "pass kind='decoder', 'encoder' or 'encoder-decoder' (command: --kind decoder)"
     )
 
 
@@ -140,7 +140,7 @@ def _vocab_sizes(model: nn.Module) -> list[int]:
     if not tables:
         raise RecognitionError(
             "vocab_size is not given and the model has no nn.Embedding to read it from; "
-            "pass vocab_size=…"
+            "pass vocab_size=… (command: --vocab-size …)"
         )
     return sorted(tables, reverse=True)
 

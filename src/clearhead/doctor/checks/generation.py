@@ -21,6 +21,8 @@ def greedy(patient: Patient) -> Iterator[Finding]:
     """Greedy generation repeats itself, from training mode too, follows the argmax of the full
     pass, and leaves the mode as it was."""
     model, _ = _scene(patient)
+    if not _greedy_settings(patient) and _draws(patient, model.eval()):
+        raise NotApplicableError("only_samples")
     yield from _repeats(patient, model.eval(), "greedy.eval", "error")
     yield from _repeats(patient, model.train(), "greedy.train", "warning")
     if not model.training:
@@ -178,8 +180,18 @@ def _generate(
 
 
 def _greedy_settings(patient: Patient) -> dict[str, Any]:
-    """top_k=1 leaves one choice, where there is such a setting."""
-    return {"top_k": 1} if "top_k" in patient.calls.settings else {}
+    """top_k=1 leaves one choice, where there is such a setting, and next to no temperature next
+    to no other; without either, generation is greedy by itself, or cannot be."""
+    if "top_k" in patient.calls.settings:
+        return {"top_k": 1}
+    return {"temperature": 1e-5} if "temperature" in patient.calls.settings else {}
+
+
+def _draws(patient: Patient, model: nn.Module) -> bool:
+    """Whether generation asks for random numbers in evaluation mode."""
+    before = torch.get_rng_state()
+    _generate(patient, model, _prompts(patient)[0], 1)
+    return not torch.equal(before, torch.get_rng_state())
 
 
 def _rescoring_logits(patient: Patient, model: nn.Module, prompt: Inputs, run: Generated) -> Tensor:
