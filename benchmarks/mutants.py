@@ -212,12 +212,13 @@ REASONS: dict[tuple[str, str], str] = {
 }
 
 
-def write(verdicts: list[Verdict], seconds: float) -> None:
+def write(verdicts: list[Verdict], seconds: float, asked: int) -> None:
     counts = Counter(verdict.result for verdict in verdicts)
     changed = counts["caught"] + counts["survived"]
     facts = {
         **circumstances(),
         "seconds": round(seconds),
+        "asked": asked,
         "mutants": len(verdicts),
         "unchanged": counts["unchanged"],
         "equivalent": counts["equivalent"],
@@ -241,6 +242,7 @@ def rewrite_page() -> None:
 
 def _page(facts: dict[str, Any], verdicts: list[Verdict]) -> str:
     machine = facts["machine"]
+    stopped = f" (of {facts['asked']} asked for)" if facts["mutants"] < facts["asked"] else ""
     lines = [
         "# How much of a slip in our own parts and stacks the doctor notices",
         "",
@@ -248,7 +250,7 @@ def _page(facts: dict[str, Any], verdicts: list[Verdict]) -> str:
         f"{machine['processor']}, Python {machine['python']}, torch {machine['torch']}, "
         f"{facts['seconds']} s.",
         "",
-        f"Of {facts['mutants']} mutants, {facts['unchanged']} change no number that the examined "
+        f"Of {facts['mutants']} mutants{stopped}, {facts['unchanged']} change no number that the examined "
         f"models compute, and {facts['equivalent']} are the same model in another guise (below). "
         f"Of the other {facts['changed']}, the doctor catches {facts['caught']}: "
         f"**{facts['share']:.0%}**.",
@@ -304,7 +306,7 @@ def main() -> None:
         last = verdicts[-1]
         change = f"{mutant.before} → {mutant.after}"
         print(f"{last.result:<10} {mutant.file}:{mutant.line} {change}  {last.by}", flush=True)
-        write(verdicts, time.monotonic() - started)
+        write(verdicts, time.monotonic() - started, len(chosen))
 
 
 if __name__ == "__main__":

@@ -177,9 +177,10 @@ class Patient:
             one, other = (self.logits(model, self.draw(2)) for _ in range(2))
         if not torch.equal(one, other):
             # Somebody reads the rate of a layer, and drops without calling it.
-            for module in model.modules():
-                if hasattr(module, "p") and "drop" in type(module).__name__.lower():
-                    module.p = 0.0
+            layers: list[Any] = [m for m in model.modules() if hasattr(m, "p")]
+            for layer in layers:
+                if "drop" in type(layer).__name__.lower():
+                    layer.p = 0.0
         return model
 
     @property
