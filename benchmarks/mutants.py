@@ -251,7 +251,8 @@ def _page(facts: dict[str, Any], verdicts: list[Verdict]) -> str:
         f"{facts['seconds']} s.",
         "",
         f"Of {facts['mutants']} mutants{stopped}, {facts['unchanged']} change no number that the "
-        f"examined models compute, and {facts['equivalent']} are the same model in another guise (below). "
+        f"examined models compute, and {facts['equivalent']} are the same model in another guise "
+        "(below). "
         f"Of the other {facts['changed']}, the doctor catches {facts['caught']}: "
         f"**{facts['share']:.0%}**.",
     ]
