@@ -2,6 +2,7 @@
 with a stream that keeps its shape."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -20,6 +21,7 @@ class Tower:
     """Of the sequence that it works on."""
 
 
+@lru_cache(maxsize=1)  # several checks ask about one patient
 def find_towers(patient: Patient) -> list[Tower]:
     model = patient.plain
     with torch.no_grad():
