@@ -256,6 +256,11 @@ def _page(facts: dict[str, Any], verdicts: list[Verdict]) -> str:
         f"Of the other {facts['changed']}, the doctor catches {facts['caught']}: "
         f"**{facts['share']:.0%}**.",
     ]
+    lines += [
+        "",
+        "Survivors of earlier runs with seed 0 showed which checks were missing, so that this sample "
+        "is not news to the doctor; `--seed 1` draws another one.",
+    ]
     lines += ["", "## Survivors", "", "| place | before | after | why |", "|---|---|---|---|"]
     for verdict in (v for v in verdicts if v.result == "survived"):
         key = (verdict.mutant.file.removeprefix("clearhead/"), verdict.mutant.function)
