@@ -258,8 +258,8 @@ def _page(facts: dict[str, Any], verdicts: list[Verdict]) -> str:
     ]
     lines += [
         "",
-        "Survivors of earlier runs with seed 0 showed which checks were missing, so that this sample "
-        "is not news to the doctor; `--seed 1` draws another one.",
+        "Survivors of earlier runs with seed 0 showed which checks were missing, so that this "
+        "sample is not news to the doctor; `--seed 1` draws another one.",
     ]
     lines += ["", "## Survivors", "", "| place | before | after | why |", "|---|---|---|---|"]
     for verdict in (v for v in verdicts if v.result == "survived"):
