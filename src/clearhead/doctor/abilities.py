@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.form import Form, arguments_of, logits_in
-from clearhead.doctor.patient import Generated, Inputs, Patient
+from clearhead.doctor import feeding
+from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
+from clearhead.doctor.patient import Generated, Inputs, Patient, change_size
 from clearhead.shapes import Tensor
 
 Found = tuple[dict[str, Any], dict[str, str]]
@@ -30,7 +31,7 @@ _SETTINGS = {
 
 def find_loss(patient: Patient, form: Form) -> Found:
     """`model(…, targets=…)` or `labels=…` that returns a loss beside the logits."""
-    model = patient.copy()
+    model = patient.plain
     name = next((n for n in ("labels", "targets") if n in arguments_of(model)), None)
     if name is None:
         return NOTHING
@@ -67,57 +68,55 @@ def _loss_in(output: Any) -> Tensor:
 def find_cache(patient: Patient, form: Form) -> Found:
     """Three customs: a cache made by `new_cache` and grown in place; one that comes back as
     `.past_key_values`; one that comes back as the second of a tuple."""
-    model = patient.copy()
+    model, inputs = patient.plain, patient.draw(3)
     if callable(getattr(model, "new_cache", None)):
-        made = _decode_with_made_cache if patient.has_source else _with_made_cache
-        return _tried(patient, made, "cache = model.new_cache(…)")
-    name = next((n for n in _CACHES if n in arguments_of(model)), None)
-    if name is None:
-        return NOTHING
-    flags = {"use_cache": True} if "use_cache" in arguments_of(model) else {}
-
-    def cached(model: nn.Module, inputs: Inputs, pieces: list[int]) -> Tensor:
-        cache, found = None, []
-        for piece in torch.split(inputs.tokens, pieces, dim=1):
-            output = form.call(model, replace(inputs, tokens=piece), **{name: cache}, **flags)
-            cache = _cache_in(output)
-            found.append(_some(logits_in(output)))
-        return torch.cat(found, dim=1)
-
-    return _tried(patient, cached, f"model(…, {name}=…)")
-
-
-def _tried(patient: Patient, cached: Any, shown: str) -> Found:
+        made, step = feeding.new_cache, feeding.grown_in_place
+        if patient.has_source:
+            made, step = feeding.new_cache_of_source, feeding.decoded_in_place
+        fed = feeding.Feeding(form, made, step)
+        with torch.no_grad():
+            made(model, inputs)  # one that takes other arguments is not ours to judge
+        shown = "cache = model.new_cache(…)"
+    else:
+        name = next((n for n in _CACHES if n in arguments_of(model)), None)
+        if name is None:
+            return NOTHING
+        flags = {"use_cache": True} if "use_cache" in arguments_of(model) else {}
+        step = feeding.returned_by_the_model(form, name, flags)
+        fed = feeding.Feeding(form, feeding.none_yet, step)
+        with torch.no_grad():
+            step(model, inputs, None, {})  # what fails from here on is the model's own doing
+        shown = f"model(…, {name}=…)"
+    fed = _with_mask(patient, fed)
     with torch.no_grad():
-        cached(patient.copy(), patient.draw(3), [patient.length - 1, 1])
-    return {"cached": cached}, {"cache": shown}
+        try:
+            _, cache = fed.step(model, inputs, fed.make(model, inputs), {})
+        except CALL_ERRORS:
+            cache = None  # the check of the cache will say so
+    found = {"cached": fed, "cache_takes_masks": fed.mask is not None}
+    if feeding.can_reorder(cache):
+        found["reordered"] = fed
+    return found, {"cache": shown}
 
 
-def _some(value: Tensor | None) -> Tensor:
-    if value is None:
-        raise ValueError("no logits came back")
-    return value
-
-
-def _cache_in(output: Any) -> Any:
-    cache = getattr(output, "past_key_values", None)
-    if cache is None and isinstance(output, tuple) and len(output) == 2:
-        cache = output[1]
-    if cache is None:
-        raise ValueError("no cache came back")
-    return cache
-
-
-def _with_made_cache(model: Any, inputs: Inputs, pieces: list[int]) -> Tensor:
-    cache = model.new_cache(*inputs.tokens.shape)
-    logits = [model(piece, cache=cache) for piece in torch.split(inputs.tokens, pieces, dim=1)]
-    return torch.cat(logits, dim=1)
-
-
-def _decode_with_made_cache(model: Any, inputs: Inputs, pieces: list[int]) -> Tensor:
-    cache = model.new_cache(model.encode(inputs.source), inputs.tokens.shape[1])
-    split = torch.split(inputs.tokens, pieces, dim=1)
-    return torch.cat([model.decode(piece, cache=cache) for piece in split], dim=1)
+def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
+    """How a padding mask goes with the cache is found by one under which every token is real:
+    the right way changes nothing."""
+    if "real" not in fed.form.masks or patient.length < 3:
+        return fed
+    model, inputs = patient.plain, patient.draw(3)
+    masked = replace(inputs, real=torch.ones_like(inputs.tokens, dtype=torch.bool))
+    pieces = [patient.length - 2, 2]
+    for mask in ("whole", "new"):
+        tried = replace(fed, mask=mask)
+        try:
+            with torch.no_grad():
+                plain, logits = fed(model, inputs, pieces), tried(model, masked, pieces)
+        except CALL_ERRORS:
+            continue
+        if change_size(plain, logits) < 1e-4:
+            return tried
+    return fed
 
 
 def find_generate(patient: Patient, _form: Form) -> Found:
@@ -184,7 +183,7 @@ def _generate_hugging_face(model: Any, inputs: Inputs, n_new: int, /, **settings
 def find_attention(patient: Patient, form: Form) -> Found:
     """Weights that come back with `output_attentions=True` or `return_attention=True`, or that a
     `recorder` is given."""
-    model = patient.copy()
+    model = patient.plain
     arguments = arguments_of(model)
     flags = ("output_attentions", "return_attention", "return_weights", "return_attn")
     flag = next((name for name in flags if name in arguments), None)

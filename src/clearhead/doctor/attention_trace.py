@@ -47,7 +47,13 @@ class _Module:
     factors: list[tuple[int, float]] = field(default_factory=list)
 
 
-class _Trace(TorchDispatchMode):
+class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and asking costs 1.5 s: it imports the compiler
+
+
+class _Trace(_Mode):
     def __init__(self, shapes: set[tuple[int, int]]) -> None:
         super().__init__()
         self.shapes = shapes
@@ -139,7 +145,7 @@ def as_in_training() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-class LookAtYourself(TorchDispatchMode):
+class LookAtYourself(_Mode):
     """While this is on, every attention of a sequence to itself gives each position to itself
     alone, and every other attention gives nothing."""
 

@@ -2,6 +2,7 @@
 with a stream that keeps its shape."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -20,8 +21,9 @@ class Tower:
     """Of the sequence that it works on."""
 
 
+@lru_cache(maxsize=1)  # several checks ask about one patient
 def find_towers(patient: Patient) -> list[Tower]:
-    model = patient.copy()
+    model = patient.plain
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
     streams = {visit.path: visit for visit in visits if _keeps_its_shape(visit)}

@@ -35,7 +35,8 @@ section { border: 1px solid var(--line); border-left: 4px solid var(--tone); bor
 section h2 b { color: var(--tone); margin-right: .5rem; }
 .case { float: right; font-size: .85rem; }
 .error { --tone: var(--error); } .warning { --tone: var(--warning); } .note { --tone: var(--note); }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); gap: 1rem; }
+/* One above the other: their lines can be compared. */
+.pair { display: grid; gap: .8rem; } .pair > div { min-width: 0; }
 .pair p { margin: 0 0 .3rem; font-size: .9rem; }
 .pair .wrong { color: var(--error); } .pair .right { color: var(--good); }
 pre { margin: 0; padding: .8rem 1rem; background: var(--soft); border-radius: 6px; overflow: auto; }

@@ -76,6 +76,10 @@ class Calls:
     """Leaves in `.grad` what one step over several micro-batches leaves."""
     cached: Callable[[nn.Module, Inputs, list[int]], Tensor] | None = None
     """The same logits, with the tokens fed in pieces of these lengths through a cache."""
+    cache_takes_masks: bool = False
+    """Whether `cached` passes `inputs.real` on, so that a padded batch can be fed in pieces."""
+    reordered: Callable[[nn.Module, Inputs, list[int], list[int]], Tensor] | None = None
+    """As `cached`; before the last piece, row i of the cache becomes that of row rows[i]."""
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
     """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
@@ -100,6 +104,8 @@ class Patient:
     seed: int = 0
     recognised: dict[str, str] = field(default_factory=dict)
     """What was recognised, for the report: a capability, and how it is used."""
+    shared: list[nn.Module] = field(default_factory=list, repr=False)
+    """`plain`, once it was made; a list, so that what is recognised later has it too."""
 
     @property
     def has_source(self) -> bool:
@@ -123,15 +129,21 @@ class Patient:
     def copy(self) -> nn.Module:
         return copy.deepcopy(self.model).eval()
 
+    @property
+    def plain(self) -> nn.Module:
+        """A copy as it is, in evaluation mode, that all checks share: copying takes longer than
+        a call. Use it under no_grad and do not change it."""
+        if not self.shared:
+            self.shared.append(self.copy())
+        return self.shared[0].eval()
+
     @cached_property
     def specimen(self) -> nn.Module:
         """A copy for questions of structure: in double precision, so that rounding cannot be
         mistaken for a leak, and with noise on every parameter, so that a zero or a very small
         first weight cannot hide one. Use it under no_grad and do not change it."""
-        specimen = self.copy()
+        specimen, _ = self._precise
         generator = torch.Generator(device=self.device).manual_seed(self.seed)
-        if self.runs_in_double:
-            specimen = specimen.double()
         with torch.no_grad():
             for parameter in specimen.parameters():
                 if parameter.is_floating_point():
@@ -148,24 +160,43 @@ class Patient:
                 parameter.copy_(noisy)
         return model
 
+    @cached_property
+    def noisy(self) -> nn.Module:
+        """A noisy copy that checks share. Its mode may be any; change nothing else."""
+        return self.noisy_copy()
+
     def training_copy(self) -> nn.Module:
-        """In training mode, but for its dropout layers."""
-        model = self.copy().train()
-        for module in model.modules():
-            if "drop" in type(module).__name__.lower():
-                module.eval()
-            if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0
-        return model
+        """In training mode, but for its dropout."""
+        return _without_dropout(self.copy().train())
 
     @cached_property
+    def in_training(self) -> nn.Module:
+        """The specimen in training mode, but for its dropout. Use it as the specimen."""
+        model = _without_dropout(copy.deepcopy(self.specimen).train())
+        with torch.no_grad():
+            one, other = (self.logits(model, self.draw(2)) for _ in range(2))
+        if not torch.equal(one, other):
+            # Somebody reads the rate of a layer, and drops without calling it.
+            layers: list[Any] = [m for m in model.modules() if hasattr(m, "p")]
+            for layer in layers:
+                if "drop" in type(layer).__name__.lower():
+                    layer.p = 0.0
+        return model
+
+    @property
     def runs_in_double(self) -> bool:
+        return self._precise[1]
+
+    @cached_property
+    def _precise(self) -> tuple[nn.Module, bool]:
+        """A copy in double precision where that works, and whether it does."""
+        model = self.copy().double()
         try:
             with torch.no_grad():
-                logits = self.logits(self.copy().double(), self.draw(2))
+                logits = self.logits(model, self.draw(2))
         except (RuntimeError, TypeError, ValueError):
-            return False
-        return logits.dtype == torch.float64
+            return self.copy(), False
+        return (model, True) if logits.dtype == torch.float64 else (self.copy(), False)
 
     @property
     def tolerance(self) -> float:
@@ -187,11 +218,12 @@ class Patient:
         generator = torch.Generator().manual_seed(self.seed * 1_000 + seed)
         # The first ids are often special (begin, end); where there is room, leave them out.
         first = 4 if self.vocab_size > 16 else 0
-        known = [t for t in range(first, self.vocab_size) if t != self.pad_id][:symbols]
+        known = torch.arange(first, self.vocab_size)
+        known = known[known != (-1 if self.pad_id is None else self.pad_id)][:symbols]
 
         def tokens(n: int) -> Tensor:
             drawn = torch.randint(len(known), (batch, n), generator=generator)
-            return torch.tensor(known)[drawn].to(self.device)
+            return known[drawn].to(self.device)
 
         source = tokens(source_length or self.source_length) if self.has_source else None
         return Inputs(tokens(length or self.length), source)
@@ -206,3 +238,15 @@ def change_size(one: Tensor, other: Tensor) -> float:
     """The largest difference of two outputs, as a share of the first one's own size."""
     size = one.double().square().mean().sqrt().clamp(min=1e-12)
     return float(((one.double() - other.double()).abs().max() / size).item())
+
+
+def _without_dropout(model: nn.Module) -> nn.Module:
+    """Layers that drop are put into evaluation mode; rates that modules keep as numbers, for
+    functions that drop, become 0."""
+    for module in model.modules():
+        if "drop" in type(module).__name__.lower():
+            module.eval()
+        for name, value in vars(module).items():
+            if "drop" in name.lower() and isinstance(value, float):
+                setattr(module, name, 0.0)
+    return model

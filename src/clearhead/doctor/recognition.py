@@ -118,7 +118,7 @@ def _kind(model: nn.Module) -> Kind:
         return "decoder" if can_generate() else "encoder"
     raise RecognitionError(
         "kind is not given and the model does not say; "
-        "pass kind='decoder', 'encoder' or 'encoder-decoder'"
+        "pass kind='decoder', 'encoder' or 'encoder-decoder' (command: --kind decoder)"
     )
 
 
@@ -140,7 +140,7 @@ def _vocab_sizes(model: nn.Module) -> list[int]:
     if not tables:
         raise RecognitionError(
             "vocab_size is not given and the model has no nn.Embedding to read it from; "
-            "pass vocab_size=…"
+            "pass vocab_size=… (command: --vocab-size …)"
         )
     return sorted(tables, reverse=True)
 
@@ -200,7 +200,7 @@ def _with_lengths(patient: Patient) -> Patient:
         tried = replace(patient, equal_lengths=equal)
         try:
             with torch.no_grad():
-                tried.logits(tried.copy(), tried.draw(3))
+                tried.logits(tried.plain, tried.draw(3))
             return tried
         except CALL_ERRORS as error:
             problem = problem or error
@@ -227,7 +227,7 @@ def _find_mask(patient: Patient, form: Form, role: str, names: tuple[str, ...]) 
     tokens = inputs.tokens if role == "real" else inputs.source
     assert tokens is not None
     masked = replace(inputs, **{role: torch.ones_like(tokens, dtype=torch.bool)})
-    model = patient.copy()
+    model = patient.plain
     arguments = arguments_of(model)
     with torch.no_grad():
         plain = form.logits(model, inputs)

@@ -123,6 +123,17 @@ class Embedding(nn.Module):
         return self.dropout(self.tokens(tokens) + self.positions(places))
 
 
+class TokensOnly(Embedding):
+    """Positions are attention's business."""
+
+    def __init__(self, width=WIDTH):
+        super().__init__(width)
+        del self.positions
+
+    def forward(self, tokens, start=0, mask=None):
+        return self.dropout(self.tokens(tokens))
+
+
 class Decoder(nn.Module):
     """tokens → logits"""
 

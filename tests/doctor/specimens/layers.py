@@ -16,6 +16,7 @@ from tests.doctor.specimens.healthy import (
     Decoder,
     Embedding,
     Encoder,
+    TokensOnly,
 )
 from tests.doctor.specimens.specimen import Specimen
 
@@ -189,15 +190,6 @@ class UnscaledSinusoids(Sinusoids):
     scale = 1.0
 
 
-class NoPositions(Embedding):
-    def __init__(self, width=WIDTH):
-        super().__init__(width)
-        del self.positions
-
-    def forward(self, tokens, start=0, mask=None):
-        return self.dropout(self.tokens(tokens))
-
-
 class UnusedPositions(Embedding):
     def forward(self, tokens, start=0, mask=None):
         return self.dropout(self.tokens(tokens))
@@ -205,7 +197,7 @@ class UnusedPositions(Embedding):
 
 class PositionsAtTheEnd(Decoder):
     def __init__(self):
-        super().__init__(embedding=NoPositions)
+        super().__init__(embedding=TokensOnly)
         self.positions = nn.Embedding(LIMIT, WIDTH)
 
     def scores(self, x):
@@ -377,7 +369,7 @@ SPECIMENS = [
     Specimen(
         "no positions in an encoder",
         "encoder",
-        lambda: Encoder(embedding=NoPositions),
+        lambda: Encoder(embedding=TokensOnly),
         Encoder,
         "positions.tokens",
         "blocks.0.attention",

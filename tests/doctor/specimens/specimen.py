@@ -21,5 +21,7 @@ class Specimen:
     """The number of the defect in the list of what tutorials get wrong."""
     how: dict[str, Any] = field(default_factory=dict)
     """What the user would tell the doctor."""
-    also: frozenset[str] = frozenset()
-    """Further cases that follow from the defect, and are true."""
+
+    @property
+    def check(self) -> str:
+        return self.case.partition(".")[0]

@@ -1,13 +1,15 @@
 """Attention itself: its weights, and the scale of its scores."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
+from torch import nn
 
 from clearhead.doctor.attention_trace import Attention, trace_attention
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Inputs, Patient
+from clearhead.shapes import Tensor
 
 # Scores of a standard deviation of 1 are what the division by √d_head is for; at twice that the
 # largest of ten weights is above a half before anything was learnt.
@@ -46,8 +48,9 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
     attention = patient.calls.attention
     if attention is None:
         raise NotApplicableError("no_weights")
+    yield from _others(patient, attention)
     for mode in ("eval", "train"):
-        model = patient.copy().train(mode == "train")
+        model = patient.plain if mode == "eval" else patient.copy().train()
         with torch.no_grad():
             for index, given in enumerate(attention(model, patient.draw(3))):
                 sums = given.double().sum(dim=-1)
@@ -59,13 +62,35 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
                     return
 
 
+def _others(
+    patient: Patient, attention: Callable[[nn.Module, Inputs], list[Tensor]]
+) -> Iterator[Finding]:
+    """Weights that are handed out are among those that a plain call uses."""
+    inputs = patient.draw(3)
+    try:
+        used = _seen(patient, inputs)
+    except NotApplicableError:
+        return  # other kernels than a softmax: nothing to compare with
+    with torch.no_grad():
+        given = attention(patient.specimen, inputs)
+    for index, weights in enumerate(given):
+        alike = [a.weights for a in used if a.weights.shape == weights.shape and a.axis == -1]
+        if len(used) != len(given) or not alike:
+            return
+        nearest = min(float((weights - other).abs().max()) for other in alike)
+        if nearest > 1e-3:
+            numbers = {"index": index, "change": nearest}
+            yield Finding("returned_weights.others", "error", numbers)
+            return
+
+
 def attention_scale(patient: Patient) -> Iterator[Finding]:
     """Scores are q·k/√d_head.
 
     Two calls with different tokens tell masks and biases, which stay, from products, which
     change: score = slope · product + what stays.
     """
-    model = patient.copy()
+    model = patient.plain
     one = _seen(patient, patient.draw(3), model)
     other = _seen(patient, patient.draw(3, seed=1), model)
     for first, second in zip(one, other):

@@ -13,7 +13,7 @@ from clearhead.doctor.witness import differs, first_change, watch
 def batch(patient: Patient) -> Iterator[Finding]:
     """A sequence alone and among others."""
     for mode in ("eval", "train"):
-        model = patient.specimen if mode == "eval" else _in_training(patient)
+        model = patient.specimen if mode == "eval" else patient.in_training
         among, alone = patient.draw(4), patient.draw(4).rows(slice(1, 2))
         with torch.no_grad():
             one = patient.logits(model, among)[1:2]
@@ -23,11 +23,6 @@ def batch(patient: Patient) -> Iterator[Finding]:
         if change > patient.tolerance:
             yield Finding(f"batch.{mode}", "error", {"change": change}, _place(patient, model))
             return
-
-
-def _in_training(patient: Patient) -> nn.Module:
-    model = patient.training_copy()
-    return model.double() if patient.runs_in_double else model
 
 
 def _place(patient: Patient, model: nn.Module) -> str | None:

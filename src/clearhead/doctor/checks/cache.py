@@ -1,18 +1,36 @@
 """A cache saves work and changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
+from torch import nn
 
+from clearhead.doctor.checks.padding import pad, roles
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient, change_size
+from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.patient import Inputs, Patient, change_size
+from clearhead.shapes import Tensor
+
+_N_PADS = 3
+_ROWS = [2, 0, 0]  # one row goes on twice and one ends, as beams do
 
 
 def cache(patient: Patient) -> Iterator[Finding]:
-    """Token by token, and several new tokens at once, give the logits of the full pass."""
+    """Token by token, and several new tokens at once, give the logits of the full pass; so they
+    do with padding, and with rows that change places."""
     if patient.calls.cached is None:
         raise NotApplicableError("no_cache")
-    length = patient.length
+    try:
+        yield from _first_difference(patient)
+    except CALL_ERRORS as error:
+        lines = str(error).splitlines() or [""]
+        yield Finding("cache.fails", "error", {"error": f"{type(error).__name__}: {lines[0]}"})
+
+
+def _first_difference(patient: Patient) -> Iterator[Finding]:
+    cached, length = patient.calls.cached, patient.length
+    assert cached is not None
     model, inputs = patient.specimen, patient.draw(2)
     with torch.no_grad():
         full = patient.logits(model, inputs)
@@ -21,10 +39,90 @@ def cache(patient: Patient) -> Iterator[Finding]:
             ("after_prompt", [length - 2, 1, 1]),
             ("several", [length - 3, 3]),
         ):
-            logits = patient.calls.cached(model, inputs, pieces)
-            change = change_size(full, logits)
-            if not change <= patient.tolerance:
-                wrong = (full - logits).abs().amax(dim=(0, 2)) > patient.tolerance
-                first = int(wrong.nonzero()[0]) if wrong.any() else 0
-                yield Finding(f"cache.{case}", "error", {"change": change, "position": first})
+            logits = cached(model, inputs, pieces)
+            if not change_size(full, logits) <= patient.tolerance:
+                yield _finding(patient, case, full, logits)
                 return
+    yield from _padded(patient)
+    yield from _reordered(patient)
+
+
+def _finding(patient: Patient, case: str, full: Tensor, logits: Tensor) -> Finding:
+    wrong = (full - logits).abs().amax(dim=(0, 2)) > patient.tolerance
+    first = int(wrong.nonzero()[0]) if wrong.any() else 0
+    return Finding(
+        f"cache.{case}", "error", {"change": change_size(full, logits), "position": first}
+    )
+
+
+def _padded(patient: Patient) -> Iterator[Finding]:
+    """Prompts of different lengths in one batch: pads on the left of the tokens, or beside the
+    source, which a cache must remember."""
+    cached = patient.calls.cached
+    assert cached is not None
+    if patient.length < _N_PADS + 3 or patient.equal_lengths or patient.one_sequence:
+        return
+    for role, side in (("tokens", "left"), ("source", "right")):
+        possible = role in roles(patient)
+        if role == "tokens":
+            possible = possible and patient.kind == "decoder" and patient.calls.cache_takes_masks
+        if not possible:
+            continue
+        short = patient.length - _N_PADS
+        inputs = patient.draw(3, short, max(min(patient.source_length, short - 1), 1))
+        inputs = _some_padded(pad(patient, inputs, role, side), patient, role)
+        length = inputs.tokens.shape[1]
+        pieces = [length - 3, 1, 2]
+
+        def both(
+            model: nn.Module, inputs: Inputs = inputs, pieces: list[int] = pieces
+        ) -> tuple[Tensor, Tensor]:
+            return patient.logits(model, inputs), cached(model, inputs, pieces)
+
+        found = _in_some_precision(patient, both)
+        if found is None:
+            continue
+        full, logits, tolerance = found
+        if role == "tokens":  # what pads say does not matter
+            full, logits = full[:, -short:], logits[:, -short:]
+        if not change_size(full, logits) <= tolerance:
+            change = change_size(full, logits)
+            yield Finding("cache.padded", "error", {"change": change, "role": role})
+            return
+
+
+def _some_padded(inputs: Inputs, patient: Patient, role: str) -> Inputs:
+    """The first row is as long as the batch: rows differ, as they do in use."""
+    tokens: Tensor = getattr(inputs, role).clone()
+    tokens[0] = patient.draw(1, len(tokens[0]), len(tokens[0]), seed=2).tokens[0]
+    mask = "real" if role == "tokens" else "source_real"
+    real: Tensor | None = getattr(inputs, mask)
+    if real is not None:
+        real = real.clone()
+        real[0] = True
+    return replace(inputs, **{role: tokens, mask: real})
+
+
+def _in_some_precision(
+    patient: Patient, both: Callable[[nn.Module], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor, float] | None:
+    """In double precision some masks overflow: what is not finite is asked again in the model's
+    own; what is not finite there is another check's business."""
+    for model, tolerance in ((patient.specimen, patient.tolerance), (patient.noisy.eval(), 1e-4)):
+        with torch.no_grad():
+            full, logits = both(model)
+        if full.isfinite().all():
+            return full, logits, tolerance
+    return None
+
+
+def _reordered(patient: Patient) -> Iterator[Finding]:
+    """As in beam search: rows of the cache change places, and go on as those rows would."""
+    if patient.calls.reordered is None:
+        return
+    length, inputs = patient.length, patient.draw(3)
+    with torch.no_grad():
+        full = patient.logits(patient.specimen, inputs.rows(_ROWS))[:, -2:]
+        logits = patient.calls.reordered(patient.specimen, inputs, [length - 2, 2], _ROWS)[:, -2:]
+    if not change_size(full, logits) <= patient.tolerance:
+        yield Finding("cache.reordered", "error", {"change": change_size(full, logits)})

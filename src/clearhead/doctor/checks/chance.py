@@ -1,6 +1,7 @@
 """Chance: none in evaluation, and in training as much as was asked for."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,14 +17,15 @@ def determinism(patient: Patient) -> Iterator[Finding]:
     model, inputs = patient.copy(), patient.draw(3)
     kept = inputs.tokens.clone()
     with torch.no_grad():
-        before = watch(model, lambda: patient.logits(model, inputs))
-        after = watch(model, lambda: patient.logits(model, inputs))
         one, other = patient.logits(model, inputs), patient.logits(model, inputs)
     if not torch.equal(inputs.tokens, kept):
         yield Finding("determinism.input", "error")
     if model.training:
         yield Finding("determinism.mode", "error")
     elif not torch.equal(one, other) and one.isfinite().all():
+        with torch.no_grad():
+            before = watch(model, lambda: patient.logits(model, inputs))
+            after = watch(model, lambda: patient.logits(model, inputs))
         place = first_change(before, after, lambda a, b: not torch.equal(a, b))
         yield Finding("determinism.eval", "error", {"change": change_size(one, other)}, place)
 
@@ -40,6 +42,7 @@ def dropout(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("no_dropout")
     dropped: dict[int, tuple[str, Tensor, Tensor]] = {}
     found: list[Finding] = []
+    called: set[str] = set()
 
     def hook(path: str):
         def look(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
@@ -54,11 +57,43 @@ def dropout(patient: Patient) -> Iterator[Finding]:
         return look
 
     hooks = [module.register_forward_hook(hook(path)) for path, module in layers.items()]
+    hooks += [
+        module.register_forward_pre_hook(lambda *_, path=path: called.add(path))
+        for path, module in model.named_modules()
+    ]
     with torch.no_grad():
-        patient.logits(model, patient.draw(64))  # enough draws to tell 0.1 from 0.12
+        patient.logits(model, patient.draw(_batch(model)))
     for handle in hooks:
         handle.remove()
     yield from {finding.case: finding for finding in reversed(found)}.values()
+    silent = [p for p in layers if p not in called and p.rpartition(".")[0] in called]
+    yield from _unused(patient, model, silent)
+
+
+def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[Finding]:
+    """Layers that were never called, though the module around them was. Their rates may still be
+    read, for a fused kernel: then another rate gives another result from the same draws."""
+    inputs = patient.draw(2)
+
+    def logits() -> Tensor:
+        torch.manual_seed(patient.seed)
+        with torch.no_grad():
+            return patient.logits(model, inputs)
+
+    for name in dict.fromkeys(path.rpartition(".")[2] for path in silent):
+        paths = [path for path in silent if path.rpartition(".")[2] == name]
+        modules: list[Any] = [model.get_submodule(path) for path in paths]
+        before, asked = logits(), _rate(modules[0])
+        for module in modules:
+            module.p = 0.9
+        if torch.equal(before, logits()):
+            numbers = {"n": len(paths), "asked": asked}
+            yield Finding("dropout.unused", "warning", numbers, place=paths[0])
+
+
+def _batch(model: nn.Module) -> int:
+    """Enough draws to tell 0.1 from 0.12; wide layers give more of them per token."""
+    return 64 if sum(p.numel() for p in model.parameters()) < 1_000_000 else 12
 
 
 def _rate(module: nn.Module) -> float:
@@ -76,18 +111,20 @@ def _twice(
 
 
 def _wrong_rate(path: str, module: nn.Module, given: Tensor, output: Tensor) -> Finding | None:
-    there = given != 0
-    lost = (output[there] == 0).double()
+    # Numbers at the edge of what can be written come back rounded.
+    there = given.abs() > 1e6 * torch.finfo(given.dtype).tiny
+    n_there = int(there.sum())
     asked = _rate(module)
-    if output.shape != given.shape or lost.numel() < 100:
+    if output.shape != given.shape or n_there < 100:
         return None
+    measured = int((there & (output == 0)).sum()) / n_there
     # Six standard deviations of a fair draw: one false alarm in 10⁹.
-    margin = 6 * (asked * (1 - asked) / lost.numel()) ** 0.5
-    measured = float(lost.mean())
-    kept = (output[there] / given[there])[lost == 0].double()
+    margin = 6 * (asked * (1 - asked) / n_there) ** 0.5
     if abs(measured - asked) > margin and not _drops_in_blocks(given, output):
         numbers = {"asked": asked, "measured": measured}
         return Finding("dropout.rate", "error", numbers, place=path)
+    kept = (output / given)[there][:1000]
+    kept = kept[kept != 0].double()
     if kept.numel() and abs(float(kept.median()) * (1 - asked) - 1) > 1e-3:
         numbers = {"measured": float(kept.median()), "right": 1 / (1 - asked)}
         return Finding("dropout.scale", "error", numbers, place=path)

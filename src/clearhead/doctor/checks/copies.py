@@ -20,7 +20,7 @@ def save_load(patient: Patient) -> Iterator[Finding]:
             numbers = {"name": hidden, "of": path or type(module).__name__}
             yield Finding("save_load.hidden", "error", numbers, place=f"{path}.{hidden}".strip("."))
             return
-    model, other, inputs = patient.copy(), patient.copy(), patient.draw(3)
+    model, other, inputs = patient.plain, patient.copy(), patient.draw(3)
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.normal_() if parameter.is_floating_point() else None
@@ -67,14 +67,14 @@ def dtypes(patient: Patient) -> Iterator[Finding]:
     """bfloat16, float16 and float64: they run, stay finite, and say about the same."""
     inputs = patient.draw(3)
     with torch.no_grad():
-        plain = patient.logits(patient.copy().float(), inputs)
+        plain = patient.logits(_in(patient, torch.float32), inputs)
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")
         # Eight bits of mantissa, through a stack of layers; a wrong cast is off by the whole.
         allowed = {torch.float64: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.2}[dtype]
         try:
             with torch.no_grad():
-                logits = patient.logits(patient.copy().to(dtype), inputs)
+                logits = patient.logits(_in(patient, dtype), inputs)
         except CALL_ERRORS as error:
             text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             yield Finding("dtypes.fails", "warning", {"dtype": name, "error": text})
@@ -84,6 +84,11 @@ def dtypes(patient: Patient) -> Iterator[Finding]:
         elif change_size(plain, logits) > allowed:
             numbers = {"dtype": name, "change": change_size(plain, logits)}
             yield Finding("dtypes.differs", "warning", numbers)
+
+
+def _in(patient: Patient, dtype: torch.dtype) -> nn.Module:
+    same = all(p.dtype == dtype for p in patient.model.parameters())
+    return patient.plain if same else patient.copy().to(dtype)
 
 
 def compiles(patient: Patient) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from clearhead.shapes import Tensor
 
 _N_NEW = 8
 _PROMPT = 3
-_N_PROMPTS = 4
+_N_PROMPTS = 3
 _BEAMS = 4
 
 
@@ -21,6 +21,8 @@ def greedy(patient: Patient) -> Iterator[Finding]:
     """Greedy generation repeats itself, from training mode too, follows the argmax of the full
     pass, and leaves the mode as it was."""
     model, _ = _scene(patient)
+    if not _greedy_settings(patient) and _draws(patient, model.eval()):
+        raise NotApplicableError("only_samples")
     yield from _repeats(patient, model.eval(), "greedy.eval", "error")
     yield from _repeats(patient, model.train(), "greedy.train", "warning")
     if not model.training:
@@ -35,10 +37,15 @@ def _repeats(
 ) -> Iterator[Finding]:
     settings = _greedy_settings(patient)
     for prompt in _prompts(patient):
-        runs = [_generate(patient, model, prompt, _N_NEW, **settings).tokens for _ in range(4)]
-        different = len({tuple(tokens.flatten().tolist()) for tokens in runs})
-        if different > 1:
-            yield Finding(case, severity, {"n": different, "of": len(runs)})
+
+        def write(prompt: Inputs = prompt) -> tuple[int, ...]:
+            run = _generate(patient, model, prompt, _N_NEW, **settings)
+            return tuple(run.tokens.flatten().tolist())
+
+        runs = [write(), write()]
+        if runs[0] != runs[1]:
+            runs += [write(), write()]  # how different they are is worth two more
+            yield Finding(case, severity, {"n": len(set(runs)), "of": len(runs)})
             return
 
 
@@ -155,7 +162,7 @@ def _scene(patient: Patient) -> tuple[nn.Module, Inputs]:
     """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
     if patient.calls.generate is None:
         raise NotApplicableError("no_generate")
-    return patient.noisy_copy(), _prompts(patient)[0]
+    return patient.noisy.eval(), _prompts(patient)[0]
 
 
 def _prompts(patient: Patient) -> list[Inputs]:
@@ -173,8 +180,18 @@ def _generate(
 
 
 def _greedy_settings(patient: Patient) -> dict[str, Any]:
-    """top_k=1 leaves one choice, where there is such a setting."""
-    return {"top_k": 1} if "top_k" in patient.calls.settings else {}
+    """top_k=1 leaves one choice, where there is such a setting, and next to no temperature next
+    to no other; without either, generation is greedy by itself, or cannot be."""
+    if "top_k" in patient.calls.settings:
+        return {"top_k": 1}
+    return {"temperature": 1e-5} if "temperature" in patient.calls.settings else {}
+
+
+def _draws(patient: Patient, model: nn.Module) -> bool:
+    """Whether generation asks for random numbers in evaluation mode."""
+    before = torch.get_rng_state()
+    _generate(patient, model, _prompts(patient)[0], 1)
+    return not torch.equal(before, torch.get_rng_state())
 
 
 def _rescoring_logits(patient: Patient, model: nn.Module, prompt: Inputs, run: Generated) -> Tensor:

@@ -48,7 +48,7 @@ def limit(patient: Patient) -> Iterator[Finding]:
 def _error(patient: Patient, inputs: Inputs) -> str | None:
     try:
         with torch.no_grad():
-            patient.logits(patient.copy(), inputs)
+            patient.logits(patient.plain, inputs)
     except CALL_ERRORS as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return None

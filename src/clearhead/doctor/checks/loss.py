@@ -46,17 +46,47 @@ def ignored_targets(patient: Patient) -> Iterator[Finding]:
     if _near(loss, averages["all"]) and not _near(loss, averages["right"]):
         numbers = {"loss": loss, "right": averages["right"], "n": _N_IGNORED * len(targets)}
         yield Finding("ignored_targets.divided_by_all", "error", numbers)
+    yield from _smoothed(patient, logits, targets, partly, loss)
     nothing = torch.full_like(targets, ignored)
     empty = _loss(patient, model, inputs, nothing)
     if not empty.isfinite():
         yield Finding("ignored_targets.none_left", "warning", {"loss": float(empty)})
 
 
+def _smoothed(
+    patient: Patient, logits: Tensor, targets: Tensor, partly: Tensor, loss: float
+) -> Iterator[Finding]:
+    """Label smoothing must leave ignored targets out as well."""
+    shift, ignored = patient.calls.loss_shift, patient.calls.ignored
+    whole = float(_loss(patient, patient.noisy.eval(), patient.draw(4), targets))
+    plain = float(_cross_entropy(logits, targets, shift))
+    uniform = -logits[:, : logits.shape[1] - shift].double().log_softmax(dim=-1).mean(dim=-1)
+    smoothing = (whole - plain) / (float(uniform.mean()) - plain)
+    if not 0.01 < smoothing < 0.5:
+        return
+    counted = partly[:, shift:] != ignored
+    hard = float(_cross_entropy(logits, partly, shift, ignored, "sum"))
+    n = int(counted.sum())
+    right = ((1 - smoothing) * hard + smoothing * float(uniform[counted].sum())) / n
+    # What is smoothed towards is summed over all positions, or averaged over them.
+    for spread in (float(uniform.sum()) / n, float(uniform.mean())):
+        wrong = (1 - smoothing) * hard / n + smoothing * spread
+        if _near(loss, wrong) and not _near(loss, right):
+            numbers = {"loss": loss, "right": right, "smoothing": smoothing}
+            yield Finding("ignored_targets.smoothed", "error", numbers)
+            return
+
+
 def accumulation(patient: Patient) -> Iterator[Finding]:
-    """Micro-batches with different numbers of targets leave the gradient of one big batch."""
+    """Micro-batches with different numbers of targets leave the gradient of one big batch; and a
+    loss does not average averages by itself."""
+    if patient.calls.loss is not None:
+        yield from _mean_of_means(patient)
     accumulate = patient.calls.accumulate
     if accumulate is None:
-        raise NotApplicableError("no_accumulation")
+        if patient.calls.loss is None:
+            raise NotApplicableError("no_accumulation")
+        return
     ignored = patient.calls.ignored
     inputs, targets = patient.draw(4), patient.draw(4, seed=1).tokens
     targets[2:, 2:] = ignored
@@ -75,6 +105,24 @@ def accumulation(patient: Patient) -> Iterator[Finding]:
         yield Finding("accumulation.differs", "error", numbers)
 
 
+def _mean_of_means(patient: Patient) -> Iterator[Finding]:
+    """Rows with different numbers of targets: every target weighs the same."""
+    model, inputs, targets, ignored = _scene(patient)
+    targets[2:, 3:] = ignored
+    shift = patient.calls.loss_shift
+    with torch.no_grad():
+        logits = patient.logits(model, inputs)
+    loss = float(_loss(patient, model, inputs, targets))
+    right = float(_cross_entropy(logits, targets, shift, ignored))
+    rows = [
+        float(_cross_entropy(one, row, shift, ignored))
+        for one, row in zip(logits.split(1), targets.split(1))
+    ]
+    wrong = sum(rows) / len(rows)
+    if _near(loss, wrong) and not _near(loss, right):
+        yield Finding("accumulation.by_row", "warning", {"loss": loss, "right": right})
+
+
 def _gradient(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
@@ -84,7 +132,7 @@ def _scene(patient: Patient) -> tuple[nn.Module, Inputs, Tensor, int]:
         raise NotApplicableError("no_loss")
     # With noise on the weights: logits that are all alike would hide which target is compared.
     return (
-        patient.noisy_copy(),
+        patient.noisy.eval(),
         patient.draw(4),
         patient.draw(4, seed=1).tokens,
         patient.calls.ignored,

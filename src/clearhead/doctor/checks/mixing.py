@@ -21,14 +21,14 @@ def mixing(patient: Patient) -> Iterator[Finding]:
     if patient.has_source:
         n_source = patient.source_length
         shapes |= {(n_source, n_source), (length, n_source)}
-    model, inputs = patient.specimen, patient.draw(3)
+    model, inputs = patient.specimen, patient.draw(2)
     token = length // 2
     tokens = inputs.tokens.clone()
     tokens[:, token] = patient.other_tokens(tokens[:, token])
     eyes = LookAtYourself(shapes)
+    others = replace(inputs, tokens=tokens)
     with torch.no_grad(), plain_kernels(), eyes:
-        before = watch(model, lambda: patient.logits(model, inputs))
-        after = watch(model, lambda: patient.logits(model, replace(inputs, tokens=tokens)))
+        one, other = patient.logits(model, inputs), patient.logits(model, others)
     if not eyes.n_seen:
         raise NotApplicableError("no_attention_seen")
 
@@ -40,7 +40,9 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         one, other = one.movedim(axis, 0)[kept], other.movedim(axis, 0)[kept]
         return differs(one, other, patient.tolerance)
 
-    logits = before[-1].returned[:1], after[-1].returned[:1]
-    if any(elsewhere_moved(one, other) for one, other in zip(*logits)):
+    if elsewhere_moved(one, other):
+        with torch.no_grad(), plain_kernels(), eyes:
+            before = watch(model, lambda: patient.logits(model, inputs))
+            after = watch(model, lambda: patient.logits(model, others))
         place = first_change(before, after, elsewhere_moved)
         yield Finding("mixing.outside_attention", "warning", {"token": token}, place=place)

@@ -15,14 +15,14 @@ _N_PADS = 3
 def padding(patient: Patient) -> Iterator[Finding]:
     """Three pads beside the real tokens, on the right and on the left, of each sequence."""
     _check_that_padding_exists(patient)
-    for role in _roles(patient):
+    for role in roles(patient):
         for side in ("right", "left"):
             yield from _one_side(patient, role, side)
 
 
 def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
     inputs = patient.draw(2, *_room(patient))
-    padded = _padded(patient, inputs, role, side)
+    padded = pad(patient, inputs, role, side)
     change = _change(patient, inputs, padded, role, side)
     if change is None:
         return
@@ -43,7 +43,7 @@ def _change(patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: s
     overflow there: what is not finite is asked again in the model's own precision.
     """
     for own in (False, True):
-        model = patient.noisy_copy() if own else patient.specimen
+        model = patient.noisy.eval() if own else patient.specimen
         tolerance = 1e-4 if own else patient.tolerance
         with torch.no_grad():
             plain, logits = patient.logits(model, inputs), patient.logits(model, padded)
@@ -72,7 +72,7 @@ def pad_value(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("no_mask_argument")
     for role in roles:
         inputs = patient.draw(2, *_room(patient))
-        padded = _padded(patient, inputs, role, "right")
+        padded = pad(patient, inputs, role, "right")
         tokens: Tensor = getattr(padded, role).clone()
         tokens[:, -_N_PADS:] = patient.other_tokens(tokens[:, -_N_PADS:])
         other = replace(padded, **{role: tokens})
@@ -91,12 +91,12 @@ def padding_finite(patient: Patient) -> Iterator[Finding]:
     _check_that_padding_exists(patient)
     for side in ("right", "left"):
         inputs = patient.draw(2, *_room(patient))
-        for role in _roles(patient):
-            inputs = _padded(patient, inputs, role, side)
+        for role in roles(patient):
+            inputs = pad(patient, inputs, role, side)
         model = patient.copy()
         logits = patient.logits(model, inputs)
         real = torch.ones_like(inputs.tokens, dtype=torch.bool)
-        if "tokens" in _roles(patient):
+        if "tokens" in roles(patient):
             real = inputs.tokens != patient.pad_id if inputs.real is None else inputs.real
         logits[real].logsumexp(dim=-1).sum().backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
@@ -118,7 +118,7 @@ def _check_that_padding_exists(patient: Patient) -> None:
         raise NotApplicableError("equal_lengths" if patient.equal_lengths else "one_sequence")
 
 
-def _roles(patient: Patient) -> list[str]:
+def roles(patient: Patient) -> list[str]:
     """The sequences that can be padded: all, if the pad is known; else those with a mask."""
     roles = ["tokens", "source"] if patient.has_source else ["tokens"]
     known = patient.pad_id is not None
@@ -135,7 +135,7 @@ def _mask_of(role: str) -> str:
     return "real" if role == "tokens" else "source_real"
 
 
-def _padded(patient: Patient, inputs: Inputs, role: str, side: str) -> Inputs:
+def pad(patient: Patient, inputs: Inputs, role: str, side: str) -> Inputs:
     """Pads beside one sequence, and a mask if the model takes one."""
     tokens: Tensor = getattr(inputs, role)
     pads = tokens.new_full((len(tokens), _N_PADS), patient.pad_id or 0)

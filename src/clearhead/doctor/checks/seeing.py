@@ -8,7 +8,7 @@ import torch
 
 from clearhead.doctor.findings import Cell, Finding, NotApplicableError
 from clearhead.doctor.patient import Inputs, Patient
-from clearhead.doctor.witness import axis_of, differs, first_change, first_loss, watch
+from clearhead.doctor.witness import Visit, axis_of, differs, first_change, first_loss, watch
 from clearhead.shapes import Float, Tensor
 
 
@@ -52,7 +52,7 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
         belongs = patient.source_length in one.shape and patient.length not in one.shape
         return belongs and differs(one, other, patient.tolerance)
 
-    place = _first(patient, inputs, changed, source_moved)
+    place = first_change(_watched(patient, inputs), _watched(patient, changed), source_moved)
     if place is not None:
         yield Finding("target_leak.encoder", "error", place=place)
 
@@ -123,10 +123,13 @@ def _blind(patient: Patient, role: str, length: int) -> Iterator[Finding]:
         one, other = one.movedim(axis, 0)[asked], other.movedim(axis, 0)[asked]
         return differs(one, other, patient.tolerance)
 
-    meeting = _first(patient, inputs, replace(inputs, **{role: changed}), moved)
+    before = _watched(patient, inputs)
+    after = _watched(patient, replace(inputs, **{role: changed}))
+    meeting = first_change(before, after, moved)
     if meeting is None:
         return  # nothing meets: another check says so
-    ordered = _first(patient, inputs, replace(inputs, **{role: swapped}), moved)
+    after = _watched(patient, replace(inputs, **{role: swapped}))
+    ordered = first_change(before, after, moved)
     if ordered is None or not _inside(ordered, meeting):
         yield Finding(f"positions.{role}", "warning", place=meeting)
 
@@ -138,16 +141,16 @@ def _inside(path: str, other: str) -> bool:
 @lru_cache(maxsize=1)  # two checks ask the same of one patient
 def reach(patient: Patient) -> Float[Tensor, "position token"]:
     """How much the logits at each position change when each token does, relative to their size:
-    the largest of three random sequences and of all logits."""
-    inputs, length = patient.draw(3), patient.length
+    the largest of two random sequences and of all logits."""
+    inputs, length = patient.draw(2), patient.length
     tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
     for token in range(length):
-        changed = tokens[3 * (token + 1) : 3 * (token + 2), token]
+        changed = tokens[2 * (token + 1) : 2 * (token + 2), token]
         changed.copy_(patient.other_tokens(changed))
     source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
     with torch.no_grad():
         logits = patient.logits(patient.specimen, Inputs(tokens, source))
-    plain, *others = logits.split(3)
+    plain, *others = logits.split(2)
     moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
     return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
 
@@ -191,12 +194,9 @@ def _where_context_is_lost(patient: Patient) -> str | None:
     return names[0] if names else None
 
 
-def _first(patient: Patient, inputs: Inputs, changed: Inputs, moved) -> str | None:
-    model = patient.specimen
+def _watched(patient: Patient, inputs: Inputs) -> list[Visit]:
     with torch.no_grad():
-        before = watch(model, lambda: patient.logits(model, inputs))
-        after = watch(model, lambda: patient.logits(model, changed))
-    return first_change(before, after, moved)
+        return watch(patient.specimen, lambda: patient.logits(patient.specimen, inputs))
 
 
 def _picture(sees: Tensor, *, causal: bool = True) -> list[list[Cell]]:

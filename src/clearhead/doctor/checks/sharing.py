@@ -39,14 +39,22 @@ def shared(patient: Patient) -> Iterator[Finding]:
         if repeated > 1:
             yield Finding("shared.layers", "error", {"n": repeated}, place=path)
             return
-    model = patient.copy()
+    model = patient.plain
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
     calls = Counter(visit.path for visit in visits)
+    lists = {p for p, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential)}
     for path, module in model.named_modules():
-        parent = path.rpartition(".")[0]
         weighted = is_norm(module) and list(module.parameters(recurse=False))
         # Twice as often as the layer around it: one norm for two sublayers.
-        if weighted and parent and calls[parent] and calls[path] > calls[parent]:
+        around = [path.rpartition(".")[0], *_members(path, lists)]
+        if weighted and any(0 < calls[other] < calls[path] for other in around if other):
             yield Finding("shared.norm", "warning", {"n": calls[path]}, place=path)
             return
+
+
+def _members(path: str, lists: set[str]) -> list[str]:
+    """The layers around a module: what stands in a list of layers."""
+    parts = path.split(".")
+    outer = [".".join(parts[:n]) for n in range(1, len(parts))]
+    return [other for other in outer if other.rpartition(".")[0] in lists]

@@ -1,5 +1,6 @@
 """The first forward and backward pass: what comes out, what it costs, what learns."""
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -8,18 +9,21 @@ import torch.nn.functional as F
 
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
+from clearhead.shapes import Tensor
 
 # A random output layer adds half its variance to ln V: with PyTorch's own first weights 0.2 at
 # most. One nat more than ln V is a spread that no common initialisation gives.
 _SPREAD_ALLOWED = 1.0
 # Random targets cannot be guessed; this is far outside the noise of five hundred of them.
 _KNOWLEDGE_ALLOWED = 0.2
+# A change of the loss that is large beside rounding and small beside its curvature.
+_STEP, _FAINT, _SLOPE_ALLOWED = 1e-3, 0.01, 0.03
 
 
 def output(patient: Patient) -> Iterator[Finding]:
     """Finite scores, not probabilities."""
     with torch.no_grad():
-        logits = patient.logits(patient.copy(), patient.draw(3)).double()
+        logits = patient.logits(patient.plain, patient.draw(3)).double()
     if not logits.isfinite().all():
         share = float((~logits.isfinite()).double().mean())
         yield Finding("output.not_finite", "error", {"share": share})
@@ -33,7 +37,7 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("trained")
     inputs, targets = patient.draw(48), patient.draw(48, seed=1).tokens
     with torch.no_grad():
-        logits = patient.logits(patient.copy(), inputs).float()
+        logits = patient.logits(patient.plain, inputs).float()
     if patient.kind != "encoder":
         logits, targets = logits[:, :-1], inputs.tokens[:, 1:]
     loss = float(F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
@@ -64,6 +68,44 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     still = [n for n, p in trained if p.dim() > 1 and p.grad is not None and not p.grad.any()]
     if still:
         yield Finding("gradients.zero", "error", _names(still), place=_common(still))
+
+
+def gradient_value(patient: Patient) -> Iterator[Finding]:
+    """A small step along the gradient changes the loss by what the gradient says, in training
+    mode, with the same draws of dropout."""
+    if not patient.runs_in_double:
+        raise NotApplicableError("no_double")
+    model, inputs = copy.deepcopy(patient.specimen).train(), patient.draw(2)
+    targets = patient.draw(2, seed=1).tokens.flatten()
+
+    def loss() -> Tensor:
+        torch.manual_seed(patient.seed)
+        return F.cross_entropy(patient.logits(model, inputs).flatten(0, 1), targets)
+
+    before = loss()
+    before.backward()
+    with torch.no_grad():
+        if not torch.equal(loss(), before):
+            raise NotApplicableError("chance_in_training")
+        learnt = [(p, p.grad.to_dense()) for p in model.parameters() if p.grad is not None]
+        sizes = [float(gradient.double().norm()) for _, gradient in learnt]
+        # Along the gradient, and so far in each parameter that all of them should change the loss
+        # alike: one that is wrong is then not drowned by the others. Where next to nothing is
+        # learnt, the way would be too far.
+        way = [
+            (parameter, gradient / size**2)
+            for (parameter, gradient), size in zip(learnt, sizes)
+            if size > _FAINT * max(sizes)
+        ]
+        step = _STEP / len(way)
+        losses: list[float] = []
+        for sign in (1, -2):
+            for parameter, direction in way:
+                parameter += sign * step * direction
+            losses.append(float(loss()))
+    measured = (losses[0] - losses[1]) / (2 * _STEP)
+    if not abs(measured - 1) <= _SLOPE_ALLOWED:
+        yield Finding("gradient_value.differs", "warning", {"measured": measured})
 
 
 def _names(names: list[str]) -> dict[str, object]:

@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 
 from clearhead.doctor.blocks import Tower, find_towers, is_norm, stream_into, stream_out_of
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient
+from clearhead.doctor.patient import Inputs, Patient, change_size
 from clearhead.doctor.witness import Visit, differs, watch
 from clearhead.shapes import Tensor
 
 # The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has
 # 0.055, the same table scaled by √d_model has 0.11 even at a width of 4.
 _DROWNED = 0.08
+# A norm feels size only through its epsilon; without one, logits grow as the stream does.
+_LARGER, _SIZE_FELT = 4, 0.1
 
 
 def residual(patient: Patient) -> Iterator[Finding]:
@@ -34,7 +37,8 @@ def residual(patient: Patient) -> Iterator[Finding]:
         visits = watch(model, lambda: patient.logits(model, inputs))
         changed = watch(model, lambda: patient.logits(model, others))
     for tower in towers:
-        yield from _examine_tower(tower, visits, changed)
+        found = list(_examine_tower(tower, visits, changed))
+        yield from found or _final_norm(patient, tower, visits)
 
 
 def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> Iterator[Finding]:
@@ -53,6 +57,34 @@ def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> I
         change = float((returned - given).norm() / given.norm())
         yield Finding("residual.after_norm", "error", {"change": change}, place=layer)
         return
+
+
+def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator[Finding]:
+    """Behind the last of layers that normalise what they read and not what they write, the
+    stream is as large as it has grown: a norm must follow, and to a norm size is nothing."""
+    last = next(visit for visit in visits if visit.path == tower.layers[-1])
+    inside = [v for v in visits if v.path.startswith(f"{last.path}.") and _weighs(v.module)]
+    pre = _same(stream_out_of(last), stream_into(last)) and not is_norm(inside[-1].module)
+    if not pre or not any(is_norm(visit.module) for visit in inside):
+        return
+    model, inputs = patient.specimen, patient.draw(2)
+
+    def enlarge(_module: nn.Module, _args: object, output: Any) -> Any:
+        if isinstance(output, torch.Tensor):
+            return output * _LARGER
+        return type(output)((output[0] * _LARGER, *output[1:]))
+
+    with torch.no_grad():
+        before = patient.logits(model, inputs)
+        hook = model.get_submodule(tower.layers[-1]).register_forward_hook(enlarge)
+        try:
+            after = patient.logits(model, inputs)
+        finally:
+            hook.remove()
+    change = change_size(before, after)
+    if change > _SIZE_FELT:
+        numbers = {"change": change, "larger": _LARGER}
+        yield Finding("residual.no_final_norm", "warning", numbers, place=tower.layers[-1])
 
 
 def _weighs(module: nn.Module) -> bool:
@@ -90,7 +122,7 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
     towers = find_towers(patient)
     if not towers:
         raise NotApplicableError("no_layers")
-    model = patient.copy()
+    model = patient.plain
     n_tokens = min(16, patient.vocab_size)
     with torch.no_grad():
         same = _same_token_everywhere(patient, n_tokens)

@@ -1,0 +1,37 @@
+"""Norms begin as norms."""
+
+from collections.abc import Iterator
+
+import torch
+
+from clearhead.doctor.blocks import is_norm
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.patient import Patient
+from clearhead.doctor.witness import watch
+
+# A gain of 1 and a shift of 0 give a size of 1; a shift of 1 gives 1.41.
+_ALLOWED = 0.2
+
+
+def norms(patient: Patient) -> Iterator[Finding]:
+    """Given random numbers, a fresh norm returns numbers of size 1."""
+    if not patient.fresh:
+        raise NotApplicableError("trained")
+    model = patient.plain
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
+        for visit in visits:
+            weighted = next(visit.module.parameters(recurse=False), None) is not None
+            if not weighted or not is_norm(visit.module) or len(visit.given) != 1:
+                continue
+            try:
+                returned = visit.module(torch.randn_like(visit.given[0]))
+            except CALL_ERRORS:
+                continue  # it takes more than numbers
+            if not isinstance(returned, torch.Tensor) or returned.shape != visit.given[0].shape:
+                continue
+            size = float(returned.double().square().mean().sqrt())
+            if not abs(size - 1) <= _ALLOWED:
+                yield Finding("norms.size", "warning", {"size": size}, place=visit.path)
+                return

@@ -1,0 +1,102 @@
+"""Positions that act inside attention: rotations, biases of distance."""
+
+from collections.abc import Iterator
+from types import FunctionType
+
+from torch import nn
+
+from clearhead.doctor.attention_trace import trace_attention
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Inputs, Patient, change_size
+from clearhead.shapes import Tensor
+
+# Some models compute their rotation in single precision always; a wrong one is off by the whole.
+_TOLERANCE = 1e-3
+# Names that promise that only distances count.
+_PROMISES = ("rotary", "rotate", "rope", "alibi", "relative")
+
+
+def relative(patient: Patient) -> Iterator[Finding]:
+    """One token, again and again: if every position then says the same, places are not in the
+    stream, and what attention knows of them must be distances.
+
+    All that differs between two queries of such a sequence is where they stand, so the scores of
+    all keys at one distance are equal (up to a number per query, which a softmax does not feel).
+    """
+    if patient.length < 5:
+        raise NotApplicableError("too_short")
+    drawn = patient.draw(2)
+    drawn.tokens[1] = patient.other_tokens(drawn.tokens[0])
+    source = None if drawn.source is None else _repeated(drawn.source)
+    inputs = Inputs(_repeated(drawn.tokens), source)
+    model = patient.specimen
+    length, n_source = patient.length, patient.source_length if patient.has_source else 0
+    logits: list[Tensor] = []
+    seen = trace_attention(
+        model,
+        lambda: logits.append(patient.logits(model, inputs)),
+        {(length, length), (n_source, n_source)},
+    )
+    if not seen:
+        raise NotApplicableError("no_attention_seen")
+    one, other = logits[0].split(1)
+    by_place = change_size(one, one[:, :1].expand_as(one))
+    # Beside what another token would change: some models hardly hear anything.
+    if not by_place <= _TOLERANCE * change_size(one, other):
+        raise NotApplicableError("absolute_positions")
+    for attention in seen:
+        if attention.axis != -1 or attention.weights.dim() != 4:
+            continue
+        open_ = attention.weights > 0
+        distances = _by_distance(attention.scores.double())
+        spread = float(distances[open_].std())
+        if not spread > 1e-9:
+            continue  # every key alike: no positions here
+        both = open_[..., 1:, 1:] & open_[..., :-1, :-1]
+        change = (distances[..., 1:, 1:] - distances[..., :-1, :-1])[both].abs().max()
+        if change > _TOLERANCE * spread:
+            severity = "warning" if _promised(patient.model) else "note"
+            numbers = {"change": float(change), "spread": spread}
+            yield Finding("relative.places", severity, numbers, place=attention.place)
+            return
+        if _one_slope(distances, open_):
+            numbers = {"heads": distances.shape[1]}
+            yield Finding("relative.one_slope", "warning", numbers, place=attention.place)
+            return
+
+
+def _repeated(tokens: Tensor) -> Tensor:
+    return tokens[:, :1].expand_as(tokens).contiguous()
+
+
+def _by_distance(scores: Tensor) -> Tensor:
+    """Less each query's score of its own place."""
+    own = scores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    return scores - own
+
+
+def _one_slope(distances: Tensor, open_: Tensor) -> bool:
+    """Several heads, and one straight line for all of them and all tokens: then each head was to
+    have a slope of its own."""
+    last, seen = distances[..., -1, :], open_[..., -1, :]
+    if last.shape[1] < 2 or not seen.all():
+        return False
+    alike = (last - last[:1, :1]).abs().max() <= 1e-6 * last.abs().max()
+    line = last[0, 0]
+    straight = (line.diff().diff()).abs().max() <= 1e-6 * line.abs().max()
+    return bool(alike and straight)
+
+
+def _promised(model: nn.Module) -> bool:
+    """By the names of its parts, or of what their code calls."""
+    for path, module in model.named_modules():
+        names = [path, *(name for name, _ in module.named_buffers(recurse=False))]
+        for kind in type(module).__mro__:
+            if kind is nn.Module:
+                break
+            names += [kind.__name__, *vars(kind)]
+            functions = [value for value in vars(kind).values() if isinstance(value, FunctionType)]
+            names += [name for function in functions for name in function.__code__.co_names]
+        if any(promise in name.lower() for name in names for promise in _PROMISES):
+            return True
+    return False

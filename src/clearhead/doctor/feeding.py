@@ -1,0 +1,112 @@
+"""Tokens in pieces through a cache, whichever way a model has with its caches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from clearhead.doctor.form import Form, arguments_of, logits_in
+from clearhead.doctor.patient import Inputs
+from clearhead.shapes import Tensor
+
+Step = Callable[[nn.Module, Inputs, Any, dict[str, Any]], tuple[Tensor, Any]]
+"""New tokens, the cache so far and further arguments → their logits, and the cache grown."""
+
+
+@dataclass(frozen=True)
+class Feeding:
+    form: Form
+    make: Callable[[nn.Module, Inputs], Any]
+    """An empty cache; None where the first call makes one."""
+    step: Step
+    mask: Literal["whole", "new"] | None = None
+    """Whether a padding mask speaks of all tokens so far, or of the new ones only."""
+
+    def __call__(
+        self, model: nn.Module, inputs: Inputs, pieces: list[int], rows: list[int] | None = None
+    ) -> Tensor:
+        """The logits of all pieces. With `rows`, the last piece continues these rows."""
+        cache, found, end = self.make(model, inputs), [], 0
+        for index, n_tokens in enumerate(pieces):
+            if rows is not None and index == len(pieces) - 1:
+                inputs, cache = inputs.rows(rows), reorder(cache, rows, inputs.tokens.device)
+            start, end = end, end + n_tokens
+            piece = replace(inputs, tokens=inputs.tokens[:, start:end], real=None)
+            more = self._mask(model, inputs, start, end)
+            logits, cache = self.step(model, piece, cache, more)
+            found.append(logits)
+        return torch.cat(found, dim=1)
+
+    def _mask(self, model: nn.Module, inputs: Inputs, start: int, end: int) -> dict[str, Any]:
+        if inputs.real is None or self.mask is None:
+            return {}
+        form = self.form.masks["real"]
+        first = 0 if self.mask == "whole" else start
+        given: dict[str, Any] = {form.argument: form.of(inputs.real[:, first:end])}
+        if "position_ids" in arguments_of(model):
+            places = (inputs.real.long().cumsum(dim=1) - 1).clamp(min=0)
+            given["position_ids"] = places[:, start:end]
+        return given
+
+
+def can_reorder(cache: Any) -> bool:
+    return any(callable(getattr(cache, name, None)) for name in ("reorder", "reorder_cache"))
+
+
+def reorder(cache: Any, rows: list[int], device: torch.device) -> Any:
+    """Row i continues what row rows[i] had: in place, or as a new cache."""
+    method = getattr(cache, "reorder", None) or cache.reorder_cache
+    returned = method(torch.tensor(rows, device=device))
+    return cache if returned is None else returned
+
+
+def returned_by_the_model(form: Form, name: str, flags: dict[str, Any]) -> Step:
+    """The cache goes in as an argument, and comes back beside the logits."""
+
+    def step(
+        model: nn.Module, inputs: Inputs, cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        output = form.call(model, inputs, **{name: cache}, **flags, **more)
+        logits = logits_in(output)
+        if logits is None:
+            raise ValueError("no logits came back")
+        return logits, _cache_in(output)
+
+    return step
+
+
+def _cache_in(output: Any) -> Any:
+    cache = getattr(output, "past_key_values", None)
+    if cache is None and isinstance(output, tuple) and len(output) == 2:
+        cache = output[1]
+    if cache is None:
+        raise ValueError("no cache came back")
+    return cache
+
+
+def none_yet(_model: nn.Module, _inputs: Inputs) -> None:
+    """The first call makes the cache."""
+
+
+def new_cache(model: Any, inputs: Inputs) -> Any:
+    return model.new_cache(*inputs.tokens.shape)
+
+
+def grown_in_place(
+    model: Any, inputs: Inputs, cache: Any, more: dict[str, Any]
+) -> tuple[Tensor, Any]:
+    return model(inputs.tokens, cache=cache, **more), cache
+
+
+def new_cache_of_source(model: Any, inputs: Inputs) -> Any:
+    masked = inputs.source_real is not None and "real" in arguments_of(model, "encode")
+    real = {"real": inputs.source_real} if masked else {}
+    return model.new_cache(model.encode(inputs.source, **real), inputs.tokens.shape[1])
+
+
+def decoded_in_place(
+    model: Any, inputs: Inputs, cache: Any, more: dict[str, Any]
+) -> tuple[Tensor, Any]:
+    return model.decode(inputs.tokens, cache=cache, **more), cache
