@@ -2,12 +2,16 @@
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
+from clearhead.config.decode import BeamConfig, Choice, DecodeConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.recipe import Recipe, load_recipe, recipe_keys, recipe_names
 
 __all__ = [
     "BatchConfig",
+    "BeamConfig",
+    "Choice",
     "DataConfig",
+    "DecodeConfig",
     "ModelConfig",
     "Recipe",
     "load_recipe",
