@@ -59,21 +59,34 @@ class UncachedWriting:
         self.sources = [self.sources[g] for g in groups]
 
     def _scores(self) -> Tensor:
-        return torch.stack(
-            [
-                torch.stack([next_scores(self.model, text, source) for text in group])
-                for group, source in zip(self.texts, self.sources)
-            ]
-        )
+        texts = [text for group in self.texts for text in group]
+        sources = [source for source in self.sources for _ in range(self.width)]
+        rows = all_next_scores(self.model, texts, sources)
+        return rows.unflatten(0, (len(self.texts), self.width))
 
 
 @torch.no_grad()
+def all_next_scores(
+    model: CausalLM | Seq2Seq, texts: list[list[int]], sources: Sequence[list[int] | None]
+) -> Tensor:
+    """Each text read whole; texts of one shape side by side, so that nothing is ever padded."""
+    found: dict[int, Tensor] = {}
+    shapes = [(len(text), len(source or ())) for text, source in zip(texts, sources)]
+    for shape in set(shapes):
+        rows = [row for row, each in enumerate(shapes) if each == shape]
+        # An idle sequence may run past the end of the table: its scores are never looked at.
+        tokens = torch.tensor([texts[row][: model.config.max_length] for row in rows])
+        if isinstance(model, CausalLM):
+            scores = model(tokens, real="all")
+        else:
+            given = torch.tensor([sources[row] for row in rows])
+            scores = model(given, tokens, source_real="all", target_real="all")
+        found |= dict(zip(rows, scores[:, -1]))
+    return torch.stack([found[row] for row in range(len(texts))])
+
+
 def next_scores(model: CausalLM | Seq2Seq, text: list[int], source: list[int] | None) -> Tensor:
-    # An idle sequence may run past the end of the table: its scores are never looked at.
-    tokens = torch.tensor([text[: model.config.max_length]])
-    if isinstance(model, CausalLM):
-        return model(tokens, real="all")[0, -1]
-    return model(torch.tensor([source]), tokens, source_real="all", target_real="all")[0, -1]
+    return all_next_scores(model, [text], [source])[0]
 
 
 def all_texts(vocab: Sequence[int], eos: int, longest: int):

@@ -13,9 +13,13 @@ VERBS = {
     "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
     "doctor": "what is silently wrong in any Transformer",
+    "evaluate": "BLEU, chrF++ or perplexity of a model",
     "export": "a model folder that other software opens",
+    "generate": "text that goes on from yours",
     "import": "a model folder from other software's",
     "prepare": "text into token files",
+    "score": "how likely a model finds given texts",
+    "translate": "lines into another language",
 }
 
 

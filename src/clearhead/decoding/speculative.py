@@ -7,6 +7,7 @@ again from what p has more than q. Both p and q are what `Choice` leaves of the 
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ from clearhead.config import Choice, DecodeConfig
 from clearhead.decoding.inputs import Inputs, Request, requests
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import draw, probabilities, seed_of, uniform
-from clearhead.decoding.state import PreparedWriter, State, prepare
+from clearhead.decoding.state import PreparedWriter, prepare
+from clearhead.decoding.writing import MAX_ROWS, Text
 from clearhead.errors import InputError
 from clearhead.models import CausalLM, Seq2Seq
 
@@ -31,9 +33,10 @@ def speculative(
     *,
     seed: int | Sequence[int] = 0,
     n_ahead: int = 4,
+    max_rows: int = MAX_ROWS,
 ) -> list[Output]:
-    """As `sample` draws, with `draft` running `n_ahead` tokens ahead. One sequence after another:
-    this shortens the wait for one text, where the batch has room to spare."""
+    """As `sample` draws (other texts, from the same distribution), with `draft` running `n_ahead`
+    tokens ahead."""
     if n_ahead < 1:
         raise InputError(f"n_ahead={n_ahead} leaves nothing to check; use at least 1")
     large, small = (m if isinstance(m, PreparedWriter) else prepare(m) for m in (model, draft))
@@ -46,9 +49,21 @@ def speculative(
             )
     if config.window == "slide":
         raise InputError("window='slide' cannot be drafted ahead; use 'stop'")
-    texts = requests(inputs, config, large.config)
-    pair = _Pair(large, small, config, choice, n_ahead)
-    return [pair.write(each, seed_of(seed, each.index)) for each in texts]
+    pair = _Pair(large, small, config, choice, seed, n_ahead)
+    stream = requests(inputs, config, large.config)
+    outputs: list[Output] = []
+    while together := list(islice(stream, max_rows)):
+        outputs += pair.write(together)
+    return outputs
+
+
+class _Draft(Text):
+    """A text, and how likely the large model found each of its tokens."""
+
+    def __init__(self, request: Request, room: int) -> None:
+        super().__init__(request)
+        self.room = room
+        self.log_probs: list[float] = []
 
 
 class _Pair:
@@ -58,105 +73,125 @@ class _Pair:
         small: PreparedWriter,
         config: DecodeConfig,
         choice: Choice,
+        seed: int | Sequence[int],
         n_ahead: int,
     ) -> None:
         self.large, self.small = large, small
-        self.config, self.choice, self.n_ahead = config, choice, n_ahead
+        self.config, self.choice, self.seed, self.n_ahead = config, choice, seed, n_ahead
         self.window = min(large.config.max_length, small.config.max_length)
 
     @torch.inference_mode()
-    def write(self, request: Request, seed: int | str) -> Output:
-        n_prompt = len(request.prompt)
-        room = min(self.config.max_new, self.window - n_prompt)
-        at_room: StopReason = "length" if room == self.config.max_new else "window"
-        sources = None if request.source is None else [request.source]
+    def write(self, together: list[Request]) -> list[Output]:
+        texts = [self._begin(request) for request in together]
+        live = [text for text in texts if text.room > 0]
+        if not live:
+            return [self._output(text) for text in texts]
+        prompts = [text.request.prompt for text in live]
+        sources = [text.request.source for text in live if text.request.source is not None]
         reserve = self.config.max_new + self.n_ahead
         large, small = self.large.begin(reserve), self.small.begin(reserve)
-        scores = large.join([request.prompt], sources)[:, 0]
-        small_scores = small.join([request.prompt], sources)[:, 0]
-        unread: list[int] = []  # by the large model: it reads its last token with the next draft
-        written: list[int] = []
-        log_probs: list[float] = []
-        while len(written) < room:
-            n_ahead = min(self.n_ahead, room - len(written) - 1)
-            drafted, guesses = self._draft(small, small_scores, request, written, n_ahead, seed)
-            if unread or drafted:
-                ahead = large.extend(_row(unread + drafted, scores))[0]
-                scores = ahead if unread else torch.cat((scores, ahead))
-            chances = self._chances(scores, request, written, drafted)
-            n_kept, token = self._check(chances, guesses, drafted, len(written), seed)
-            new = [*drafted[:n_kept], token]
-            if self.config.eos_id in new:
-                new = new[: new.index(self.config.eos_id) + 1]
-            normalised = scores.log_softmax(dim=1)
-            log_probs += [float(normalised[i, token]) for i, token in enumerate(new)]
-            written += new
-            if new[-1] == self.config.eos_id or len(written) >= room:
-                break
-            large.forget(len(drafted) - n_kept)
-            unread = [token]
-            # The small model has read all that it drafted but the last.
-            n_read = min(n_kept, max(0, len(drafted) - 1))
-            small.forget(max(0, len(drafted) - 1) - n_read)
-            small_scores = small.extend(_row(new[n_read:], scores))[0, -1:]
-        ended = bool(written) and written[-1] == self.config.eos_id
-        return Output(
-            tokens=written,
-            log_probs=log_probs,
-            score=sum(log_probs),
-            stop="end" if ended else at_room,
-        )
+        scores = large.join(prompts, sources or None)
+        guess_scores = small.join(prompts, sources or None)[:, 0]
+        unread: Tensor | None = None  # by the large model: its own last token waits for the draft
+        while live:
+            drafted, guesses = [], []
+            for ahead in range(self.n_ahead):
+                so_far = torch.stack(drafted, dim=1).tolist() if drafted else [[]] * len(live)
+                seen = [text.tokens + more for text, more in zip(live, so_far)]
+                guesses.append(probabilities(guess_scores, self.choice, seen))
+                chosen = draw(guesses[-1], self._uniforms(live, ahead, "draft"))
+                drafted.append(torch.tensor(chosen, device=scores.device))
+                guess_scores = small.advance(drafted[-1][:, None])[:, 0]
+            draft = torch.stack(drafted, dim=1)
+            if unread is None:
+                scores = torch.cat((scores, large.extend(draft)), dim=1)
+            else:
+                scores = large.extend(torch.cat((unread, draft), dim=1))
+            kept, own = self._check(live, scores, torch.stack(guesses, dim=1), draft)
+            self._take(live, scores, draft, kept, own)
+            unread = torch.tensor(own, device=scores.device)[:, None]
+            large.forget([self.n_ahead - n for n in kept])
+            small.forget([self.n_ahead - n for n in kept])
+            going_on = [row for row, text in enumerate(live) if text.stop is None]
+            if len(going_on) < len(live):
+                live, unread = [live[row] for row in going_on], unread[going_on]
+                if live:
+                    large.keep(going_on)
+                    small.keep(going_on)
+            if live:
+                guess_scores = small.advance(unread)[:, 0]
+        return [self._output(text) for text in texts]
 
-    def _draft(
-        self,
-        small: State,
-        scores: Tensor,
-        request: Request,
-        written: list[int],
-        n_ahead: int,
-        seed: int | str,
-    ) -> tuple[list[int], list[Tensor]]:
-        """Tokens that the small model draws, and what it drew them from."""
-        drafted: list[int] = []
-        guesses: list[Tensor] = []
-        while len(drafted) < n_ahead:
-            seen = [request.prompt + written + drafted]
-            chances = probabilities(scores, self.choice, seen)
-            place = len(written) + len(drafted)
-            (token,) = draw(chances, [uniform(seed, place, f"draft {len(written)}")])
-            drafted.append(token)
-            guesses.append(chances[0])
-            if token == self.config.eos_id:
-                break
-            if len(drafted) < n_ahead:
-                scores = small.extend(_row([token], scores))[0]
-        return drafted, guesses
+    def _begin(self, request: Request) -> _Draft:
+        return _Draft(request, min(self.config.max_new, self.window - len(request.prompt)))
 
-    def _chances(
-        self, scores: Tensor, request: Request, written: list[int], drafted: list[int]
-    ) -> Tensor:
-        """What the large model would draw each drafted token from, and the one after them."""
-        past = request.prompt + written
-        seen = [past + drafted[:n] for n in range(len(drafted) + 1)]
-        return probabilities(scores, self.choice, seen)
+    def _uniforms(self, texts: Sequence[_Draft], ahead: int, purpose: str) -> list[float]:
+        """A number for each text. `purpose` and the place where the round began keep what is drawn
+        again apart from what was drawn before."""
+        return [
+            uniform(
+                seed_of(self.seed, text.request.index),
+                len(text.written) + ahead,
+                f"{purpose} {len(text.written)}",
+            )
+            for text in texts
+        ]
 
     def _check(
+        self, texts: Sequence[_Draft], scores: Tensor, guesses: Tensor, draft: Tensor
+    ) -> tuple[list[int], list[int]]:
+        """How many drafted tokens of each text stay, and the large model's own behind them."""
+        n_texts, n = draft.shape
+        seen = [
+            text.tokens + row[:ahead]
+            for text, row in zip(texts, draft.tolist())
+            for ahead in range(n + 1)
+        ]
+        chances = probabilities(scores.flatten(0, 1), self.choice, seen).view(n_texts, n + 1, -1)
+        wanted = chances[:, :n].gather(2, draft[:, :, None])[:, :, 0]
+        guessed = guesses.gather(2, draft[:, :, None])[:, :, 0]
+        numbers = [self._uniforms(texts, ahead, "keep") for ahead in range(n)]
+        keeps = torch.tensor(numbers, dtype=chances.dtype, device=chances.device).T
+        stays = keeps * guessed < wanted
+        kept = stays.long().cumprod(dim=1).sum(dim=1)
+        row = torch.arange(n_texts, device=draft.device)
+        nothing = torch.zeros_like(guesses[:, :1])
+        surplus = (chances - torch.cat((guesses, nothing), dim=1))[row, kept].clamp(min=0)
+        # Two distributions that differ by rounding alone leave nothing over.
+        surplus = torch.where(surplus.sum(dim=1, keepdim=True) > 0, surplus, chances[row, kept])
+        numbers = [
+            uniform(seed_of(self.seed, text.request.index), len(text.written) + n_kept, "own")
+            for text, n_kept in zip(texts, kept.tolist())
+        ]
+        return kept.tolist(), draw(surplus, numbers)
+
+    def _take(
         self,
-        chances: Tensor,
-        guesses: list[Tensor],
-        drafted: list[int],
-        place: int,
-        seed: int | str,
-    ) -> tuple[int, int]:
-        """How many drafted tokens stay, and the large model's own token behind them."""
-        for n, (token, guess) in enumerate(zip(drafted, guesses)):
-            wanted = uniform(seed, place + n, f"keep {place}") * guess[token]
-            if wanted >= chances[n, token]:
-                surplus = (chances[n] - guess).clamp(min=0)[None]
-                return n, draw(surplus, [uniform(seed, place + n, f"again {place}")])[0]
-        n = len(drafted)
-        return n, draw(chances[n : n + 1], [uniform(seed, place + n, f"token {place}")])[0]
+        texts: Sequence[_Draft],
+        scores: Tensor,
+        draft: Tensor,
+        kept: list[int],
+        own: list[int],
+    ) -> None:
+        log_probs = scores.log_softmax(dim=2)
+        for row, (text, n_kept, token) in enumerate(zip(texts, kept, own)):
+            for place, new in enumerate([*draft[row, :n_kept].tolist(), token]):
+                text.written.append(new)
+                text.log_probs.append(float(log_probs[row, place, new]))
+                if new == self.config.eos_id:
+                    text.stop = "end"
+                elif len(text.written) == text.room:
+                    text.stop = self._at_room(text)
+                if text.stop is not None:
+                    break
 
+    def _at_room(self, text: _Draft) -> StopReason:
+        return "length" if text.room == self.config.max_new else "window"
 
-def _row(tokens: list[int], like: Tensor) -> Tensor:
-    return torch.tensor([tokens], dtype=torch.long, device=like.device)
+    def _output(self, text: _Draft) -> Output:
+        return Output(
+            tokens=text.written,
+            log_probs=text.log_probs,
+            score=sum(text.log_probs),
+            stop=text.stop or self._at_room(text),
+        )

@@ -100,7 +100,7 @@ class State:
         tokens, real = padded(prompts, device, left=True)
         n_groups, n = tokens.shape
         self._allocate(n_groups, n + self.reserve)
-        self.used = n
+        self.used, self.width, self.seen = n, 1, None
         if real is None:
             positions = torch.arange(n, device=device).expand(n_groups, n)
         else:
@@ -143,24 +143,35 @@ class State:
 
     @torch.inference_mode()
     def extend(self, tokens: Tensor) -> Tensor:
-        """A chain of n tokens for one group of one sequence: each sees those before it. The scores
-        that follow each, (1, n, vocab)."""
-        assert len(tokens) == 1 and self.width == 1 and self.seen is None
+        """A chain of n tokens for each group of one sequence: each sees those before it. The scores
+        that follow each, (groups, n, vocab)."""
+        assert self.width == 1
         n = tokens.shape[1]
         self._make_room(n)
         start, end = self.used, self.used + n
+        chain = torch.ones(n, end, dtype=torch.bool, device=tokens.device).tril(start)
+        bias = hide(chain, self.prepared.output.weight.dtype)[None, None, :, None]
+        if self.seen is not None:
+            self.seen[:, :, start:end] = 0
+            bias = bias + self.seen[:, None, :, None, :end]
+        last = self.prepared.config.max_length - 1
         positions = self.position[:, None] + torch.arange(n, device=tokens.device)
+        positions = positions.clamp(max=last)
         self.position = self.position + n
         self.key_positions[:, start:end] = positions
         self.used = end
-        visible = torch.ones(n, end, dtype=torch.bool, device=tokens.device).tril(start)[None]
-        bias = hide(visible, self.prepared.output.weight.dtype)[:, None, :, None]
         return self._logits(tokens, positions, start, bias)
 
-    def forget(self, n: int) -> None:
-        """Take back the last n tokens of a chain."""
-        self.used -= n
-        self.position = self.position - n
+    @torch.inference_mode()
+    def forget(self, counts: list[int]) -> None:
+        """Take back the last tokens of each chain, as many as its group's count."""
+        least = min(counts)
+        self.used -= least
+        self.position = self.position - torch.tensor(counts, device=self.position.device)
+        if least < max(counts):
+            self.seen = self._all_seen() if self.seen is None else self.seen
+            for group, count in enumerate(counts):
+                self.seen[group, :, self.used - (count - least) : self.used] = -torch.inf
 
     @torch.inference_mode()
     def keep(self, groups: list[int]) -> None:
