@@ -188,21 +188,21 @@ def test_stopping_early_never_changes_what_is_found(penalty, n_best):
     assert saved > 0 or n_best > 1  # with three to be sure of, the bound is rarely met
 
 
-@settings(max_examples=10)
-@given(writers(), st.permutations(range(5)), seeds, beams())
+@settings(max_examples=5)
+@given(writers(), st.permutations(range(4)), seeds, beams())
 def test_a_sequence_alone_is_the_sequence_in_any_batch(model, order, seed, beam):
-    inputs = random_inputs(model.config, [1, 4, 2, 6, 3], seed)
+    inputs = random_inputs(model.config, [1, 4, 2, 6], seed)
     mixed = [inputs[i] for i in order]
     prepared = prepare(model)
     choice = CHOICES[seed % len(CHOICES)]
-    # Three rows for five texts: they leave and join in the middle of the others' texts.
+    # Two rows for four texts: they leave and join in the middle of the others' texts.
     strategies = {
-        "greedy": lambda given, of: greedy(prepared, given, SHORT, max_rows=3),
+        "greedy": lambda given, of: greedy(prepared, given, SHORT, max_rows=2),
         "sample": lambda given, of: sample(
-            prepared, given, SHORT, choice, seed=[10 + i for i in of], max_rows=3
+            prepared, given, SHORT, choice, seed=[10 + i for i in of], max_rows=2
         ),
         "beam": lambda given, of: [
-            texts[0] for texts in beam_search(prepared, given, SHORT, beam, max_sentences=3)
+            texts[0] for texts in beam_search(prepared, given, SHORT, beam, max_sentences=2)
         ],
     }
     for write in strategies.values():

@@ -74,7 +74,7 @@ def _chunks(file: BinaryIO, name: str) -> Iterator[list[tuple[int, str]]]:
     waiting: queue.Queue[bytes | None] = queue.Queue(maxsize=4 * CHUNK)
 
     def read() -> None:
-        for line in file:
+        for line in _unbuffered_lines(file):
             waiting.put(line)
         waiting.put(None)
 
@@ -107,6 +107,22 @@ def _chunks(file: BinaryIO, name: str) -> Iterator[list[tuple[int, str]]]:
             yield chunk
     if error is not None:
         raise error
+
+
+def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
+    """A buffered reader holds a lock while it waits, and Python could not end under it (Ctrl-C)."""
+    try:
+        descriptor = file.fileno()
+    except OSError:  # not a file of the system
+        yield from file
+        return
+    begun = b""
+    while piece := os.read(descriptor, 2**16):
+        *lines, begun = (begun + piece).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if begun:
+        yield begun
 
 
 @contextmanager
