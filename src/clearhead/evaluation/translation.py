@@ -93,15 +93,22 @@ def translation_scores(
 ) -> list[Metric]:
     """BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's: "zh" for Chinese."""
     _check(translations, references)
-    metrics: list[Metric] = []
-    for name, metric in _metrics(tokenize).items():
-        score = metric.corpus_score(list(translations), [list(references)], n_bootstrap=n_resamples)
-        half = score._ci if n_resamples > 1 else None
-        signature = metric.get_signature().format()
-        metrics.append(
-            Metric(name=name, value=score.score, half_interval=half, signature=signature)
+    if n_resamples > 1:
+        # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
+        tested = _test(translations, translations, references, n_resamples, tokenize)
+        return [
+            Metric(name=name, value=one.score, half_interval=float(one.ci), signature=signature)
+            for name, (one, _), signature in tested
+        ]
+    return [
+        Metric(
+            name=name,
+            value=metric.corpus_score(list(translations), [list(references)]).score,
+            half_interval=None,
+            signature=metric.get_signature().format(),
         )
-    return metrics
+        for name, metric in _metrics(tokenize).items()
+    ]
 
 
 def compare_translations(
@@ -115,31 +122,41 @@ def compare_translations(
     """Whether two systems differ by more than chance, by paired bootstrap resampling."""
     _check(first, references)
     _check(second, references)
+    return [
+        Comparison(
+            name=name,
+            first=one.score,
+            second=two.score,
+            # Where nothing ever differs, sacrebleu's count of larger differences is none.
+            p_value=1.0 if one.score == two.score else float(two.p_value),
+            signature=signature,
+        )
+        for name, (one, two), signature in _test(first, second, references, n_resamples, tokenize)
+    ]
+
+
+def _test(
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    n_resamples: int,
+    tokenize: str,
+) -> list[tuple[str, tuple[Any, Any], str]]:
+    """Of each metric: its name, both results, its signature."""
+    metrics = _metrics(tokenize)
     from sacrebleu.significance import PairedTest
 
+    systems = [("first", list(first)), ("second", list(second))]
     test = PairedTest(
-        [("first", list(first)), ("second", list(second))],
-        _metrics(tokenize),
-        references=[list(references)],
-        test_type="bs",
-        n_samples=n_resamples,
+        systems, metrics, references=[list(references)], test_type="bs", n_samples=n_resamples
     )
     signatures, results = test()
-    comparisons: list[Comparison] = []
-    for name in _metrics(tokenize):
-        key = next(key for key in results if key.lower().startswith(name.rstrip("+").lower()))
+    found: list[tuple[str, tuple[Any, Any], str]] = []
+    for name in metrics:
+        key = next(key for key in signatures if key.lower().startswith(name.rstrip("+").lower()))
         one, two = results[key]
-        comparisons.append(
-            Comparison(
-                name=name,
-                first=one.score,
-                second=two.score,
-                # Where nothing ever differs, sacrebleu's count of larger differences is none.
-                p_value=1.0 if one.score == two.score else float(two.p_value),
-                signature=signatures[key].format(),
-            )
-        )
-    return comparisons
+        found.append((name, (one, two), signatures[key].format()))
+    return found
 
 
 def _metrics(tokenize: str) -> dict[str, Any]:
