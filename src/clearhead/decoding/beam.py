@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from torch import Tensor
 from clearhead.config import BeamConfig, DecodeConfig
 from clearhead.decoding.constraints import Allowed, constrain
 from clearhead.decoding.inputs import Inputs, Request, requests
-from clearhead.decoding.results import BeamStep, Output, StopReason
+from clearhead.decoding.results import BeamStep, Output, StopReason, beam_step
 from clearhead.decoding.state import writer_of
 from clearhead.decoding.top import top_of_group
 from clearhead.decoding.writing import Model
@@ -33,11 +34,24 @@ MAX_SENTENCES = 32
 """Sentences that are searched side by side, unless told otherwise."""
 
 
-@dataclass(slots=True)
-class Hypothesis:
-    tokens: list[int]
-    log_probs: list[float]
-    total: float
+class Hypothesis(NamedTuple):
+    """A text so far, as its last token behind another hypothesis."""
+
+    before: "Hypothesis | None" = None
+    token: int = -1
+    log_prob: float = 0.0
+    total: float = 0.0
+
+    def path(self) -> tuple[list[int], list[float]]:
+        """Its tokens and their log-probabilities."""
+        steps, here = [], self
+        while here.before is not None:
+            steps.append(here)
+            here = here.before
+        return [step.token for step in steps[::-1]], [step.log_prob for step in steps[::-1]]
+
+
+DEAD = Hypothesis(total=-inf)
 
 
 @dataclass(slots=True)
@@ -48,7 +62,8 @@ class Sentence:
     room: int
     """Tokens that a text can have at most."""
     at_room: StopReason
-    live: list[Hypothesis] = field(default_factory=lambda: [Hypothesis([], [], 0.0)])
+    live: list[Hypothesis] = field(default_factory=lambda: [Hypothesis()])
+    length: int = 0
     finished: list[Output] = field(default_factory=list)
     history: list[BeamStep] = field(default_factory=list)
     done: bool = False
@@ -76,13 +91,12 @@ class Search:
         self,
         model: Model,
         config: DecodeConfig,
-        beam: BeamConfig = BeamConfig(),  # noqa: B008 (frozen)
+        beam: BeamConfig,
         allowed: Allowed | None = None,
         with_history: bool = False,
     ) -> None:
-        self.writer = writer_of(model)
-        self.config, self.beam, self.allowed = config, beam, allowed
-        self.with_history = with_history
+        self.writer, self.config, self.beam = writer_of(model), config, beam
+        self.allowed, self.with_history = allowed, with_history
         if config.window == "slide":
             rule, remedy = "cannot be searched: hypotheses share their past", "use 'stop'"
             raise ConfigError("window", "slide", rule, remedy)
@@ -101,8 +115,7 @@ class Search:
             live = [row for row, sentence in enumerate(sentences) if not sentence.done]
             if 4 * len(live) <= 3 * min(max_sentences, len(sentences)):
                 new = [self._begin(each) for each in islice(stream, max_sentences - len(live))]
-                for sentence in (each for each in new if each.done):
-                    yield sentence.request.index, self._best(sentence)
+                yield from ((each.request.index, self._best(each)) for each in new if each.done)
                 new = [sentence for sentence in new if not sentence.done]
                 if len(live) < len(sentences):
                     state.keep(live)
@@ -121,7 +134,7 @@ class Search:
                     sentence.live, sentence.told = [], True
                     yield sentence.request.index, self._best(sentence)
             if not all(sentence.done for sentence in sentences):
-                scores = state.advance(tokens.to(scores.device), parents.to(scores.device))
+                scores = state.advance(tokens, parents)
 
     def _begin(self, request: Request) -> Sentence:
         window = self.writer.config.max_length - len(request.prompt)
@@ -138,27 +151,21 @@ class Search:
         return after is not None and not after
 
     @torch.inference_mode()
-    def _step(self, sentences: list[Sentence], scores: Tensor) -> tuple[Tensor, Tensor]:
+    def _step(self, sentences: list[Sentence], scores: Tensor) -> tuple[Tensor, ...]:
         """Let every sentence take its step; what each hypothesis writes, and which one it goes on
         from. Where fewer than `width` can go on, the first fills their places and is ignored."""
         n, width, vocab = scores.shape
-        normaliser = scores.logsumexp(dim=2)
-        totals = torch.full((n, width), -inf, dtype=normaliser.dtype)
-        for row, sentence in enumerate(sentences):
-            totals[row, : len(sentence.live)] = torch.tensor([h.total for h in sentence.live])
-        offsets = totals.to(scores.device) - normaliser
-        free = scores
+        log_probs = free = scores.log_softmax(dim=2)
+        before = [[*s.live, *[DEAD] * (width - len(s.live))] for s in sentences]
+        totals = scores.new_tensor([[h.total for h in row] for row in before])
         if self.allowed is not None:
             followers = [
-                self.allowed(sentence.live[place].tokens) if place < len(sentence.live) else None
-                for sentence in sentences
-                for place in range(width)
+                None if h.total == -inf else self.allowed(h.path()[0])
+                for row in before
+                for h in row
             ]
-            free = constrain(scores.flatten(0, 1), followers).view(n, width, vocab)
-        tokens = torch.zeros(n, self.beam.width, dtype=torch.long)
-        parents = torch.zeros(n, self.beam.width, dtype=torch.long)
+            free = constrain(log_probs.flatten(0, 1), followers).view(n, width, vocab)
         per_group = self.beam.width // self.beam.groups
-        chosen: list[list[int]] = [[] for _ in sentences]
         after: list[list[tuple[int, Hypothesis]]] = [[] for _ in sentences]
         for group in range(self.beam.groups):
             # At the first step there is one hypothesis, and every group goes on from it.
@@ -167,33 +174,29 @@ class Search:
             pool = free[:, mine]
             if group and self.beam.diversity:
                 pool = pool.clone()
-                for row, taken in enumerate(chosen):
-                    for token in taken:
-                        pool[row, :, token] -= self.beam.diversity
+                for row, taken in enumerate(after):
+                    for _, hypothesis in taken:
+                        pool[row, :, max(0, hypothesis.token)] -= self.beam.diversity
             k = min(2 * per_group, pool.shape[1] * vocab)
-            values, indices = top_of_group(pool, offsets[:, mine], k)
-            rows = indices // vocab + first
-            ids = indices % vocab
-            group_index = torch.arange(n, device=scores.device)[:, None]
-            log_probs = scores[group_index, rows, ids] - normaliser[group_index, rows]
-            columns = (values, rows, ids, log_probs.clamp(max=0))
+            values, indices = top_of_group(pool, totals[:, mine], k)
+            own = log_probs[:, mine].flatten(1).gather(1, indices)
+            columns = (values, indices // vocab + first, indices % vocab, own)
             for row, ranked in enumerate(zip(*(column.tolist() for column in columns))):
                 if not sentences[row].done:
                     new = self._extend(sentences[row], list(zip(*ranked)), per_group)
-                    after[row] += new
-                    chosen[row] += [hypothesis.tokens[-1] for _, hypothesis in new]
-        for row, sentence in enumerate(sentences):
+                    after[row] += new + [(first, DEAD)] * (per_group - len(new))
+        for sentence, row in zip(sentences, after):
             if sentence.done:
                 continue
-            sentence.live = [hypothesis for _, hypothesis in after[row]]
-            for place, (parent, hypothesis) in enumerate(after[row]):
-                tokens[row, place], parents[row, place] = hypothesis.tokens[-1], parent
+            sentence.length += 1
+            sentence.live = [h for _, h in row] if any(h is not DEAD for _, h in row) else []
             if self.with_history:
-                ends = [h.tokens[-1] for h in sentence.live]
-                totals_now = [h.total for h in sentence.live]
-                sentence.history.append(BeamStep(ends, [p for p, _ in after[row]], totals_now))
+                step = beam_step((h.token, parent, h.total) for parent, h in row if h is not DEAD)
+                sentence.history.append(step)
             sentence.done = self._is_settled(sentence)
-        return tokens, parents
+        idle = [(0, DEAD)] * self.beam.width
+        moves = [[(max(0, h.token), parent) for parent, h in row or idle] for row in after]
+        return torch.tensor(moves, device=scores.device).unbind(dim=2)
 
     def _extend(
         self, sentence: Sentence, ranked: Sequence[tuple[float, int, int, float]], width: int
@@ -201,25 +204,25 @@ class Search:
         """Sort a group's ranked continuations into finished texts and hypotheses that go on, each
         with the hypothesis that it comes from."""
         going_on: list[tuple[int, Hypothesis]] = []
+        length = sentence.length + 1
         for rank, (value, parent, token, log_prob) in enumerate(ranked):
             if value == -inf or len(going_on) == width:
                 break
             old = sentence.live[parent]
-            log_probs = [*old.log_probs, log_prob]
-            new = Hypothesis([*old.tokens, token], log_probs, old.total + log_prob)
+            new = Hypothesis(old, token, log_prob, old.total + log_prob)
             stop: StopReason | None = None
             if token == self.config.eos_id:
                 stop = "end"
-            elif len(new.tokens) == sentence.room:
+            elif length == sentence.room:
                 stop = sentence.at_room
-            elif self.allowed is not None and self._is_stuck(new.tokens):
+            elif self.allowed is not None and self._is_stuck(new.path()[0]):
                 stop = "constraint"
             if stop is None:
                 going_on.append((parent, new))
             elif rank < width:
-                score = new.total / self.beam.normaliser(len(new.tokens))
-                texts = Output(tokens=new.tokens, log_probs=log_probs, score=score, stop=stop)
-                sentence.finished.append(texts)
+                (tokens, each), score = new.path(), new.total / self.beam.normaliser(length)
+                text = Output(tokens=tokens, log_probs=each, score=score, stop=stop)
+                sentence.finished.append(text)
         return going_on
 
     def _is_settled(self, sentence: Sentence) -> bool:

@@ -18,25 +18,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
 from clearhead.parts.positions import rotate
-from clearhead.parts.residual import Residual
 from clearhead.stacks.decoder import DecoderLayer, Memory
 
 Function = Callable[[Tensor], Tensor]
 
 
 class Columns(NamedTuple):
-    """Keys and values in the order in which attention reads them. `g` is groups · kv_heads."""
+    """Keys and values in the order in which attention reads them."""
 
-    keys: Tensor  # g, d_head, columns
-    values: Tensor  # g, columns, d_head
+    keys: Tensor  # groups, kv_heads, d_head, columns
+    values: Tensor  # groups, kv_heads, columns, d_head
 
     def first(self, n: int) -> "Columns":
-        return Columns(self.keys[:, :, :n], self.values[:, :n])
+        return Columns(self.keys[..., :n], self.values[:, :, :n])
 
 
 class Source(NamedTuple):
@@ -64,6 +64,21 @@ def affine(*linears: nn.Linear, scales: tuple[float, ...] | None = None) -> Affi
     return Affine(weight.t().contiguous(), torch.cat(biases) if biases else None)
 
 
+class Around(NamedTuple):
+    """As parts/residual.py joins a sublayer to the stream, without dropout."""
+
+    norm: Function
+    pre: bool
+    residual: bool
+
+    def __call__(self, x: Tensor, sublayer: Function) -> Tensor:
+        if self.pre:
+            change = sublayer(self.norm(x))
+            return x + change if self.residual else change
+        change = sublayer(x)
+        return self.norm(x + change if self.residual else change)
+
+
 @dataclass(slots=True)
 class Layer:
     queries_keys_values: Affine
@@ -71,7 +86,7 @@ class Layer:
     queries: Affine | None
     source_attended: Affine | None
     feed_forward: Function
-    around: list[Residual]
+    around: list[Around]
 
 
 class Prepared:
@@ -90,13 +105,15 @@ class Prepared:
             output = model.output
             weight = self.table.weight if output.weight is None else output.weight
             self.output = Affine(weight.t().contiguous(), output.bias)
+            self.positions = None
+            if self.embedding.positions is not None:
+                every = torch.arange(model.config.max_length, device=weight.device)[None]
+                self.positions = self.embedding.positions(every)[0].to(weight.dtype)
 
     def new_columns(self, n_groups: int, capacity: int) -> list[Columns]:
-        g, like = n_groups * self.n_kv_heads, self.output.weight
+        like, g, d_head = self.output.weight, (n_groups, self.n_kv_heads), self.d_head
         return [
-            Columns(
-                like.new_empty(g, self.d_head, capacity), like.new_empty(g, capacity, self.d_head)
-            )
+            Columns(like.new_empty(*g, d_head, capacity), like.new_empty(*g, capacity, d_head))
             for _ in self.layers
         ]
 
@@ -106,8 +123,9 @@ class Prepared:
         for layer in _layers(self.model):
             assert layer.cross_attention is not None
             seen = layer.cross_attention.look_at(memory.states)
-            keys, values = seen.keys.flatten(0, 1), seen.values.flatten(0, 1)
-            columns.append(Columns(keys.transpose(1, 2).contiguous(), values.contiguous()))
+            columns.append(
+                Columns(seen.keys.transpose(2, 3).contiguous(), seen.values.contiguous())
+            )
         real = memory.real
         if real is None or bool(real.all()):
             return Source(columns, None)
@@ -131,24 +149,18 @@ class Prepared:
         x = self._embed(tokens, positions).flatten(0, 1)
         rotary = self.model.decoder.rotary
         rotation = None if rotary is None else rotary(positions)
-        widths = [self.n_kv_heads * self.n_shared * self.d_head] + 2 * [
-            self.n_kv_heads * self.d_head
-        ]
+        heads = [self.n_kv_heads * self.n_shared, self.n_kv_heads, self.n_kv_heads]
         for index, (layer, room) in enumerate(zip(self.layers, columns)):
 
             def attend_to_the_past(x: Tensor, layer: Layer = layer, room: Columns = room) -> Tensor:
-                queries, keys, values = layer.queries_keys_values(x).split(widths, dim=1)
-                # (groups · n, heads · d_head) → (groups, heads, n, d_head)
-                keys, values = (
-                    t.unflatten(0, (n_groups, n)).unflatten(2, (-1, self.d_head)).transpose(1, 2)
-                    for t in (keys, values)
-                )
+                by_head = layer.queries_keys_values(x).view(n_groups, n, -1, self.d_head)
+                queries, keys, values = by_head.split(heads, dim=2)
                 if rotation is not None:
-                    heads = queries.unflatten(0, (n_groups, n)).unflatten(2, (-1, self.d_head))
-                    queries = rotate(heads.transpose(1, 2), rotation).transpose(1, 2).flatten(2)
-                    queries, keys = queries.flatten(0, 1), rotate(keys, rotation)
-                room.keys[:, :, start:end] = keys.transpose(2, 3).flatten(0, 1)
-                room.values[:, start:end] = values.flatten(0, 1)
+                    queries, keys = (
+                        rotate(t.transpose(1, 2), rotation).transpose(1, 2) for t in (queries, keys)
+                    )
+                room.keys[..., start:end] = keys.permute(0, 2, 3, 1)
+                room.values[:, :, start:end] = values.transpose(1, 2)
                 return layer.attended(self._attend(queries, n_groups, room.first(end), bias))
 
             def attend_to_the_source(x: Tensor, layer: Layer = layer, index: int = index) -> Tensor:
@@ -156,10 +168,10 @@ class Prepared:
                 queries, seen = layer.queries(x), source.layers[index]
                 return layer.source_attended(self._attend(queries, n_groups, seen, source.bias))
 
-            x = _join(layer.around[0], x, attend_to_the_past)
+            x = layer.around[0](x, attend_to_the_past)
             if layer.queries is not None:
-                x = _join(layer.around[1], x, attend_to_the_source)
-            x = _join(layer.around[-1], x, layer.feed_forward)
+                x = layer.around[1](x, attend_to_the_source)
+            x = layer.around[-1](x, layer.feed_forward)
         if last_only and n > 1:
             x, n = x.unflatten(0, (n_groups, n))[:, -1], 1
         norm = self.model.decoder.norm
@@ -167,27 +179,27 @@ class Prepared:
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """As parts/embeddings.py does, without dropout."""
-        x, embedding = self.table(tokens), self.embedding
-        if embedding.positions is not None:
-            x = x + embedding.positions(positions).to(x.dtype)
-        return x if embedding.norm is None else embedding.norm(x)
+        x, norm = self.table(tokens), self.embedding.norm
+        if self.positions is not None:
+            x = x + F.embedding(positions, self.positions)
+        return x if norm is None else norm(x)
 
     def _attend(self, queries: Tensor, n_groups: int, seen: Columns, bias: Tensor | None) -> Tensor:
         """softmax(Q·Kᵀ)·V; √d_head has gone into the queries' matrix. All queries that share keys,
         the tokens of a group and the heads of a grouped-query attention, make one product."""
-        n = len(queries) // n_groups
+        n = queries.numel() // (n_groups * self.n_kv_heads * self.n_shared * self.d_head)
         by_key = (n_groups, self.n_kv_heads, n, self.n_shared)
         if n == 1:
             queries = queries.reshape(-1, self.n_shared, self.d_head)
         else:
             queries = queries.reshape(n_groups, n, self.n_kv_heads, self.n_shared, self.d_head)
             queries = queries.transpose(1, 2).reshape(-1, n * self.n_shared, self.d_head)
-        scores = torch.bmm(queries, seen.keys)
+        scores = torch.bmm(queries, seen.keys.flatten(0, 1))
         if scores.dtype in (torch.float16, torch.bfloat16):
             scores = scores.float()
         if bias is not None:
             scores.view(*by_key, -1).add_(bias)
-        heads = torch.bmm(scores.softmax(dim=-1).to(queries.dtype), seen.values)
+        heads = torch.bmm(scores.softmax(dim=-1).to(queries.dtype), seen.values.flatten(0, 1))
         if n == 1:
             return heads.view(n_groups, -1)
         return heads.view(*by_key, -1).transpose(1, 2).reshape(n_groups * n, -1)
@@ -227,7 +239,9 @@ def _prepare(layer: DecoderLayer) -> Layer:
         queries=cross and affine(cross.query, scales=(1 / math.sqrt(cross.d_head),)),
         source_attended=cross and affine(cross.output),
         feed_forward=_feed_forward(layer.feed_forward),
-        around=around,
+        around=[
+            Around(each.norm.forward, each.placement == "pre", each.residual) for each in around
+        ],
     )
 
 
@@ -246,13 +260,3 @@ def _feed_forward(module: nn.Module) -> Function:
             return lambda x: down(activation(up(x)))
         case _:
             return module
-
-
-def _join(around: Residual, x: Tensor, sublayer: Function) -> Tensor:
-    """As parts/residual.py does, without dropout."""
-    norm = around.norm.forward
-    if around.placement == "pre":
-        change = sublayer(norm(x))
-        return x + change if around.residual else change
-    change = sublayer(x)
-    return norm(x + change if around.residual else change)

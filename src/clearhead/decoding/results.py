@@ -1,5 +1,6 @@
 """What comes out of every strategy."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -43,3 +44,9 @@ class BeamStep(NamedTuple):
     """The hypothesis of the step before that each goes on from."""
     log_probs: list[float]
     """Of each whole hypothesis."""
+
+
+def beam_step(ranked: Iterable[tuple[int, int, float]]) -> BeamStep:
+    """From (token, parent, log-probability) of each hypothesis."""
+    tokens, parents, log_probs = zip(*ranked) if (ranked := list(ranked)) else ((), (), ())
+    return BeamStep(list(tokens), list(parents), list(log_probs))

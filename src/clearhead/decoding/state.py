@@ -180,14 +180,13 @@ class State:
         self._allocate(len(groups), self.capacity)
         for new, room in zip(self.columns, old):
             for mine, theirs in zip(new.first(self.used), room.first(self.used)):
-                mine.copy_(self._rows(theirs).index_select(0, index).flatten(0, 1))
+                mine.copy_(theirs.index_select(0, index))
         self.key_positions[:, : self.used] = old_positions.index_select(0, index)[:, : self.used]
         self.position = self.position.index_select(0, index)
         self.seen = None if self.seen is None else self.seen.index_select(0, index)
         if self.source is not None:
             layers = [
-                Columns(*(self._rows(t).index_select(0, index).flatten(0, 1) for t in each))
-                for each in self.source.layers
+                Columns(*(t.index_select(0, index) for t in each)) for each in self.source.layers
             ]
             bias = self.source.bias
             self.source = Source(layers, None if bias is None else bias.index_select(0, index))
@@ -208,10 +207,6 @@ class State:
         return self.prepared.logits(
             tokens, positions, self.columns, start, bias, self.source, last_only=last_only
         )
-
-    def _rows(self, x: Tensor) -> Tensor:
-        """(groups · kv_heads, …) → (groups, kv_heads, …)"""
-        return x.unflatten(0, (-1, self.prepared.n_kv_heads))
 
     def _allocate(self, n_groups: int, capacity: int) -> None:
         self.capacity = capacity
@@ -244,7 +239,7 @@ class State:
         self._adopt([self, new], columns, seens, max(self.capacity, longest + self.reserve))
         self.position = torch.cat((self.position, new.position))
         if self.source is not None and new.source is not None:
-            self.source = _merge_sources(self.source, new.source, self.prepared.n_kv_heads)
+            self.source = _merge_sources(self.source, new.source)
 
     def _packed(self) -> tuple[Tensor, Tensor]:
         """For each group, the columns that a hypothesis sees, from the left: their numbers
@@ -268,15 +263,14 @@ class State:
             last, n = first + len(order), order.shape[1]
             group = torch.arange(len(order), device=order.device)[:, None]
             for new, room in zip(self.columns, columns):
-                keys, values = self._rows(new.keys)[first:last], self._rows(new.values)[first:last]
+                keys, values = (t[first:last] for t in new)
                 # What nobody sees is multiplied by zero, and must be a number.
                 keys[..., n : self.used] = 0
                 values[:, :, n : self.used] = 0
-                by_column = self._rows(room.keys).permute(0, 3, 1, 2)[group, order]
+                by_column = room.keys.permute(0, 3, 1, 2)[group, order]
                 keys[..., :n] = by_column.permute(0, 2, 3, 1)
-                values[:, :, :n] = (
-                    self._rows(room.values).transpose(1, 2)[group, order].transpose(1, 2)
-                )
+                by_column = room.values.transpose(1, 2)[group, order]
+                values[:, :, :n] = by_column.transpose(1, 2)
             self.key_positions[first:last, :n] = key_positions.gather(1, order)
             self.seen[first:last, :, :n] = seen
             first = last
@@ -315,13 +309,13 @@ def padded(
     return ids.to(device), None if bool(real.all()) else real.to(device)
 
 
-def _merge_sources(one: Source, other: Source, n_kv_heads: int) -> Source:
-    lengths = [source.layers[0].values.shape[1] for source in (one, other)]
+def _merge_sources(one: Source, other: Source) -> Source:
+    lengths = [source.layers[0].values.shape[2] for source in (one, other)]
     longest = max(lengths)
 
     def filled(source: Source, layer: int) -> Columns:
         keys, values = source.layers[layer]
-        missing = longest - values.shape[1]
+        missing = longest - values.shape[2]
         pad = torch.nn.functional.pad
         return Columns(pad(keys, (0, missing)), pad(values, (0, 0, 0, missing)))
 
@@ -334,7 +328,7 @@ def _merge_sources(one: Source, other: Source, n_kv_heads: int) -> Source:
     biases: list[Tensor] = []
     for source, length in zip((one, other), lengths):
         keys = source.layers[0].keys
-        bias = keys.new_full((len(keys) // n_kv_heads, 1, 1, 1, longest), -torch.inf)
+        bias = keys.new_full((len(keys), 1, 1, 1, longest), -torch.inf)
         bias = bias.to(torch.promote_types(keys.dtype, torch.float32))
         bias[..., :length] = 0 if source.bias is None else source.bias
         biases.append(bias)

@@ -149,9 +149,9 @@ class _Batch:
     def write(self, tokens: Sequence[int]) -> list[Written]:
         """One token more for each, and on to the next scores."""
         index = torch.tensor(tokens, device=self.scores.device)[:, None]
-        chosen = self.scores.gather(1, index)[:, 0] - self.scores.logsumexp(dim=1)
+        chosen = self.scores.log_softmax(dim=1).gather(1, index)[:, 0]
         events: list[Written] = []
-        for text, token, log_prob in zip(self.texts, tokens, chosen.clamp(max=0).tolist()):
+        for text, token, log_prob in zip(self.texts, tokens, chosen.tolist()):
             if text.stop is None:
                 text.written.append(token)
                 text.stop = self._stop_after(text)
