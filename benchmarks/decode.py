@@ -211,7 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many runs counts")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=64, help="sentences that we write together")
+    parser.add_argument("--rows", type=int, default=128, help="sentences that we write together")
     parser.add_argument("--only", type=int, help="the number of one setting, to try it")
     parser.add_argument("--tokens", type=int, default=2048, help="of the text that grows")
     parser.add_argument("--name", default="decode", help="of the result file")

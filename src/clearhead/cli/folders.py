@@ -7,6 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from clearhead.decoding import DecodeConfig
+from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.model_folder import TokenIds, load_model, read_description
 from clearhead.interop.tokenizer_file import TOKENIZER
@@ -60,6 +61,7 @@ def open_folder(folder: Path) -> Opened:
     """The model folder, with its tokenizer, or one for each side."""
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; give the model folder that a run has written")
+    keep_freed_memory()  # every step frees what the next one needs
     ids = read_description(folder).ids
     model = load_model(folder)
     pad_id = model.config.pad_id

@@ -23,15 +23,14 @@ from torch import Tensor
 
 from clearhead.config import BeamConfig, DecodeConfig
 from clearhead.decoding.constraints import Allowed, constrain
-from clearhead.decoding.inputs import Inputs, Request, requests
+from clearhead.decoding.inputs import Inputs, Request, as_requests
 from clearhead.decoding.results import BeamStep, Output, StopReason, beam_step
 from clearhead.decoding.state import writer_of
 from clearhead.decoding.top import top_of_group
 from clearhead.decoding.writing import Model
 from clearhead.errors import ConfigError
 
-MAX_SENTENCES = 32
-"""Sentences that are searched side by side, unless told otherwise."""
+MAX_SENTENCES = 32  # searched side by side, unless told otherwise
 
 
 class Hypothesis(NamedTuple):
@@ -98,17 +97,16 @@ class Search:
         self.writer, self.config, self.beam = writer_of(model), config, beam
         self.allowed, self.with_history = allowed, with_history
         if config.window == "slide":
-            rule, remedy = "cannot be searched: hypotheses share their past", "use 'stop'"
-            raise ConfigError("window", "slide", rule, remedy)
+            rule = "cannot be searched: hypotheses share their past"
+            raise ConfigError("window", "slide", rule, "use 'stop'")
 
     def run(
         self, inputs: Inputs | Iterator[Request], max_sentences: int = MAX_SENTENCES
     ) -> Iterator[tuple[int, list[Output]]]:
         """Each input's index and n best texts, as soon as they are known. `inputs` may be a stream
         of requests without end."""
-        given = isinstance(inputs, Iterator)
-        stream = inputs if given else requests(inputs, self.config, self.writer.config)
-        state = self.writer.begin(min(self.config.max_new, 128) * self.beam.width)
+        stream = as_requests(inputs, self.config, self.writer.config)
+        state = self.writer.begin(min(self.config.max_new, 32) * self.beam.width)
         sentences: list[Sentence] = []
         scores = torch.empty(0, 1, 0)
         while True:
@@ -137,8 +135,7 @@ class Search:
                 scores = state.advance(tokens, parents)
 
     def _begin(self, request: Request) -> Sentence:
-        window = self.writer.config.max_length - len(request.prompt)
-        room = min(self.config.max_new, window)
+        room = min(self.config.max_new, self.writer.config.max_length - len(request.prompt))
         sentence = Sentence(request, room, "length" if room == self.config.max_new else "window")
         if room == 0 or (self.allowed is not None and self._is_stuck([])):
             stop = sentence.at_room if room == 0 else "constraint"
@@ -191,8 +188,8 @@ class Search:
             sentence.length += 1
             sentence.live = [h for _, h in row] if any(h is not DEAD for _, h in row) else []
             if self.with_history:
-                step = beam_step((h.token, parent, h.total) for parent, h in row if h is not DEAD)
-                sentence.history.append(step)
+                alive = ((h.token, parent, h.total) for parent, h in row if h is not DEAD)
+                sentence.history.append(beam_step(alive))
             sentence.done = self._is_settled(sentence)
         idle = [(0, DEAD)] * self.beam.width
         moves = [[(max(0, h.token), parent) for parent, h in row or idle] for row in after]

@@ -29,6 +29,13 @@ def requests(inputs: Inputs, config: DecodeConfig, model: ModelConfig) -> Iterat
         yield request(index, given, config, model)
 
 
+def as_requests(
+    inputs: Inputs | Iterator[Request], config: DecodeConfig, model: ModelConfig
+) -> Iterator[Request]:
+    """A stream of requests is taken as it is."""
+    return inputs if isinstance(inputs, Iterator) else requests(inputs, config, model)
+
+
 def request(index: int, given: Any, config: DecodeConfig, model: ModelConfig) -> Request:
     seq2seq = model.family == "encoder-decoder"
     ids = checked_ids(

@@ -64,7 +64,7 @@ def prepare(model: CausalLM | Seq2Seq) -> PreparedWriter:
 
 class State:
     """Invariant: column c of group g holds a key that hypothesis w may look at if and only if
-    `seen` is None or seen[g, w, c] is 0 (else it is -inf)."""
+    c < used and `seen` is None or seen[g, w, c] is 0; else seen[g, w, c] is -inf."""
 
     def __init__(self, prepared: Prepared, reserve: int) -> None:
         self.prepared = prepared
@@ -128,11 +128,9 @@ class State:
             group = torch.arange(n_groups, device=parents.device)[:, None]
             seen = self._hidden(n_groups, n)
             seen[:, :, :start] = old[:, :, :start][group, parents]
-            seen[:, :, start:end] = hide(torch.eye(n, device=seen.device) > 0, seen.dtype)
             self.seen, self.width = seen, n
-        elif self.seen is not None:
-            own = hide(torch.eye(n, device=self.seen.device) > 0, self.seen.dtype)
-            self.seen[:, :, start:end] = own
+        if self.seen is not None:  # of the new columns each sees its own; they are hidden so far
+            self.seen[:, :, start:end].diagonal(dim1=1, dim2=2).zero_()
         bias = None if self.seen is None else self.seen[:, None, :, None, :end]
         # A sequence that has ended may idle here for some steps, beyond the last position.
         position = self.position.clamp(max=self.prepared.config.max_length - 1)
@@ -166,6 +164,8 @@ class State:
     def forget(self, counts: list[int]) -> None:
         """Take back the last tokens of each chain, as many as its group's count."""
         least = min(counts)
+        if self.seen is not None:
+            self.seen[:, :, self.used - least : self.used] = -torch.inf
         self.used -= least
         self.position = self.position - torch.tensor(counts, device=self.position.device)
         if least < max(counts):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.constraints import Allowed, constrain
-from clearhead.decoding.inputs import Inputs, Request, requests
+from clearhead.decoding.inputs import Inputs, Request
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.state import Writer, Writing, writer_of
 from clearhead.decoding.top import argmax
