@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.constraints import Allowed, constrain
-from clearhead.decoding.inputs import Inputs, Request
+from clearhead.decoding.inputs import Inputs, Request, as_requests
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.state import Writer, Writing, writer_of
 from clearhead.decoding.top import argmax
@@ -97,9 +97,7 @@ def write(
     """Every token in the moment in which it is written. `inputs` may be an endless stream of
     requests: the next is asked for when there is room for it."""
     writer = writer_of(model)
-    stream = (
-        iter(inputs) if isinstance(inputs, Iterator) else requests(inputs, config, writer.config)
-    )
+    stream = as_requests(inputs, config, writer.config)
     batch = _Batch(writer.begin(config.max_new), config, writer.config.max_length, allowed)
     while True:
         yield from batch.admit(stream, max_rows)
