@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.models import CausalLM, Seq2Seq
-from clearhead.parts.positions import SinusoidalPositions
+from clearhead.parts.positions import LearnedPositions, SinusoidalPositions
 
 Rows = list[list[int]]
 Contestant = Callable[[Rows, int], Rows]
@@ -30,7 +30,7 @@ def hugging_face(folder: Path, out: Path, max_new: int, batch: int) -> Contestan
     export_model(folder, out, check=False)
     is_pair = transformers.AutoConfig.from_pretrained(out).is_encoder_decoder
     auto = transformers.AutoModelForSeq2SeqLM if is_pair else transformers.AutoModelForCausalLM
-    model = auto.from_pretrained(out).eval()
+    model: Any = auto.from_pretrained(out).eval()
 
     def write(rows: Rows, beam: int) -> Rows:
         written: Rows = []
@@ -63,7 +63,7 @@ def ctranslate2_pair(model: Seq2Seq, folder: Path, max_new: int, threads: int) -
 
     config = model.config
     layers = (config.n_layers, config.decoder_layers)
-    spec = TransformerSpec.from_config(layers, config.n_heads, pre_norm=False)
+    spec: Any = TransformerSpec.from_config(layers, config.n_heads, pre_norm=False)
     table = model.tokens.weight
     for side, tower, embedding in (
         (spec.encoder, model.encoder, model.embedding),
@@ -102,14 +102,14 @@ def ctranslate2_decoder(model: CausalLM, folder: Path, max_new: int, threads: in
     from ctranslate2.specs import TransformerDecoderModelSpec, common_spec
 
     config = model.config
-    spec = TransformerDecoderModelSpec.from_config(
+    spec: Any = TransformerDecoderModelSpec.from_config(
         config.n_layers, config.n_heads, pre_norm=True, activation=common_spec.Activation.GELUTanh
     )
     side = spec.decoder
     side.embeddings.weight = _array(model.tokens.weight)
     side.scale_embeddings = False
     positions = model.embedding.positions
-    assert positions is not None
+    assert isinstance(positions, LearnedPositions)
     side.position_encodings.encodings = _array(positions.weight)
     for theirs, ours in zip(side.layer, model.decoder.layers):
         _fill_layer(theirs, ours)

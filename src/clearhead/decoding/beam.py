@@ -113,7 +113,7 @@ class Search:
             live = [row for row, sentence in enumerate(sentences) if not sentence.done]
             if 4 * len(live) <= 3 * min(max_sentences, len(sentences)):
                 new = [self._begin(each) for each in islice(stream, max_sentences - len(live))]
-                yield from ((each.request.index, self._best(each)) for each in new if each.done)
+                yield from ((each.request.number, self._best(each)) for each in new if each.done)
                 new = [sentence for sentence in new if not sentence.done]
                 if len(live) < len(sentences):
                     state.keep(live)
@@ -130,7 +130,7 @@ class Search:
             for sentence in sentences:
                 if sentence.done and not sentence.told:
                     sentence.live, sentence.told = [], True
-                    yield sentence.request.index, self._best(sentence)
+                    yield sentence.request.number, self._best(sentence)
             if not all(sentence.done for sentence in sentences):
                 scores = state.advance(tokens, parents)
 

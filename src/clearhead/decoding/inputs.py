@@ -16,7 +16,8 @@ Inputs = Sequence[Ids] | Tensor
 class Request(NamedTuple):
     """One text to write."""
 
-    index: int
+    number: int
+    """Its place among the inputs."""
     prompt: list[int]
     """What the decoder is given first: the prompt, or the start of every target."""
     source: list[int] | None

@@ -39,7 +39,8 @@ def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
         if choice.temperature == 0:
             return argmax(penalised(scores, seen, choice.repetition_penalty))
         draws = [
-            uniform(seed_of(seed, text.request.index), len(text.written), "token") for text in texts
+            uniform(seed_of(seed, text.request.number), len(text.written), "token")
+            for text in texts
         ]
         return draw(probabilities(scores, choice, seen), draws)
 

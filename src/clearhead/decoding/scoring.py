@@ -10,6 +10,7 @@ from clearhead.decoding.results import Output
 from clearhead.decoding.state import Ids, evaluating, padded
 from clearhead.errors import InputError
 from clearhead.models import CausalLM, Seq2Seq
+from clearhead.models.inputs import RealGiven
 from clearhead.parts.recorder import Recorder
 
 MAX_TOKENS = 4096
@@ -91,7 +92,7 @@ def _score_batch(model: CausalLM | Seq2Seq, pairs: Sequence[Pair]) -> list[list[
     return rows
 
 
-def _given(real: Tensor | None) -> Tensor | str:
+def _given(real: Tensor | None) -> RealGiven:
     return "all" if real is None else real
 
 

@@ -109,17 +109,18 @@ class _Pair:
                 scores = large.extend(torch.cat((unread, draft), dim=1))
             kept, own = self._check(live, scores, torch.stack(guesses, dim=1), draft)
             self._take(live, scores, draft, kept, own)
-            unread = torch.tensor(own, device=scores.device)[:, None]
+            last = torch.tensor(own, device=scores.device)[:, None]
             large.forget([self.n_ahead - n for n in kept])
             small.forget([self.n_ahead - n for n in kept])
             going_on = [row for row, text in enumerate(live) if text.stop is None]
             if len(going_on) < len(live):
-                live, unread = [live[row] for row in going_on], unread[going_on]
+                live, last = [live[row] for row in going_on], last[going_on]
                 if live:
                     large.keep(going_on)
                     small.keep(going_on)
+            unread = last
             if live:
-                guess_scores = small.advance(unread)[:, 0]
+                guess_scores = small.advance(last)[:, 0]
         return [self._output(text) for text in texts]
 
     def _begin(self, request: Request) -> _Draft:
@@ -130,7 +131,7 @@ class _Pair:
         again apart from what was drawn before."""
         return [
             uniform(
-                seed_of(self.seed, text.request.index),
+                seed_of(self.seed, text.request.number),
                 len(text.written) + ahead,
                 f"{purpose} {len(text.written)}",
             )
@@ -160,7 +161,7 @@ class _Pair:
         # Two distributions that differ by rounding alone leave nothing over.
         surplus = torch.where(surplus.sum(dim=1, keepdim=True) > 0, surplus, chances[row, kept])
         numbers = [
-            uniform(seed_of(self.seed, text.request.index), len(text.written) + n_kept, "own")
+            uniform(seed_of(self.seed, text.request.number), len(text.written) + n_kept, "own")
             for text, n_kept in zip(texts, kept.tolist())
         ]
         return kept.tolist(), draw(surplus, numbers)

@@ -105,8 +105,8 @@ class State:
             positions = torch.arange(n, device=device).expand(n_groups, n)
         else:
             positions = (real.cumsum(dim=1) - 1).clamp(min=0)
-            self.seen = self._hidden(n_groups, 1)
-            self.seen[:, 0, :n] = hide(real, self.seen.dtype)
+            self.seen = seen = self._hidden(n_groups, 1)
+            seen[:, 0, :n] = hide(real, seen.dtype)
         self.position = positions[:, -1] + 1
         self.key_positions[:, :n] = positions
         visible = torch.ones(n, n, dtype=torch.bool, device=device).tril()[None]
@@ -169,9 +169,9 @@ class State:
         self.used -= least
         self.position = self.position - torch.tensor(counts, device=self.position.device)
         if least < max(counts):
-            self.seen = self._all_seen() if self.seen is None else self.seen
+            self.seen = seen = self._all_seen() if self.seen is None else self.seen
             for group, count in enumerate(counts):
-                self.seen[group, :, self.used - (count - least) : self.used] = -torch.inf
+                seen[group, :, self.used - (count - least) : self.used] = -torch.inf
 
     @torch.inference_mode()
     def keep(self, groups: list[int]) -> None:
@@ -257,9 +257,9 @@ class State:
         old = [(state.columns, state.key_positions) for state in states]
         n_groups, self.used = sum(map(len, orders)), _longest(orders)
         self._allocate(n_groups, capacity)
-        self.seen = self._hidden(n_groups, self.width)
+        seen = self._hidden(n_groups, self.width)
         first = 0
-        for (columns, key_positions), order, seen in zip(old, orders, seens):
+        for (columns, key_positions), order, theirs in zip(old, orders, seens):
             last, n = first + len(order), order.shape[1]
             group = torch.arange(len(order), device=order.device)[:, None]
             for new, room in zip(self.columns, columns):
@@ -272,10 +272,10 @@ class State:
                 by_column = room.values.transpose(1, 2)[group, order]
                 values[:, :, :n] = by_column.transpose(1, 2)
             self.key_positions[first:last, :n] = key_positions.gather(1, order)
-            self.seen[first:last, :, :n] = seen
+            seen[first:last, :, :n] = theirs
             first = last
-        if self.width == 1 and bool((self.seen[:, :, : self.used] == 0).all()):
-            self.seen = None
+        all_seen = self.width == 1 and bool((seen[:, :, : self.used] == 0).all())
+        self.seen = None if all_seen else seen
 
 
 @contextmanager

@@ -43,9 +43,9 @@ class Text:
 
 
 class Written(NamedTuple):
-    """One more token of the text with this index, or, with `token` None, only its end."""
+    """One more token of the text with this number, or, with `token` None, only its end."""
 
-    index: int
+    number: int
     token: int | None
     log_prob: float
     stop: StopReason | None
@@ -135,7 +135,7 @@ class _Batch:
             for text in taken:
                 text.allowed = self.allowed([]) if self.allowed else None
                 if stop := self._stop_before(text):
-                    ended.append(Written(text.request.index, None, 0.0, stop))
+                    ended.append(Written(text.request.number, None, 0.0, stop))
                 else:
                     new.append(text)
         if len(live) < len(self.texts):
@@ -153,7 +153,7 @@ class _Batch:
             if text.stop is None:
                 text.written.append(token)
                 text.stop = self._stop_after(text)
-                events.append(Written(text.request.index, token, log_prob, text.stop))
+                events.append(Written(text.request.number, token, log_prob, text.stop))
         if not all(text.stop for text in self.texts):
             full = [text for text in self.texts if self._is_full(text)]
             self.scores = self._slide(index, full) if full else self.state.advance(index)[:, 0]

@@ -146,7 +146,7 @@ def _test(
     metrics = _metrics(tokenize)
     from sacrebleu.significance import PairedTest
 
-    systems = [("first", list(first)), ("second", list(second))]
+    systems: list[tuple[str, Sequence[str]]] = [("first", list(first)), ("second", list(second))]
     test = PairedTest(
         systems, metrics, references=[list(references)], test_type="bs", n_samples=n_resamples
     )
