@@ -123,3 +123,8 @@ def test_a_file_that_keeps_the_rules_is_not_accused():
         "import os\nfrom clearhead.shapes import Float\nfrom clearhead.errors import InputError"
     )
     assert violations("parts/new.py", source, ROOMS) == []
+
+
+def test_beam_search_is_one_file_of_under_250_lines():
+    beam = (PACKAGE / "decoding" / "beam.py").read_text(encoding="utf-8")
+    assert len(beam.splitlines()) < 250

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.generate import Choice, generate, translate
+from clearhead.decoding import DecodeConfig, greedy
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import TokenIds, load_model, save_model
@@ -166,11 +166,13 @@ def prompts_for(model: CausalLM | Seq2Seq) -> tuple[Tensor, Tensor]:
 
 
 def write(model: CausalLM | Seq2Seq, *, start: int | None, eos: int | None) -> Tensor:
-    prompts, _ = prompts_for(model)
-    if isinstance(model, CausalLM):
-        greedy = Choice(temperature=0)
-        return generate(model, prompts, max_new=MAX_NEW, eos_id=eos, choice=greedy)
-    return translate(model, prompts, bos_id=start, eos_id=eos, max_new=MAX_NEW)
+    """New tokens, padded on the right behind the end."""
+    prompts, real = prompts_for(model)
+    inputs = [row[mask].tolist() for row, mask in zip(prompts, real)]
+    outputs = greedy(model, inputs, DecodeConfig(max_new=MAX_NEW, eos_id=eos, start_id=start))
+    longest = max(len(output.tokens) for output in outputs)
+    filler = [model.config.pad_id] * longest
+    return torch.tensor([(output.tokens + filler)[:longest] for output in outputs])
 
 
 def a_token_to_end_with(model: CausalLM | Seq2Seq) -> int:

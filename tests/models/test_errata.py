@@ -22,8 +22,9 @@ from torch import nn
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.config import model as config_model
 from clearhead.data.batches import IGNORED, TokenBatch
-from clearhead.decoding import generate as generate_module
-from clearhead.decoding.generate import Choice, generate, translate
+from clearhead.decoding import Choice, DecodeConfig, greedy, sample
+from clearhead.decoding import state as state_module
+from clearhead.decoding import writing as writing_module
 from clearhead.errors import ConfigError, InputError
 from clearhead.models import ParameterCount, assemble, causal_lm, count_parameters, preset
 from clearhead.models import build_model as build
@@ -123,15 +124,17 @@ def tokens_are_as_loud_as_positions() -> None:
 
 
 def generation_is_repeatable_and_restores_the_mode() -> None:
-    model = build(replace(DECODER, p_dropout=0.5)).train()
-    outputs = [generate(model, tokens(2, 4), max_new=6, choice=Choice(top_k=1)) for _ in range(6)]
-    assert all(torch.equal(output, outputs[0]) for output in outputs)
+    model = build(replace(SEQ2SEQ, p_dropout=0.5)).train()
+    config, choice = DecodeConfig(max_new=6, eos_id=None), Choice(top_k=1)
+    outputs = [sample(model, tokens(2, 4), config, choice) for _ in range(6)]
+    assert all(output == outputs[0] for output in outputs)
     assert model.training
 
 
 def temperature_zero_is_greedy_and_top_k_zero_is_refused() -> None:
-    scores = torch.tensor([[1.0, 3.0, 2.0]])
-    assert Choice(temperature=0)(scores).tolist() == [1]
+    model = build(DECODER)
+    config, prompts = DecodeConfig(max_new=4, eos_id=None), tokens(2, 4)
+    assert sample(model, prompts, config, Choice(temperature=0)) == greedy(model, prompts, config)
     with pytest.raises(ConfigError, match="top_k=0 must be at least 1; use None"):
         Choice(top_k=0)
 
@@ -141,13 +144,9 @@ def translation_encodes_once_and_stops_at_the_end() -> None:
     calls = []
     model.encoder.register_forward_hook(lambda *_: calls.append(1))
     script = iter([5, 2, 7, 7, 7, 7])  # the second token is the end
-
-    def choose(_choice, scores, _generator):
-        return torch.full((len(scores),), next(script))
-
-    with patch.object(Choice, "__call__", choose):
-        output = translate(model, tokens(3, 6), bos_id=1, eos_id=2, max_new=6)
-    assert output.tolist() == [[5, 2]] * 3
+    with patch.object(writing_module, "argmax", lambda scores: [next(script)] * len(scores)):
+        outputs = greedy(model, tokens(3, 6), DecodeConfig(max_new=6, eos_id=2))
+    assert [output.tokens for output in outputs] == [[5, 2]] * 3
     assert len(calls) == 1
 
 
@@ -184,7 +183,7 @@ def generation_beyond_the_limit_is_refused_in_words() -> None:
     for positions in ("learned", "none"):
         model = build(replace(DECODER, positions=positions, max_length=8))
         with pytest.raises(InputError, match=r"make 9 tokens, more than max_length=8"):
-            generate(model, tokens(1, 6), max_new=3)
+            greedy(model, tokens(1, 6), DecodeConfig(max_new=3))
         with pytest.raises(InputError, match=r"9 tokens are more than max_length=8"):
             model(tokens(1, 9))
 
@@ -221,7 +220,7 @@ def a_batch_stays_a_batch() -> None:
     model = build(DECODER)
     assert model(tokens(1, 1)).shape == (1, 1, 64)
     assert model(tokens(1, 1), recorder=Recorder()).shape == (1, 1, 64)
-    assert generate(model, tokens(1, 1), max_new=1).shape == (1, 1)
+    assert len(greedy(model, tokens(1, 1), DecodeConfig(max_new=1))) == 1
 
 
 def the_context_is_used() -> None:
@@ -332,12 +331,8 @@ def unscaled(self, tokens):
     return F.embedding(tokens, self.weight)
 
 
-def no_stop(step, *, first, max_new, choose, **_):
-    written, new = [], first
-    for _ in range(max_new):
-        written.append(choose(step(new)))
-        new = written[-1][:, None]
-    return torch.stack(written, dim=1)
+def no_stop(self, text):
+    return "length" if len(text.written) == self.config.max_new else None
 
 
 def talkative(self, x, *rest):
@@ -418,11 +413,11 @@ ROWS = [
     Row("11", tokens_are_as_loud_as_positions,
         lambda: patch.object(TokenEmbedding, "forward", unscaled)),
     Row("12", generation_is_repeatable_and_restores_the_mode,
-        lambda: patch.object(generate_module, "evaluating", nullcontext)),
+        lambda: patch.object(state_module, "evaluating", nullcontext)),
     Row("13", temperature_zero_is_greedy_and_top_k_zero_is_refused,
         lambda: patch.object(Choice, "__post_init__", nothing)),
     Row("14", translation_encodes_once_and_stops_at_the_end,
-        lambda: patch.object(generate_module, "_unroll", no_stop)),
+        lambda: patch.object(writing_module._Batch, "_stop_after", no_stop)),
     Row("15", nothing_is_printed, lambda: patch.object(EncoderLayer, "forward", talkative)),
     Row("16", an_odd_width_is_refused_in_words,
         lambda: patch.object(ModelConfig, "_check_widths", nothing)),

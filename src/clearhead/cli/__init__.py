@@ -13,11 +13,15 @@ VERBS = {
     "data": "what the model will see; and public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
     "doctor": "what is silently wrong in any Transformer",
+    "evaluate": "BLEU, chrF++ or perplexity of a model",
     "export": "a model folder that other software opens",
+    "generate": "text that goes on from yours",
     "import": "a model folder from other software's",
     "prepare": "text into token files",
     "runs": "the runs in a folder, and their curves",
+    "score": "how likely a model finds given texts",
     "train": "a model from prepared data; stopped, it goes on",
+    "translate": "lines into another language",
 }
 
 

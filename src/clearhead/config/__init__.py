@@ -2,6 +2,7 @@
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
+from clearhead.config.decode import BeamConfig, Choice, DecodeConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.recipe import (
     Recipe,
@@ -14,7 +15,10 @@ from clearhead.config.train import TrainConfig
 
 __all__ = [
     "BatchConfig",
+    "BeamConfig",
+    "Choice",
     "DataConfig",
+    "DecodeConfig",
     "ModelConfig",
     "Recipe",
     "TrainConfig",

@@ -1,0 +1,114 @@
+"""What every verb that takes a model folder shares."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from clearhead.decoding import DecodeConfig
+from clearhead.environment import keep_freed_memory
+from clearhead.errors import ClearheadError, FolderError
+from clearhead.interop.model_folder import TokenIds, load_model, read_description
+from clearhead.interop.tokenizer_file import TOKENIZER
+from clearhead.models import CausalLM, Model, Seq2Seq
+from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+
+SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A model, and what turns text into its tokens and back."""
+
+    model: Model
+    ids: TokenIds
+    source: Tokenizer
+    target: Tokenizer
+
+    def decode_config(self, max_new: int, window: str = "stop") -> DecodeConfig:
+        return DecodeConfig(
+            max_new=max_new,
+            eos_id=self.ids.eos,
+            start_id=self.ids.decoder_start,
+            window=window,  # pyright: ignore[reportArgumentType]
+        )
+
+    @property
+    def translator(self) -> Seq2Seq:
+        if not isinstance(self.model, Seq2Seq):
+            raise ClearheadError(
+                f"this model is of the family {self.model.config.family!r}, and cannot translate; "
+                "a decoder writes with: clearhead generate"
+            )
+        return self.model
+
+    @property
+    def writer(self) -> Seq2Seq | CausalLM:
+        return self.model if isinstance(self.model, Seq2Seq) else self.language_model
+
+    @property
+    def language_model(self) -> CausalLM:
+        if not isinstance(self.model, CausalLM):
+            raise ClearheadError(
+                f"this model is of the family {self.model.config.family!r}, not a language model; "
+                "an encoder-decoder writes with: clearhead translate"
+            )
+        return self.model
+
+
+def open_folder(folder: Path) -> Opened:
+    """The model folder, with its tokenizer, or one for each side."""
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is not a folder; give the model folder that a run has written")
+    keep_freed_memory()  # every step frees what the next one needs
+    ids = read_description(folder).ids
+    model = load_model(folder)
+    pad_id = model.config.pad_id
+    if (folder / SOURCE).exists() and (folder / TARGET).exists():
+        source, target = (_open(folder / name, ids, pad_id) for name in (SOURCE, TARGET))
+    else:
+        if not (folder / TOKENIZER).exists():
+            raise FolderError(
+                f"{folder} has no {TOKENIZER}, so text cannot be turned into tokens; "
+                "copy the one that the model was trained with into it"
+            )
+        source = target = _open(folder / TOKENIZER, ids, pad_id)
+    for side, tokenizer, size in (
+        ("source", source, model.config.vocab_size),
+        ("target", target, model.config.output_vocab_size),
+    ):
+        if tokenizer.vocab_size > size:
+            raise FolderError(
+                f"the {side} tokenizer in {folder} has {tokenizer.vocab_size} tokens and the model "
+                f"{size}; they do not belong together"
+            )
+    return Opened(model=model, ids=ids, source=source, target=target)
+
+
+def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:
+    """Its control tokens are those whose ids the model's config.json gives."""
+    library = _library(path)
+    start = ids.bos if ids.bos is not None else ids.decoder_start
+    end = ids.eos
+    names: list[str] = []
+    for role, index in (("pad", pad_id), ("start", start), ("end", end)):
+        # A role that the model does not have is given to a control token that it has.
+        index = next(i for i in (index, end, start, pad_id, 0) if i is not None)
+        name = library.id_to_token(index)
+        if name is None:
+            raise FolderError(f"{path} has no token {index}, which config.json makes the {role}")
+        names.append(name)
+    return load_tokenizer(path, names)
+
+
+def _library(path: Path):
+
+    try:
+        return LibraryTokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise FolderError(f"{path} is not a tokenizer ({error}); damaged?") from None
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a model folder, with its tokenizer.json")

@@ -1,0 +1,192 @@
+"""A line in, a line out: what the verbs that read and write text share.
+
+Lines are taken as they come. While more input waits, lines are worked on together, up to a chunk,
+and sorted by length inside it; a line that comes alone is answered at once. Order is kept.
+"""
+
+import argparse
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from clearhead.errors import ClearheadError, DataError
+
+CHUNK = 512
+"""Lines that are sorted by length together."""
+
+
+def add_line_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--input", type=Path, metavar="FILE", help="default: standard input")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    parser.add_argument(
+        "--format",
+        choices=["text", "jsonl"],
+        default="text",
+        help="text, a line for each line (default), or everything there is to say, as JSON",
+    )
+
+
+def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Ctrl-C ends with one line; a reader that has closed the pipe ends it without a word."""
+
+    @wraps(run)
+    def polite_run(arguments: argparse.Namespace) -> int:
+        try:
+            status = run(arguments)
+            sys.stdout.flush()
+            return status
+        except KeyboardInterrupt:
+            print("clearhead: interrupted", file=sys.stderr)
+            return 128 + signal.SIGINT
+        except BrokenPipeError:
+            # Python flushes once more at its end, and must find something that takes it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+
+    return polite_run
+
+
+def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]:
+    """Chunks of numbered lines, without their ends. A line that is not UTF-8 is an error that names
+    it; what came before it has been answered by then."""
+    if arguments.input is None:
+        yield from _chunks(sys.stdin.buffer, "standard input")
+        return
+    try:
+        file = arguments.input.open("rb")
+    except OSError as error:
+        raise DataError(f"{arguments.input} cannot be read ({error.strerror})") from None
+    with file:
+        yield from _chunks(file, str(arguments.input))
+
+
+def _chunks(file: BinaryIO, name: str) -> Iterator[list[tuple[int, str]]]:
+    waiting: queue.Queue[bytes | None] = queue.Queue(maxsize=4 * CHUNK)
+
+    def read() -> None:
+        for line in _unbuffered_lines(file):
+            waiting.put(line)
+        waiting.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    number, error, ended = 0, None, False
+    while not ended and error is None:
+        chunk: list[tuple[int, str]] = []
+        line = waiting.get()
+        while True:
+            if line is None:
+                ended = True
+                break
+            number += 1
+            try:
+                chunk.append((number, line.decode("utf-8").rstrip("\r\n")))
+            except UnicodeDecodeError as wrong:
+                byte = line[wrong.start]
+                error = DataError(
+                    f"{name}, line {number}: byte {wrong.start + 1} (0x{byte:02x}) is not UTF-8; "
+                    "convert the text first, for example with iconv"
+                )
+                break
+            if len(chunk) == CHUNK:
+                break
+            try:
+                line = waiting.get_nowait()
+            except queue.Empty:
+                break
+        if chunk:
+            yield chunk
+    if error is not None:
+        raise error
+
+
+def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
+    """A buffered reader holds a lock while it waits, and Python could not end under it (Ctrl-C)."""
+    try:
+        descriptor = file.fileno()
+    except OSError:  # not a file of the system
+        yield from file
+        return
+    begun = b""
+    while piece := os.read(descriptor, 2**16):
+        *lines, begun = (begun + piece).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if begun:
+        yield begun
+
+
+@contextmanager
+def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
+    if arguments.output is None:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")  # pyright: ignore
+        yield sys.stdout
+        return
+    try:
+        file = arguments.output.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"{arguments.output} cannot be written ({error.strerror})") from None
+    with file:
+        yield file
+
+
+class Bar:
+    """How many lines are done, on a terminal's standard error, when the output is elsewhere."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.console = Console(stderr=True)
+        self.total = None
+        if arguments.input is not None and arguments.input.is_file():
+            with arguments.input.open("rb") as file:
+                self.total = sum(1 for _ in file)
+        quiet = arguments.output is None or not self.console.is_terminal
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=quiet,
+        )
+
+    def __enter__(self) -> "Bar":
+        self.bars.start()
+        self.task = self.bars.add_task("lines", total=self.total)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.bars.stop()
+
+    def advance(self, n: int) -> None:
+        self.bars.update(self.task, advance=n)
+
+
+def one_line(text: str) -> str:
+    """A text that may hold line ends, on one line: as they are written in a string of Python."""
+    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+
+
+def at_least_one(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def need(value: Any, option: str, what: str) -> Any:
+    if value is None:
+        raise ClearheadError(f"{option} is missing: {what}")
+    return value

@@ -1,0 +1,160 @@
+"""Translates line by line: standard input to standard output, files, or, on a terminal, what you
+type. Empty lines stay empty, and the order is kept."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from clearhead.cli.folders import Opened, add_folder, open_folder
+from clearhead.cli.lines import (
+    Bar,
+    add_line_arguments,
+    at_least_one,
+    one_line,
+    opened_output,
+    polite,
+    read_lines,
+)
+from clearhead.decoding import BeamConfig, Output, beam_search, greedy, prepare
+from clearhead.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_folder(parser)
+    add_line_arguments(parser)
+    add_search_arguments(parser)
+    parser.add_argument(
+        "--n-best",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="translations of each line; as text: line number, score and text, by tabs",
+    )
+    parser.add_argument(
+        "--scores", action="store_true", help="as text: line number, score and text, by tabs"
+    )
+    parser.add_argument(
+        "--too-long",
+        choices=["refuse", "cut"],
+        default="refuse",
+        help="a line beyond the model's length ends the run (default), or is cut and reported",
+    )
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--beam", type=at_least_one, default=4, metavar="N", help="width (default 4; 1 is greedy)"
+    )
+    parser.add_argument(
+        "--length-penalty", choices=["none", "average", "gnmt"], default="average", metavar="KIND"
+    )
+    parser.add_argument("--alpha", type=float, default=1.0, help="strength of the penalty")
+    parser.add_argument("--max-new", type=at_least_one, default=256, metavar="N", help="tokens")
+    parser.add_argument(
+        "--batch", type=at_least_one, default=32, metavar="N", help="lines that run side by side"
+    )
+
+
+def beam_of(arguments: argparse.Namespace, n_best: int = 1) -> BeamConfig:
+    return BeamConfig(
+        width=max(arguments.beam, n_best),
+        n_best=n_best,
+        length_penalty=arguments.length_penalty,
+        alpha=arguments.alpha,
+    )
+
+
+@polite
+def run(arguments: argparse.Namespace) -> int:
+    opened = open_folder(arguments.model)
+    translator = _Translator(opened, arguments)
+    if arguments.input is None and sys.stdin.isatty():
+        return _talk(translator)
+    with opened_output(arguments) as out, Bar(arguments) as bar:
+        for chunk in read_lines(arguments):
+            for text in translator(chunk):
+                out.write(text)
+            out.flush()
+            bar.advance(len(chunk))
+    return 0
+
+
+def _talk(translator: "_Translator") -> int:
+    print("A line is translated when you press Enter; Ctrl-D ends.", file=sys.stderr)
+    number = 0
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            print(file=sys.stderr)
+            return 0
+        number += 1
+        try:
+            print("".join(translator([(number, line)])), end="", flush=True)
+        except InputError as error:  # the next line may be better
+            print(f"clearhead: {error}", file=sys.stderr)
+
+
+class _Translator:
+    """Numbered lines into their lines of output."""
+
+    def __init__(self, opened: Opened, arguments: argparse.Namespace) -> None:
+        self.opened, self.arguments = opened, arguments
+        self.model = prepare(opened.translator)
+        self.config = opened.decode_config(arguments.max_new)
+        self.beam = beam_of(arguments, arguments.n_best)
+
+    def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
+        sources = {
+            place: self._source(number, line.strip())
+            for place, (number, line) in enumerate(chunk)
+            if line.strip()
+        }
+        # Neighbours of one length waste nothing on padding.
+        by_length = sorted(sources, key=lambda place: len(sources[place]))
+        found = self._search([sources[place] for place in by_length])
+        outputs = dict(zip(by_length, found))
+        return [
+            self._written(number, line, outputs.get(place, []))
+            for place, (number, line) in enumerate(chunk)
+        ]
+
+    def _search(self, sources: list[list[int]]) -> list[list[Output]]:
+        rows = self.arguments.batch
+        if self.beam.width == 1:
+            return [[text] for text in greedy(self.model, sources, self.config, max_rows=rows)]
+        return beam_search(self.model, sources, self.config, self.beam, max_sentences=rows)
+
+    def _source(self, number: int, line: str) -> list[int]:
+        ids, longest = self.opened.source.encode(line), self.model.config.max_length
+        end = [] if self.opened.ids.eos is None else [self.opened.source.eos_id]
+        if len(ids) + len(end) > longest:
+            what = f"line {number} has {len(ids) + len(end)} tokens, and the model takes {longest}"
+            if self.arguments.too_long == "refuse":
+                raise InputError(f"{what}; split it, or have it cut: --too-long cut")
+            print(f"clearhead: {what}: it was cut", file=sys.stderr)
+        return ids[: longest - len(end)] + end
+
+    def _written(self, number: int, line: str, outputs: list[Output]) -> str:
+        texts = [self.opened.target.decode(output.tokens) for output in outputs]
+        if self.arguments.format == "jsonl":
+            translations = [as_json(output, text) for output, text in zip(outputs, texts)]
+            whole = {"line": number, "source": line, "translations": translations}
+            return json.dumps(whole, ensure_ascii=False) + "\n"
+        if self.arguments.scores or self.arguments.n_best > 1:
+            return "".join(
+                f"{number}\t{output.score:.4f}\t{one_line(text)}\n"
+                for output, text in zip(outputs, texts)
+            )
+        return (one_line(texts[0]) if texts else "") + "\n"
+
+
+def as_json(output: Output, text: str) -> dict[str, Any]:
+    return {
+        "text": text,
+        "score": output.score,
+        "stop": output.stop,
+        "tokens": output.tokens,
+        "log_probs": output.log_probs,
+    }

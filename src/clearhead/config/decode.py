@@ -1,0 +1,123 @@
+"""How text is written: where it ends, how a token is chosen, how a beam is searched."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal
+
+from clearhead.config.checks import check_at_least, check_choices
+from clearhead.errors import ConfigError
+
+Window = Literal["refuse", "stop", "slide"]
+LengthPenalty = Literal["none", "average", "gnmt"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """Where a text begins and where it ends."""
+
+    max_new: int = 256
+    """Tokens that are written at most, the end included."""
+    eos_id: int | None = 2
+    """The token that ends a text; None: nothing does but `max_new`."""
+    start_id: int | None = 1
+    """What the decoder of an encoder-decoder is given first. A decoder alone starts from its
+    prompt."""
+    window: Window = "refuse"
+    """When prompt and text outgrow the model's `max_length`: refuse at once, stop there, or slide,
+    which forgets the older half of the window and goes on."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least("max_new", self.max_new, 0)
+        for name in ("eos_id", "start_id"):
+            if getattr(self, name) is not None:
+                check_at_least(name, getattr(self, name), 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How the next token is drawn from its scores. The rules apply in the order in which they stand
+    here, each to what the one before has left."""
+
+    repetition_penalty: float = 1.0
+    """Scores of tokens that prompt or text hold already are divided by it if positive, multiplied
+    if negative (Keskar et al. 2019); 1: no penalty."""
+    temperature: float = 1.0
+    """0 takes the likeliest token; below 1 sharpens the distribution, above 1 flattens it."""
+    top_k: int | None = None
+    """Only the k likeliest tokens, and those as likely as the k-th; None: all."""
+    top_p: float = 1.0
+    """Only the likeliest tokens that together reach this probability (Holtzman et al. 2020)."""
+    min_p: float = 0.0
+    """Only tokens at least this many times as likely as the likeliest (Nguyen et al. 2024)."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if not (self.temperature >= 0 and isfinite(self.temperature)):
+            rule, remedy = "must be at least 0", "use 0 for the likeliest token"
+            raise ConfigError("temperature", self.temperature, rule, remedy)
+        if self.top_k is not None and self.top_k < 1:
+            rule, remedy = "must be at least 1", "use None to allow every token"
+            raise ConfigError("top_k", self.top_k, rule, remedy)
+        if not 0 < self.top_p <= 1:
+            rule, remedy = "must be above 0 and at most 1", "use 1 to allow every token"
+            raise ConfigError("top_p", self.top_p, rule, remedy)
+        if not 0 <= self.min_p <= 1:
+            rule, remedy = "must be between 0 and 1", "use 0 to allow every token"
+            raise ConfigError("min_p", self.min_p, rule, remedy)
+        if not (self.repetition_penalty > 0 and isfinite(self.repetition_penalty)):
+            rule, remedy = "must be above 0", "use 1 for no penalty"
+            raise ConfigError("repetition_penalty", self.repetition_penalty, rule, remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamConfig:
+    """A search over several texts at once."""
+
+    width: int = 4
+    """Unfinished texts that are kept after each step."""
+    n_best: int = 1
+    """Finished texts that are returned, the best first."""
+    length_penalty: LengthPenalty = "average"
+    """What a text's log-probability is divided by: nothing, length^alpha, or
+    ((5 + length) / 6)^alpha (Wu et al. 2016). The end counts as a token."""
+    alpha: float = 1.0
+    """0 is no penalty; the larger, the longer the texts."""
+    patience: float | None = 1.0
+    """The search ends when patience · width texts have ended (Kasai et al. 2022), or sooner, when
+    no unfinished text can still reach the n best. None: only then."""
+    groups: int = 1
+    """Groups of equal width that search one after another and avoid the tokens that the groups
+    before them have just chosen (Vijayakumar et al. 2018)."""
+    diversity: float = 0.0
+    """What a group pays for a token, in nats, for each hypothesis of the groups before it that has
+    just chosen the same. It decides what is kept; scores are without it."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("width", "n_best", "groups"):
+            check_at_least(name, getattr(self, name), 1)
+        if self.n_best > self.width:
+            rule, remedy = f"must be at most width={self.width}", f"try width={self.n_best}"
+            raise ConfigError("n_best", self.n_best, rule, remedy)
+        if self.width % self.groups:
+            rule = f"must divide width={self.width}"
+            raise ConfigError("groups", self.groups, rule, f"try width={2 * self.groups}")
+        if not (self.alpha >= 0 and isfinite(self.alpha)):
+            raise ConfigError("alpha", self.alpha, "must be at least 0", "use 0 for no penalty")
+        if not (self.diversity >= 0 and isfinite(self.diversity)):
+            raise ConfigError("diversity", self.diversity, "must be at least 0", "use 0 for none")
+        if self.patience is not None and not self.patience > 0:
+            rule, remedy = "must be above 0", "use None to search to the end"
+            raise ConfigError("patience", self.patience, rule, remedy)
+
+    def normaliser(self, length: int) -> float:
+        """What the log-probability of a text of this length is divided by: at least as large for a
+        longer text."""
+        match self.length_penalty:
+            case "none":
+                return 1.0
+            case "average":
+                return max(1, length) ** self.alpha
+            case "gnmt":
+                return ((5 + length) / 6) ** self.alpha

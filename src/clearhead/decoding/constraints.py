@@ -1,0 +1,60 @@
+"""Which tokens may come next."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+from clearhead.text.tokenizer import Tokenizer
+
+Allowed = Callable[[Sequence[int]], Collection[int] | None]
+"""Given what has been written so far (without the prompt), the tokens that may follow. None: any.
+None left (an empty collection): the text ends here, and says so."""
+
+
+def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Allowed:
+    """Only these texts, as tokens, each followed by the end."""
+    ends: dict[tuple[int, ...], set[int]] = {}
+    for text in texts:
+        whole = [*text] if eos_id is None else [*text, eos_id]
+        for n, token in enumerate(whole):
+            ends.setdefault(tuple(whole[:n]), set()).add(token)
+    if not ends:
+        raise InputError("no text is allowed; give at least one that is not empty")
+    return lambda written: sorted(ends.get(tuple(written), ()))
+
+
+def one_of_strings(strings: Iterable[str], tokenizer: Tokenizer) -> Allowed:
+    """Only these strings, spelt as the tokenizer spells them."""
+    return one_of([tokenizer.encode(text) for text in strings], tokenizer.eos_id)
+
+
+def begin_with(prefix: Sequence[int], then: Allowed | None = None) -> Allowed:
+    """The text begins with these tokens; then anything, or what `then` allows behind them."""
+    prefix = [int(token) for token in prefix]
+
+    def allowed(written: Sequence[int]) -> Collection[int] | None:
+        if len(written) < len(prefix):
+            return [prefix[len(written)]]
+        return None if then is None else then(written[len(prefix) :])
+
+    return allowed
+
+
+def constrain(scores: Tensor, allowed: Sequence[Collection[int] | None]) -> Tensor:
+    """-inf for what each row may not write: a copy, where any row is constrained."""
+    if all(ids is None for ids in allowed):
+        return scores
+    constrained = scores.clone()
+    for row, ids in enumerate(allowed):
+        if ids is not None:
+            index = torch.tensor(sorted(ids), dtype=torch.long, device=scores.device)
+            if len(index) and not 0 <= int(index[0]) <= int(index[-1]) < scores.shape[1]:
+                raise InputError(
+                    f"the constraint allows tokens {int(index[0])} to {int(index[-1])}, and the "
+                    f"vocabulary has {scores.shape[1]}; was it made with another tokenizer?"
+                )
+            constrained[row] = -torch.inf
+            constrained[row, index] = scores[row, index]
+    return constrained

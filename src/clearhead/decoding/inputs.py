@@ -1,0 +1,105 @@
+"""What is given to a strategy, checked before a tensor is made of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding.state import Ids
+from clearhead.errors import ConfigError, InputError
+
+Inputs = Sequence[Ids] | Tensor
+"""Prompts, or sources, of any lengths. A tensor's padding is dropped: a model does not see it."""
+
+
+class Request(NamedTuple):
+    """One text to write."""
+
+    number: int
+    """Its place among the inputs."""
+    prompt: list[int]
+    """What the decoder is given first: the prompt, or the start of every target."""
+    source: list[int] | None
+
+
+def requests(inputs: Inputs, config: DecodeConfig, model: ModelConfig) -> Iterator[Request]:
+    """Each input in its turn; the first that the model cannot take is an InputError."""
+    check_config(config, model)
+    for index, given in enumerate(inputs):
+        yield request(index, given, config, model)
+
+
+def as_requests(
+    inputs: Inputs | Iterator[Request], config: DecodeConfig, model: ModelConfig
+) -> Iterator[Request]:
+    """A stream of requests is taken as it is."""
+    return inputs if isinstance(inputs, Iterator) else requests(inputs, config, model)
+
+
+def request(index: int, given: Any, config: DecodeConfig, model: ModelConfig) -> Request:
+    seq2seq = model.family == "encoder-decoder"
+    ids = checked_ids(
+        given, model.vocab_size, model.pad_id, "source" if seq2seq else "prompt", index
+    )
+    if not seq2seq:
+        check_room(len(ids), config, model)
+        return Request(index, ids, None)
+    if len(ids) > model.max_length:
+        raise InputError(
+            f"source {index} has {len(ids)} tokens, more than max_length={model.max_length}; "
+            "cut it, or split it"
+        )
+    assert config.start_id is not None
+    check_room(1, config, model)
+    return Request(index, [config.start_id], ids)
+
+
+def checked_ids(
+    given: Any, vocab_size: int, pad_id: int | None, what: str, index: int
+) -> list[int]:
+    """As a list of tokens of the vocabulary, without padding, and not empty."""
+    ids = [int(i) for i in (given.tolist() if isinstance(given, Tensor) else given)]
+    for place, token in enumerate(ids):
+        if not 0 <= token < vocab_size:
+            raise InputError(
+                f"token {token} at place {place} of {what} {index} is not in the vocabulary of "
+                f"{vocab_size}; was it made by another tokenizer?"
+            )
+    real = [token for token in ids if token != pad_id]
+    if not real:
+        why = "nothing but padding" if ids else "empty"
+        raise InputError(
+            f"{what} {index} is {why}, so there is nothing to continue; give at least one token"
+        )
+    return real
+
+
+def check_config(config: DecodeConfig, model: ModelConfig) -> None:
+    if model.family == "encoder":
+        raise InputError("an encoder alone writes nothing; use a decoder or an encoder-decoder")
+    for name in ("eos_id", "start_id"):
+        index = getattr(config, name)
+        used = name == "eos_id" or model.family == "encoder-decoder"
+        if used and index is not None and index >= model.output_vocab_size:
+            rule = f"is not in the vocabulary of {model.output_vocab_size}"
+            raise ConfigError(name, index, rule, "take it from the model's own config.json")
+    if model.family == "encoder-decoder":
+        if config.start_id is None:
+            rule = "leaves an encoder-decoder nothing to start from"
+            raise ConfigError("start_id", None, rule, "take it from the model's own config.json")
+        if config.window == "slide":
+            rule = "is for a decoder alone: a target has a beginning"
+            raise ConfigError("window", "slide", rule, "use 'stop'")
+
+
+def check_room(n_given: int, config: DecodeConfig, model: ModelConfig) -> None:
+    longest = n_given + (config.max_new if config.window == "refuse" else 0)
+    if longest > model.max_length:
+        remedy = "give less, or ask for fewer new tokens"
+        if config.window == "refuse":
+            remedy += ", or set window to 'stop' or 'slide'"
+        raise InputError(
+            f"what is given and what is to come make {longest} tokens, more than "
+            f"max_length={model.max_length}; {remedy}"
+        )

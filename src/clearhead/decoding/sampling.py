@@ -1,0 +1,104 @@
+"""Tokens drawn at random, each sequence from a stream of random numbers of its own."""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clearhead.config import Choice, DecodeConfig
+from clearhead.decoding.constraints import Allowed
+from clearhead.decoding.inputs import Inputs
+from clearhead.decoding.results import Output
+from clearhead.decoding.top import argmax
+from clearhead.decoding.writing import MAX_ROWS, Choose, Model, Text, collect, write
+
+
+def sample(
+    model: Model,
+    inputs: Inputs,
+    config: DecodeConfig,
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    *,
+    seed: int | Sequence[int] = 0,
+    allowed: Allowed | None = None,
+    max_rows: int = MAX_ROWS,
+) -> list[Output]:
+    """Draw each token. A list of seeds gives each sequence its own; one seed is a list of seeds
+    that follow from it and from the sequence's place. Nothing else is random: torch's generators
+    are not touched."""
+    choose = chooser(choice, seed)
+    return collect(write(model, inputs, config, choose, allowed=allowed, max_rows=max_rows))
+
+
+def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
+    """What `write` asks for the next tokens."""
+
+    def choose(scores: Tensor, texts: Sequence[Text]) -> list[int]:
+        seen = [text.tokens for text in texts] if choice.repetition_penalty != 1 else None
+        if choice.temperature == 0:
+            return argmax(penalised(scores, seen, choice.repetition_penalty))
+        draws = [
+            uniform(seed_of(seed, text.request.number), len(text.written), "token")
+            for text in texts
+        ]
+        return draw(probabilities(scores, choice, seen), draws)
+
+    return choose
+
+
+def seed_of(seed: int | Sequence[int], index: int) -> int | str:
+    return f"{seed}/{index}" if isinstance(seed, int) else seed[index]
+
+
+def uniform(seed: int | str, place: int, purpose: str) -> float:
+    """A number in [0, 1) that depends on all three and on nothing else."""
+    key = f"{seed}/{place}/{purpose}".encode()
+    return (
+        int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
+        / 2**64
+        * (1 - 2**-53)
+    )
+
+
+def probabilities(scores: Tensor, choice: Choice, seen: Sequence[list[int]] | None) -> Tensor:
+    """What each token is drawn with (rows, vocab), in fp64."""
+    scores = penalised(scores, seen, choice.repetition_penalty).double()
+    if choice.temperature == 0:
+        one_hot = torch.zeros_like(scores)
+        return one_hot.scatter_(1, torch.tensor(argmax(scores), device=scores.device)[:, None], 1)
+    scores = scores / choice.temperature
+    if choice.top_k is not None and choice.top_k < scores.shape[1]:
+        kth = scores.topk(choice.top_k, dim=1).values[:, -1:]
+        scores = scores.masked_fill(scores < kth, -torch.inf)
+    chances = scores.softmax(dim=1)
+    if choice.top_p < 1:
+        falling, order = chances.sort(dim=1, descending=True, stable=True)
+        before = falling.cumsum(dim=1) - falling
+        falling = falling.masked_fill(before >= choice.top_p, 0)
+        chances = torch.zeros_like(chances).scatter_(1, order, falling)
+        chances = chances / chances.sum(dim=1, keepdim=True)
+    if choice.min_p > 0:
+        least = choice.min_p * chances.amax(dim=1, keepdim=True)
+        chances = chances.masked_fill(chances < least, 0)
+    return chances / chances.sum(dim=1, keepdim=True)
+
+
+def penalised(scores: Tensor, seen: Sequence[list[int]] | None, penalty: float) -> Tensor:
+    if seen is None or penalty == 1:
+        return scores
+    scores = scores.clone()
+    for row, tokens in zip(scores, seen):
+        index = torch.tensor(sorted(set(tokens)), device=scores.device)
+        row[index] = torch.where(row[index] > 0, row[index] / penalty, row[index] * penalty)
+    return scores
+
+
+def draw(chances: Tensor, draws: Sequence[float]) -> list[int]:
+    """Where each number in [0, 1) falls in its row's cumulated chances."""
+    cumulated = chances.cumsum(dim=1)
+    total = cumulated[:, -1:]
+    place = torch.tensor(draws, dtype=chances.dtype, device=chances.device)[:, None] * total
+    # Rounding up must not lead behind the last token that has a chance.
+    place = torch.minimum(place, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulated, place, right=True)[:, 0].tolist()

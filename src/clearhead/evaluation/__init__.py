@@ -1,0 +1,1 @@
+"""How good a model is: translation scores, and perplexity that compares across tokenizers."""

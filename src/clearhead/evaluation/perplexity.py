@@ -1,0 +1,92 @@
+"""How surprised a language model is by a text, per token, byte and word.
+
+Tokens compare runs of one tokenizer. Bytes and words (what stands between blanks) are the same for
+every tokenizer, so that models with different ones compare.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from clearhead.decoding.scoring import score
+from clearhead.errors import InputError
+from clearhead.models import CausalLM
+from clearhead.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    nats: float
+    """-log p of all that was scored."""
+    n_tokens: int
+    n_bytes: int
+    n_words: int
+
+    @property
+    def per_token(self) -> float:
+        return math.exp(self.nats / self.n_tokens)
+
+    @property
+    def per_byte(self) -> float:
+        return math.exp(self.nats / self.n_bytes)
+
+    @property
+    def per_word(self) -> float:
+        return math.exp(self.nats / self.n_words) if self.n_words else math.nan
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / math.log(2) / self.n_bytes
+
+
+def perplexity(
+    model: CausalLM,
+    tokenizer: Tokenizer,
+    texts: Iterable[str],
+    *,
+    stride: int | None = None,
+    bos_id: int | None = None,
+    eos_id: int | None = None,
+) -> Perplexity:
+    """Of all texts together. `bos_id` stands before each (None: its first token is given, and not
+    scored), `eos_id` behind it, scored like any token of the text.
+
+    A text that is longer than the model's window is read in windows that overlap: each moves on by
+    `stride` tokens (half a window, unless told otherwise) and scores the tokens that are new in it,
+    so that every token is scored once, with at least window - stride tokens before it.
+    """
+    window = model.config.max_length
+    stride = max(1, window // 2) if stride is None else stride
+    if not 1 <= stride <= window:
+        raise InputError(
+            f"stride={stride} must be between 1 and the window of {window} tokens; "
+            "a larger one would leave tokens out"
+        )
+    nats, n_tokens, n_bytes, n_words = 0.0, 0, 0, 0
+    given: list[Sequence[int]] = []
+    wanted: list[Sequence[int]] = []
+    for text in texts:
+        ids = tokenizer.encode(text) + ([] if eos_id is None else [eos_id])
+        ids = ids if bos_id is None else [bos_id, *ids]
+        given_bytes = len(tokenizer.decode(ids[:1]).encode("utf-8"))  # not scored, not counted
+        n_bytes += len(text.encode("utf-8")) - given_bytes
+        n_words += len(text.split())
+        for start, first, last in windows(len(ids), window, stride):
+            given.append(ids[start:first])
+            wanted.append(ids[first:last])
+    for log_probs in score(model, given, wanted):
+        nats -= math.fsum(log_probs)
+        n_tokens += len(log_probs)
+    if n_tokens == 0:
+        raise InputError("there is no token to score; give a text of at least two tokens")
+    return Perplexity(nats=nats, n_tokens=n_tokens, n_bytes=n_bytes, n_words=n_words)
+
+
+def windows(n_tokens: int, window: int, stride: int) -> Iterable[tuple[int, int, int]]:
+    """(start, first, last): tokens first…last - 1 are scored, given start…first - 1. A window reads
+    `window` tokens and so scores one more than it reads behind its first."""
+    first = 1
+    while first < n_tokens:
+        last = min(n_tokens, first + (window if first == 1 else stride))
+        yield max(0, last - 1 - window), first, last
+        first = last

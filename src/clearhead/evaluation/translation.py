@@ -1,0 +1,179 @@
+"""BLEU and chrF++ by sacrebleu (the extra `eval`), with intervals, and two models compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearhead.config import BeamConfig, DecodeConfig
+from clearhead.decoding import beam_search, greedy, prepare
+from clearhead.errors import ClearheadError, InputError
+from clearhead.models import Seq2Seq
+from clearhead.text.tokenizer import Tokenizer
+
+N_RESAMPLES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One figure, and what it takes to read it."""
+
+    name: str
+    value: float
+    half_interval: float | None
+    """Half of the 95 % bootstrap interval around the mean of the resampled scores."""
+    signature: str
+    """sacrebleu's: what must be equal for two figures to be comparable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A second model's figure against the first one's, on the same sentences."""
+
+    name: str
+    first: float
+    second: float
+    p_value: float
+    """How often resampling makes as large a difference, if there were none (paired bootstrap)."""
+    signature: str
+
+
+def translate_lines(
+    model: Seq2Seq,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    lines: Sequence[str],
+    *,
+    config: DecodeConfig,
+    beam: BeamConfig | None = None,
+) -> list[str]:
+    """Each line's best translation, in the order of the lines. An empty line stays empty; a line
+    that is too long is cut. `beam=None`: greedy."""
+    ids = [source_tokenizer.encode(line.strip()) for line in lines]
+    # As in training: a source ends with the end token.
+    ends = [] if source_tokenizer.eos_id is None else [source_tokenizer.eos_id]
+    room = model.config.max_length - len(ends)
+    filled = [place for place, line in enumerate(ids) if line]
+    by_length = sorted(filled, key=lambda place: len(ids[place]))
+    sources = [ids[place][:room] + ends for place in by_length]
+    prepared = prepare(model)
+    if beam is None:
+        outputs = greedy(prepared, sources, config)
+    else:
+        outputs = [texts[0] for texts in beam_search(prepared, sources, config, beam)]
+    translated = [""] * len(lines)
+    for place, output in zip(by_length, outputs):
+        translated[place] = target_tokenizer.decode(output.tokens)
+    return translated
+
+
+def corpus_bleu(
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    target_tokenizer: Tokenizer | None = None,
+    beam: BeamConfig | None = None,
+    max_new: int = 128,
+) -> float:
+    """BLEU of a model's translations: what a training run watches."""
+    target = target_tokenizer or tokenizer
+    room = min(max_new, model.config.max_length - 1)
+    config = DecodeConfig(max_new=room, eos_id=target.eos_id, start_id=target.bos_id)
+    lines = translate_lines(model, tokenizer, target, sources, config=config, beam=beam)
+    return translation_scores(lines, references, n_resamples=0)[0].value
+
+
+def translation_scores(
+    translations: Sequence[str],
+    references: Sequence[str],
+    *,
+    n_resamples: int = N_RESAMPLES,
+    tokenize: str = "13a",
+) -> list[Metric]:
+    """BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's: "zh" for Chinese."""
+    _check(translations, references)
+    if n_resamples > 1:
+        # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
+        tested = _test(translations, translations, references, n_resamples, tokenize)
+        return [
+            Metric(name=name, value=one.score, half_interval=float(one.ci), signature=signature)
+            for name, (one, _), signature in tested
+        ]
+    return [
+        Metric(
+            name=name,
+            value=metric.corpus_score(list(translations), [list(references)]).score,
+            half_interval=None,
+            signature=metric.get_signature().format(),
+        )
+        for name, metric in _metrics(tokenize).items()
+    ]
+
+
+def compare_translations(
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    *,
+    n_resamples: int = N_RESAMPLES,
+    tokenize: str = "13a",
+) -> list[Comparison]:
+    """Whether two systems differ by more than chance, by paired bootstrap resampling."""
+    _check(first, references)
+    _check(second, references)
+    return [
+        Comparison(
+            name=name,
+            first=one.score,
+            second=two.score,
+            # Where nothing ever differs, sacrebleu's count of larger differences is none.
+            p_value=1.0 if one.score == two.score else float(two.p_value),
+            signature=signature,
+        )
+        for name, (one, two), signature in _test(first, second, references, n_resamples, tokenize)
+    ]
+
+
+def _test(
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    n_resamples: int,
+    tokenize: str,
+) -> list[tuple[str, tuple[Any, Any], str]]:
+    """Of each metric: its name, both results, its signature."""
+    metrics = _metrics(tokenize)
+    from sacrebleu.significance import PairedTest
+
+    systems: list[tuple[str, Sequence[str]]] = [("first", list(first)), ("second", list(second))]
+    test = PairedTest(
+        systems, metrics, references=[list(references)], test_type="bs", n_samples=n_resamples
+    )
+    signatures, results = test()
+    found: list[tuple[str, tuple[Any, Any], str]] = []
+    for name in metrics:
+        key = next(key for key in signatures if key.lower().startswith(name.rstrip("+").lower()))
+        one, two = results[key]
+        found.append((name, (one, two), signatures[key].format()))
+    return found
+
+
+def _metrics(tokenize: str) -> dict[str, Any]:
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+    except ImportError:
+        raise ClearheadError(
+            "BLEU and chrF++ need sacrebleu; install it with: pip install 'clearhead[eval]'"
+        ) from None
+    return {"BLEU": BLEU(tokenize=tokenize), "chrF++": CHRF(word_order=2)}
+
+
+def _check(translations: Sequence[str], references: Sequence[str]) -> None:
+    if len(translations) != len(references):
+        raise InputError(
+            f"{len(translations)} translations and {len(references)} references; "
+            "line n of one must belong to line n of the other"
+        )
+    if not translations:
+        raise InputError("there is nothing to evaluate; give at least one line")

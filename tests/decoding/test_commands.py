@@ -1,0 +1,217 @@
+"""The verbs that write, score and evaluate, as a shell sees them."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import ModelConfig
+from clearhead.interop.model_folder import load_model, save_model
+from clearhead.models import build_model
+from clearhead.text.train import train_bpe
+
+SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 1, "max_length": 40, "init_std": 0.3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model folders `mt`, `mt2` and `lm`, which share a tokenizer."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = train_bpe(["ein Hund läuft", "a dog runs on the green grass 你好"] * 9, 300)
+    (folder / "tokenizer").mkdir()
+    (folder / "tokenizer" / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    for seed, (name, family) in enumerate(
+        {"mt": "encoder-decoder", "mt2": "encoder-decoder", "lm": "decoder"}.items()
+    ):
+        config = ModelConfig(family=family, vocab_size=tokenizer.vocab_size, **SIZES)
+        model = build_model(config, seed=seed)
+        save_model(model, folder / name, tokenizer=folder / "tokenizer")
+    return folder
+
+
+def clearhead(*arguments: object, given: str | bytes = "") -> subprocess.CompletedProcess[str]:
+    given = given.encode() if isinstance(given, str) else given
+    run = subprocess.run(
+        [sys.executable, "-m", "clearhead", *map(str, arguments)], input=given, capture_output=True
+    )
+    out, err = run.stdout.decode(), run.stderr.decode()
+    return subprocess.CompletedProcess(run.args, run.returncode, out, err)
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """As `clearhead`, in this process, which has torch imported already."""
+
+    def run(*arguments: object, given: str | bytes = "") -> subprocess.CompletedProcess[str]:
+        given = given.encode() if isinstance(given, str) else given
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        status = main([*map(str, arguments)])
+        return subprocess.CompletedProcess(arguments, status, *capsys.readouterr())
+
+    return run
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "clearhead", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_line_in_is_a_line_out_in_order_and_empty_lines_stay(
+    folder: Path, tmp_path: Path, inside
+):
+    lines = ["a dog runs", "", "ein Hund", "   ", "the green grass on the green grass", "a"]
+    piped = clearhead("translate", folder / "mt", "--max-new", 5, given="\n".join(lines) + "\n")
+    assert (piped.returncode, piped.stderr) == (0, "")
+    translated = piped.stdout.split("\n")
+    assert len(translated) == 7 and translated[1] == translated[3] == ""
+    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
+    whole = inside(
+        "translate", folder / "mt", "--max-new", 5, "--format", "jsonl",
+        "--input", tmp_path / "in", "--output", tmp_path / "out", "--n-best", 2,
+    )  # fmt: skip
+    assert (whole.returncode, whole.stdout) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "out").read_text("utf-8").splitlines()]
+    assert [row["source"] for row in rows] == lines
+    assert [len(row["translations"]) for row in rows] == [2, 0, 2, 0, 2, 2]
+    best = rows[0]["translations"][0]
+    assert best["score"] >= rows[0]["translations"][1]["score"]
+    assert sum(best["log_probs"]) / len(best["tokens"]) == pytest.approx(best["score"])
+
+
+def test_a_line_that_comes_alone_is_answered_at_once(folder: Path):
+    process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
+    assert process.stdin and process.stdout
+    for _ in range(2):
+        process.stdin.write("ein Hund läuft\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().endswith(b"\n")  # before the input has ended
+    process.stdin.close()
+    assert process.wait() == 0
+
+
+def test_generation_is_repeatable_streams_and_obeys(folder: Path, inside):
+    options = ("generate", folder / "lm", "--max-new", 6, "--seed", 3)
+    one, other = (inside(*options, given="a dog\n\nthe green\n") for _ in range(2))
+    assert one.stdout == other.stdout and one.stdout.count("\n") == 3
+    assert one.stdout.split("\n")[1] == ""
+    answer = clearhead(
+        "generate", folder / "lm", "--prompt", "a dog", "--only", "yes", "--only", "no"
+    )
+    assert answer.stdout in ("yes\n", "no\n")
+
+
+def test_scores_are_those_of_the_model_and_evaluation_says_how_it_was_done(
+    folder: Path, tmp_path: Path, inside
+):
+    scored = inside("score", folder / "mt", given="ein Hund\ta dog\n\n")
+    assert scored.returncode == 0
+    log_prob, n = scored.stdout.splitlines()[0].split("\t")
+    assert float(log_prob) < 0 and int(n) > 1 and scored.stdout.endswith("\n\n")
+    assert "line 1 is not a pair" in inside("score", folder / "mt", given="no tab\n").stderr
+    (tmp_path / "text").write_text("a dog runs\n\non the grass\n", encoding="utf-8")
+    found = inside("evaluate", folder / "lm", "--text", tmp_path / "text", "--format", "jsonl")
+    measures = json.loads(found.stdout)
+    assert measures["perplexity_per_byte"] < measures["perplexity_per_token"]
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    (tmp_path / "source").write_text("ein Hund\nläuft\n", encoding="utf-8")
+    (tmp_path / "reference").write_text("a dog\nruns\n", encoding="utf-8")
+    files = ("--source", tmp_path / "source", "--reference", tmp_path / "reference")
+    run = inside(
+        "evaluate", folder / "mt", *files, "--max-new", 4, "--against", folder / "mt2",
+        "--resamples", 20,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("BLEU") and "|tok:13a|" in run.stdout and "p = " in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("verb", "model", "given", "message"),
+    [
+        ("translate", "mt", b"a dog\ncaf\xe9\n", "line 2: byte 4 (0xe9) is not UTF-8"),
+        ("generate", "lm", b"caf\xe9\n", "line 1: byte 4 (0xe9) is not UTF-8"),
+        ("translate", "mt", b"x" * 200, "line 1 has 201 tokens, and the model takes 40"),
+        ("generate", "lm", b"x" * 200, "line 1 has 200 tokens, and the model takes 40"),
+        ("translate", "lm", b"a\n", "cannot translate; a decoder writes with: clearhead generate"),
+        ("generate", "mt", b"a\n", "not a language model; an encoder-decoder writes with"),
+        ("translate", "nowhere", b"a\n", "is not a folder"),
+    ],
+)
+def test_bad_input_is_one_clear_line(folder: Path, verb, model, given, message, inside):
+    real = b"\xe9" in given and model == "mt"
+    run = (clearhead if real else inside)(verb, folder / model, "--max-new", 3, given=given)
+    assert run.returncode == 2
+    assert message in run.stderr and run.stderr.count("\n") == 1
+    if real:
+        assert run.stdout.count("\n") == 1  # the line before it was answered
+
+
+def test_a_line_that_is_too_long_is_cut_if_asked_and_reported(folder: Path, inside):
+    run = inside(
+        "translate", folder / "mt", "--max-new", 3, "--too-long", "cut", given="x" * 99 + "\na\n"
+    )
+    assert run.returncode == 0 and run.stdout.count("\n") == 2
+    assert run.stderr == "clearhead: line 1 has 100 tokens, and the model takes 40: it was cut\n"
+
+
+def test_a_closed_pipe_ends_it_without_a_word(folder: Path):
+    process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"a dog\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    process.stdout.close()
+    try:
+        process.stdin.write(b"a dog\n" * 50)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    assert process.stderr.read() == b""
+    assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_ctrl_c_ends_it_with_one_line(folder: Path):
+    process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"a dog\n")
+    process.stdin.flush()
+    process.stdout.readline()  # it is at work
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 128 + signal.SIGINT
+    assert process.stderr.read() == b"clearhead: interrupted\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_on_a_terminal_it_talks(folder: Path):
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clearhead", "translate", folder / "mt", "--max-new", "3"],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.write(ours, b"a dog\n")
+    assert process.stdout and process.stderr
+    seen = b""
+    deadline = time.monotonic() + 60
+    while seen.count(b"> ") < 2 and time.monotonic() < deadline:
+        seen += os.read(process.stdout.fileno(), 1000)
+    os.write(ours, b"\x04")  # Ctrl-D
+    assert process.wait() == 0
+    assert b"Ctrl-D ends" in process.stderr.read()
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_folder_without_a_tokenizer_says_what_is_missing(folder: Path, tmp_path: Path, inside):
+    save_model(load_model(folder / "lm"), tmp_path / "bare")
+    run = inside("generate", tmp_path / "bare", given="a\n")
+    assert run.returncode == 2 and "has no tokenizer.json" in run.stderr

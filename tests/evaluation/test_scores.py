@@ -1,0 +1,108 @@
+"""Perplexity counts every token once; translation scores are sacrebleu's."""
+
+import math
+from unittest.mock import patch
+
+import pytest
+
+from clearhead.config import BeamConfig, DecodeConfig, ModelConfig
+from clearhead.decoding import score
+from clearhead.errors import ClearheadError, InputError
+from clearhead.evaluation import translation
+from clearhead.evaluation.perplexity import perplexity, windows
+from clearhead.evaluation.translation import (
+    compare_translations,
+    corpus_bleu,
+    translate_lines,
+    translation_scores,
+)
+from clearhead.text.train import train_bpe
+from tests.drawing import random_model
+
+TOKENIZER = train_bpe(["the dog runs on the grass", "der Hund"] * 9, 290)
+SIZES = {"vocab_size": TOKENIZER.vocab_size, "d_model": 12, "n_heads": 2, "d_ff": 17, "n_layers": 1}
+TEXT = "the dog runs on the green grass, 你好"
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 7, 8, 9, 30])
+@pytest.mark.parametrize("stride", [1, 3, 8])
+def test_windows_score_every_token_once_with_enough_before_it(n_tokens, stride):
+    found = list(windows(n_tokens, 8, stride))
+    assert [place for _, first, last in found for place in range(first, last)] == [
+        *range(1, n_tokens)
+    ]
+    for start, first, last in found:
+        assert last - 1 - start <= 8  # what is read fits the window
+        assert start == 0 or first - start >= 8 - stride + 1
+
+
+def test_perplexity_is_the_exponential_of_the_mean_surprise():
+    model = random_model(ModelConfig(family="decoder", max_length=64, **SIZES))
+    ids = [1, *TOKENIZER.encode(TEXT)]
+    (log_probs,) = score(model, [ids[:1]], [ids[1:]])
+    found = perplexity(model, TOKENIZER, [TEXT], bos_id=1)
+    assert found.n_tokens == len(ids) - 1
+    assert (found.n_bytes, found.n_words) == (len(TEXT.encode()), 8)
+    assert found.nats == pytest.approx(-math.fsum(log_probs))
+    assert found.per_token == pytest.approx(math.exp(found.nats / found.n_tokens))
+    assert found.per_byte == pytest.approx(2**found.bits_per_byte)
+    # Scored token by token, with the longest past that fits: what a stride of 1 promises.
+    short = random_model(ModelConfig(family="decoder", max_length=9, **SIZES))
+    pieces = [(ids[max(0, n - 9) : n], ids[n : n + 1]) for n in range(1, len(ids))]
+    one_by_one = score(short, [given for given, _ in pieces], [wanted for _, wanted in pieces])
+    slid = perplexity(short, TOKENIZER, [TEXT], bos_id=1, stride=1)
+    assert slid.nats == pytest.approx(-math.fsum(x for (x,) in one_by_one))
+
+
+def test_a_stride_that_leaves_tokens_out_and_an_empty_text_are_refused():
+    model = random_model(ModelConfig(family="decoder", max_length=9, **SIZES))
+    with pytest.raises(InputError, match="stride=10 must be between 1 and the window of 9"):
+        perplexity(model, TOKENIZER, [TEXT], stride=10)
+    with pytest.raises(InputError, match="no token to score"):
+        perplexity(model, TOKENIZER, [], bos_id=1)
+
+
+def test_lines_are_translated_in_order_and_empty_ones_stay_empty():
+    model = random_model(ModelConfig(family="encoder-decoder", max_length=40, **SIZES))
+    config = DecodeConfig(max_new=5, eos_id=2, start_id=1)
+    lines = ["the dog", "", "on the green grass", "dog"]
+    for beam in (None, BeamConfig(width=2)):
+        together = translate_lines(model, TOKENIZER, TOKENIZER, lines, config=config, beam=beam)
+        alone = [
+            translate_lines(model, TOKENIZER, TOKENIZER, [line], config=config, beam=beam)[0]
+            for line in lines
+        ]
+        assert together == alone and together[1] == ""
+
+
+def test_translation_scores_are_sacrebleus_with_its_signature():
+    sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    references = ["the dog runs on the grass .", "a cat sleeps in the warm sun ."]
+    written = ["the dog runs in the grass .", "a cat sleeps in the sun ."]
+    bleu, chrf = translation_scores(written, references, n_resamples=50)
+    assert bleu.value == pytest.approx(sacrebleu.corpus_bleu(written, [references]).score)
+    assert chrf.value == pytest.approx(
+        sacrebleu.corpus_chrf(written, [references], word_order=2).score
+    )
+    assert bleu.half_interval and "tok:13a" in bleu.signature and "nw:2" in chrf.signature
+    same = compare_translations(written, written, references, n_resamples=50)
+    assert [each.p_value for each in same] == [1.0, 1.0]
+    worse = compare_translations(written, ["x", "y"], references, n_resamples=50)
+    assert all(each.second < each.first for each in worse)
+    model = random_model(ModelConfig(family="encoder-decoder", max_length=40, **SIZES))
+    assert 0 <= corpus_bleu(model, TOKENIZER, references, references, max_new=4) <= 100
+
+
+def test_lines_that_do_not_pair_up_or_are_not_there_are_refused():
+    with pytest.raises(InputError, match="1 translations and 2 references; line n of one"):
+        translation_scores(["a"], ["a", "b"])
+    with pytest.raises(InputError, match="nothing to evaluate"):
+        translation_scores([], [])
+
+
+def test_without_sacrebleu_it_says_which_extra_to_install():
+    with (
+        patch.dict("sys.modules", {"sacrebleu": None, "sacrebleu.metrics": None}),
+        pytest.raises(ClearheadError, match=r"pip install 'clearhead\[eval\]'"),
+    ):
+        translation._metrics("13a")
