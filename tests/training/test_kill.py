@@ -104,6 +104,18 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     assert weights(folder) == weights(unbroken)
 
 
+def test_a_signal_to_the_whole_group_stops_a_run_with_workers_too(text: Corpus, tmp_path: Path):
+    folder = tmp_path / "run"
+    arguments = command(with_train(TEXT, steps=10**6, workers=2, save_every=0), text, folder)
+    process = subprocess.Popen(
+        arguments, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for_step(process, folder, 5)
+    os.killpg(process.pid, signal.SIGTERM)
+    out = process.communicate(timeout=600)[0]
+    assert process.returncode == STOPPED and ": SIGTERM" in out, out
+
+
 def test_max_minutes_stops_the_same_way(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=100_000, save_every=0, max_minutes=0.01)
     code, out = finish(command(recipe, text, tmp_path / "run"))

@@ -1,6 +1,7 @@
 """What the loop does beside stepping: NaNs, validation, averages, failures to save, reports."""
 
 import errno
+import io
 import json
 import math
 from dataclasses import replace
@@ -19,7 +20,7 @@ from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError
 from clearhead.training.plan import make_plan
-from clearhead.training.report import Report, Trackers, read_metrics
+from clearhead.training.report import Report, RunFiles, Trackers, read_metrics
 from clearhead.training.run import Run, open_run
 from clearhead.training.validation import validate
 from tests.training.small import PAIRS, TEXT, digest, go, with_train
@@ -241,6 +242,19 @@ def test_trackers_get_the_numbers_of_every_logged_step(text: Corpus, tmp_path: P
     found = EventAccumulator(str(events.parent)).Reload()
     assert [(e.step, e.value) for e in found.Scalars("train/loss")] == [(2, 0.5), (4, 0.25)]
     assert found.Scalars("valid/loss")[0].value == 0.5
+
+
+def test_a_full_disk_does_not_end_a_run_for_its_log(tmp_path: Path):
+    files = RunFiles(tmp_path, log_every=1)
+    files.metrics.file = io.FileIO("/dev/full", "wb")  # a disk without room
+    files.say("hello")
+    for step in (1, 2):
+        files._write({"step": step})
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
+    files.metrics.file = io.FileIO(tmp_path / "metrics.jsonl", "ab")  # room again
+    files._write({"step": 3})
+    files.close()
+    assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_a_piece_of_a_line_is_not_a_line(tmp_path: Path):

@@ -113,6 +113,46 @@ def test_the_best_checkpoint_is_kept_while_others_go(text: Corpus, tmp_path: Pat
     assert trained.run.checkpoints.steps() == [4, 12]
 
 
+def test_a_new_best_is_saved_at_once(text: Corpus, tmp_path: Path):
+    values = iter([3.0, 1.0, 2.0])
+    recipe = with_train(TEXT, steps=9, validate_every=3, save_every=0, metric="mine", keep=1)
+    trained = go(recipe, text, tmp_path / "run", measure=lambda model: {"mine": next(values)})
+    assert trained.run.checkpoints.steps() == [6, 9]
+
+
+def test_pruning_never_takes_the_checkpoint_just_written(text: Corpus, tmp_path: Path):
+    """Damaged ones with higher numbers are not the newest."""
+    go(with_train(TEXT, steps=6, save_every=2, keep=3), text, tmp_path / "run")
+    for step in (4, 6):
+        flip_a_bit(tmp_path / f"run/checkpoints/step-{step:08}/__0_0.distcp", 99)
+    again = go(with_train(TEXT, steps=3, keep=1), text, tmp_path / "run")
+    assert again.run.checkpoints.steps() == [3]
+    assert again.run.checkpoints.verified(3)[0] is not None
+
+
+def test_a_folder_of_ones_own_among_the_checkpoints_is_left_alone(text: Corpus, tmp_path: Path):
+    trained = go(with_train(TEXT, steps=1), text, tmp_path / "run")
+    (tmp_path / "run/checkpoints/step-00000001-good").mkdir()
+    assert trained.run.checkpoints.steps() == [1]
+
+
+def test_saving_before_the_first_update_changes_nothing(text: Corpus, tmp_path: Path):
+    """A first step that is skipped leaves the optimizer as it was made."""
+    recipe = with_train(TEXT, steps=5, on_nan="skip")
+    saved, unsaved = (
+        go(with_train(recipe, save_every=n), text, tmp_path / str(n), before=spoil_first_step)
+        for n in (1, 0)
+    )
+    assert saved.lines == unsaved.lines
+    assert digest(saved.run.objective) == digest(unsaved.run.objective)
+
+
+def spoil_first_step(run) -> None:
+    run.objective.register_forward_hook(
+        lambda module, inputs, loss: loss * (torch.nan if run.state.step == 0 else 1.0)
+    )
+
+
 def test_a_damaged_checkpoint_is_passed_over(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=9, save_every=3)
     whole = go(recipe, text, tmp_path / "run")

@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -14,7 +14,14 @@ from torch.distributed.tensor import DTensor
 from clearhead.config import Recipe
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader
-from clearhead.training.distributed import Ranks, build_objective, joined, objective_of
+from clearhead.training.averaging import borrowed
+from clearhead.training.distributed import (
+    Ranks,
+    build_objective,
+    joined,
+    objective_of,
+    whole_model,
+)
 from clearhead.training.loop import train
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.report import Report
@@ -74,6 +81,41 @@ TWENTY = with_train(with_model(PAIRS, **STILL), steps=20, save_every=10, clip_no
 LANGUAGE = with_train(with_model(TEXT, **STILL), steps=8, save_every=4, clip_norm=0.5)
 
 
+WATCHED = with_train(
+    with_model(TEXT, **STILL), steps=6, validate_every=3, ema=0.5, publish="best", metric="mine"
+)
+
+
+class Watched(NamedTuple):
+    ema: dict[str, torch.Tensor]
+    modes: list[bool]
+    """Of the model that was measured, each time; on the first rank."""
+    best: float | None
+    best_step: int | None
+    published: dict[str, torch.Tensor]
+
+
+def watched(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Watched:
+    """A run with validation, a measure of its own, an average, and what it would publish."""
+    modes: list[bool] = []
+
+    def measure(model: nn.Module) -> dict[str, float]:
+        modes.append(model.training)
+        return {"mine": sum(p.double().abs().sum().item() for p in model.parameters())}
+
+    run = open_run(recipe, corpus, folder, ranks, lambda text: None)
+    train(run, Report(), measure=measure)
+    published = run.published_weights(lambda text: None)
+    assert run.ema is not None and published is not None
+    with borrowed(objective_of(run.objective), published):
+        model = whole_model(run.objective, ranks)
+        weights = (
+            {} if model is None else {n: p.detach().clone() for n, p in model.named_parameters()}
+        )
+    ema = {name: whole(tensor) for name, tensor in run.ema.items()}
+    return Watched(ema, modes, run.state.best, run.state.best_step, weights)
+
+
 def planted_nan(corpus: Corpus, ranks: Ranks) -> tuple[list[Update], bool]:
     """A NaN in one gradient of one rank: what both ranks saw, and whether all weights stayed."""
     recipe = with_model(TEXT, **STILL)
@@ -105,7 +147,8 @@ def main() -> None:
         for name, ranks in (("ddp", ddp), ("fsdp", fsdp)):
             recipe = with_train(TWENTY, parallel=name)
             found[f"twenty {name}"] = weights_after(recipe, pairs, out / f"twenty-{name}", ranks)
-            recipe = with_train(LANGUAGE, parallel=name)
+            recipe = with_train(WATCHED, parallel=name)
+            found[f"watched {name}"] = watched(recipe, text, out / f"watched-{name}", ranks)
             found[f"nan {name}"] = planted_nan(text, ranks)
             for optimizer in ("adafactor", "muon") if name == "ddp" else ("muon",):
                 recipe = with_train(LANGUAGE, parallel=name, optimizer=optimizer, ema=0.5)

@@ -56,7 +56,7 @@ def _list(console: Console, runs: dict[str, list[Record]]) -> None:
         if not steps:
             table.add_row(name, "0")
             continue
-        best = min(valid, key=lambda record: record["loss"], default=None)
+        best = next((each for each in reversed(valid) if each["new_best"]), None)
         table.add_row(
             name,
             f"{steps[-1]['step']:,}",
@@ -106,7 +106,8 @@ def _validations(records: list[Record]) -> list[Record]:
 
 
 def _curve(records: list[Record], name: str) -> Curve:
-    return Curve([record["step"] for record in records], [record[name] for record in records])
+    drawn = [each for each in records if not isinstance(each[name], str)]  # NaN is a word there
+    return Curve([each["step"] for each in drawn], [each[name] for each in drawn])
 
 
 def _smoothed(curve: Curve, points: int = 400) -> Curve:

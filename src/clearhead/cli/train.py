@@ -1,6 +1,7 @@
 """Trains a recipe's model on its prepared data. Stopped or killed at any moment, the same command
-goes on where the newest checkpoint stands. Exit codes: 0 the run has reached its end; 75 it was
-stopped before (a signal, max_minutes); 2 something is for you to mend."""
+goes on where the newest checkpoint stands. Exit codes: 0 the run has reached its end (under
+torchrun, or was stopped); 75 it was stopped before (a signal, max_minutes); 2 something is for you
+to mend."""
 
 import argparse
 import shutil
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from clearhead.cli.recipes import PREPARED, add_recipe_arguments, read_recipe
 from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
-from clearhead.environment import keep_freed_memory
+from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError
 from clearhead.inspection.curves import Curve, curve_text, curves_png
 from clearhead.interop.model_folder import TokenIds, save_model
@@ -32,7 +33,7 @@ from clearhead.training.report import (
     validation_line,
 )
 from clearhead.training.run import Run, locked, open_run
-from clearhead.training.signals import STOPPED
+from clearhead.training.signals import STOPPED, StopRequests
 
 RUNS = Path("runs")
 
@@ -69,7 +70,8 @@ def run(namespace: argparse.Namespace) -> int:
             return _plan(console, recipe, corpus, ranks, namespace.picture)
         with locked(folder) if ranks.first else nullcontext():
             ending = _train(console, recipe, corpus, folder, ranks)
-    return 0 if ending.finished else STOPPED
+    # torchrun takes any other code for a failure, and would start a stopped run again.
+    return 0 if ending.finished or torchrun() is not None else STOPPED
 
 
 def _train(console: Console, recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Ending:
@@ -87,7 +89,8 @@ def _train(console: Console, recipe: Recipe, corpus: Corpus, folder: Path, ranks
             report.listeners += _trackers(run)
         report.say(_introduction(run, folder))
         ending = train(run, report)
-        _publish(run, corpus, report)
+        with StopRequests():  # a signal waits until the model is written
+            _publish(run, corpus, report)
         report.say(_farewell(run, ending))
         return ending
     except ClearheadError as error:
@@ -125,8 +128,9 @@ def _publish(run: Run, corpus: Corpus, report: Report) -> None:
         if model is None:
             return
         new, place, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
-        for leftover in (new, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        if old.exists() and not place.exists():  # killed between the two renames
+            old.rename(place)
+        shutil.rmtree(new, ignore_errors=True)
         tokenizers = list(corpus.tokenizers.values())
         ids = TokenIds(
             bos=tokenizers[-1].bos_id,
@@ -134,6 +138,7 @@ def _publish(run: Run, corpus: Corpus, report: Report) -> None:
             decoder_start=tokenizers[-1].bos_id,
         )
         save_model(model, new, ids=ids, tokenizer=corpus.folder)
+        shutil.rmtree(old, ignore_errors=True)
         if place.exists():
             place.rename(old)
         new.rename(place)
@@ -215,13 +220,15 @@ def _plan(
 def _plan_lines(run: Run, plan: Plan) -> list[str]:
     memory = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in plan.bytes_of.items())
     share = " on each rank" if run.ranks.sharded else ""
+    at_most = "" if run.recipe.train.epochs is None else "at most "
     return [
         f"{'parameters':<14}{plan.parameters:,} ({plan.without_embeddings:,} without embeddings)",
         f"{'memory':<14}{memory}{share}; {plan.peak_bytes / 1e6:,.0f} MB at most so far, all told",
         f"{'a step':<14}{plan.targets_per_step:,.0f} tokens to guess, "
         f"{plan.seconds_per_step:.3f} s, {plan.tokens_per_second:,.0f} tokens/s, "
         f"{plan.utilisation:.0%} of this machine's matrix peak",
-        f"{'the run':<14}{plan.steps:,} steps, {plan.steps * plan.targets_per_step:,.0f} tokens, "
+        f"{'the run':<14}{at_most}{plan.steps:,} steps, "
+        f"{plan.steps * plan.targets_per_step:,.0f} tokens, "
         f"about {_duration(plan.hours)} (without validation)",
     ]
 

@@ -68,7 +68,9 @@ def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     for key, _ in overrides:
         if key not in recipe_keys():
             raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
-    return Recipe(name=path.stem, **_parse(tables, overrides))
+    # A run's own recipe.toml has the name of its run.
+    name = path.resolve().parent.name if path.name == "recipe.toml" else path.stem
+    return Recipe(name=name, **_parse(tables, overrides))
 
 
 def recipe_toml(recipe: Recipe) -> str:

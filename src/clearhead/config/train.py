@@ -62,7 +62,8 @@ class TrainConfig:
     validate_every: int = 0
     """Steps between validations; 0: never."""
     metric: str = "loss"
-    """What `best` and `patience` go by: loss, or a name that a validation of one's own gives."""
+    """What `best` and `patience` go by: loss, perplexity, or a name that a validation of one's own
+    gives."""
     best_is: BestIs = "lowest"
     patience: int | None = None
     """Stop after so many validations without a new best. None: never."""

@@ -91,7 +91,7 @@ class Loader:
             num_workers=self.workers,
             collate_fn=_as_it_is,  # pyright: ignore[reportArgumentType]
             generator=torch.Generator(),  # else it draws from the one that dropout uses
-            worker_init_fn=_leave_interrupts,
+            worker_init_fn=_leave_signals,
         )
         for batch, after in batches:
             self.position = after
@@ -140,6 +140,8 @@ def _as_it_is(item: tuple[Batch, Position]) -> tuple[Batch, Position]:
     return item
 
 
-def _leave_interrupts(worker: int) -> None:  # noqa: ARG001
-    """Ctrl-C reaches the workers too, and is for the process that they work for to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _leave_signals(worker: int) -> None:  # noqa: ARG001
+    """Signals to the whole group (Ctrl-C, torchrun's end) reach the workers too, and are for the
+    process that they work for to answer."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.training.checkpoint import Checkpoint, Checkpoints
+from clearhead.training.distributed import widest
 
 Weights = dict[str, Tensor]
 
@@ -47,12 +48,13 @@ def _put(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def average_of(
     checkpoints: Checkpoints, chosen: Sequence[Checkpoint], module: nn.Module, part: str = "model"
 ) -> Weights:
-    """The mean of the chosen checkpoints' weights. Two copies are in memory, however many they
-    are; summed in fp64, so that the order does not matter to the last bit that is kept."""
+    """The mean of the chosen checkpoints' weights; one of them is in memory at a time, and the
+    sum, in fp64, so that the order does not matter to the last bit that is kept."""
     read = copy_weights(module)
-    total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in read.items()}
+    wide = {name: widest(tensor.device) for name, tensor in read.items()}
+    total = {name: torch.zeros_like(tensor, dtype=wide[name]) for name, tensor in read.items()}
     for checkpoint in chosen:
         checkpoints.load(checkpoint, {part: read})
         for name, tensor in read.items():
-            total[name] += tensor.double()
+            total[name] += tensor.to(wide[name])
     return {name: (each / len(chosen)).to(read[name].dtype) for name, each in total.items()}

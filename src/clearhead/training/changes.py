@@ -1,6 +1,6 @@
 """What may differ between a run and the recipe it is resumed with: one table, field by field."""
 
-from dataclasses import asdict
+from dataclasses import MISSING, asdict
 from typing import Any, Literal
 
 from clearhead.config import Recipe
@@ -74,8 +74,9 @@ def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
     changes: dict[Rule, list[str]] = {"refuse": [], "warn": [], "allow": []}
     for section, values in now.items():
         for name, value in values.items():
-            # A field that is newer than the checkpoint had its present default then.
-            old = before[section].get(name, value)
+            # A field that is newer than the checkpoint had its default then, if it has one.
+            default = type(getattr(recipe, section)).__dataclass_fields__[name].default
+            old = before[section].get(name, value if default is MISSING else default)
             old = tuple(old) if isinstance(old, list) else old
             if old != value:
                 key = f"{section}.{name}"

@@ -131,8 +131,9 @@ class Checkpoints:
                 shutil.rmtree(place, ignore_errors=True)  # only a damaged one can stand there
                 _rename(pending.unfinished, place)
                 _sync(self.folder)
-                self._prune(pending.facts["state"]["best_step"])
         self.saved_step = pending.step
+        with _named_errors(self.folder, self.ranks):
+            self._prune(pending.step, pending.facts["state"]["best_step"])
 
     def _hash(self, unfinished: Path) -> dict[str, str]:
         """Sync and hash the files that this rank wrote; the first rank takes the index too."""
@@ -142,20 +143,27 @@ class Checkpoints:
             _sync(path)
         return {path.name: sha256_of(path) for path in own}
 
-    def _prune(self, best_step: int | None) -> None:
+    def _prune(self, newest: int, best_step: int | None) -> None:
         """Called when a new checkpoint is whole. One that goes loses its name first."""
+        steps = self.steps()
+        if not self.ranks.first:
+            return
         for leftover in self.folder.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        steps = self.steps()
-        for step in steps[: -self.keep]:
-            if step != best_step:
+        # Those beyond the newest were found damaged, or this run would have gone on from them.
+        kept = {best_step, *[step for step in steps if step <= newest][-self.keep :]}
+        for step in steps:
+            if step not in kept:
                 gone = self.folder / f".step-{step:08}.removed"
                 _rename(self.folder / f"step-{step:08}", gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
     def steps(self) -> list[int]:
-        """Of the checkpoints that are there, oldest first; none of them verified."""
-        return sorted(int(path.name[5:]) for path in self.folder.glob("step-*") if path.is_dir())
+        """Of the checkpoints that are there, oldest first; none of them verified. As the first
+        rank sees them."""
+        folders = [path.name[5:] for path in self.folder.glob("step-*") if path.is_dir()]
+        found = sorted(int(number) for number in folders if number.isdigit())
+        return self.ranks.gather(found)[0]
 
     def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
         """The newest one that is whole; `report` is told of those that are not. None: there is no
@@ -181,10 +189,11 @@ class Checkpoints:
         names = sorted(facts.get("files", {}))[self.ranks.rank :: self.ranks.world]
         for name in () if damage else names:
             path = folder / name
-            if not path.is_file():
-                damage = f"{path} is missing"
-            elif sha256_of(path) != facts["files"][name]:
-                damage = f"{path} has other bytes than were written"
+            try:
+                if sha256_of(path) != facts["files"][name]:
+                    damage = f"{path} has other bytes than were written"
+            except OSError as error:
+                damage = f"{path} cannot be read ({error.strerror})"
         found = [each for each in self.ranks.gather(damage) if each]
         return (None, found[0]) if found else (Checkpoint(folder, facts), "")
 
@@ -227,7 +236,7 @@ def _path_in_errors(path: str | os.PathLike) -> Iterator[None]:
 
 
 def _write(path: Path, text: str) -> None:
-    with _path_in_errors(path), _File(path, "wb") as file:
+    with _path_in_errors(path), io.BufferedWriter(_File(path, "wb")) as file:
         file.write(text.encode())
     _sync(path)
 

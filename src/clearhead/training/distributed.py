@@ -54,7 +54,7 @@ class Ranks:
 
     def total(self, value: int | float | torch.Tensor) -> torch.Tensor:
         """The sum over all ranks, on all ranks."""
-        tensor = torch.as_tensor(value, dtype=torch.float64, device=self.device)
+        tensor = torch.as_tensor(value, dtype=widest(self.device), device=self.device)
         if self.world > 1:
             tensor = tensor.clone()
             dist.all_reduce(tensor)
@@ -88,6 +88,11 @@ class Ranks:
         if self.world > 1:
             seen = f"{step} {time.time():.0f} {socket.gethostname()} {os.getpid()}"
             _store().set(f"clearhead/beat/{self.rank}", seen)
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """What sums over many are kept in; Apple's GPUs have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 @contextmanager
@@ -135,7 +140,8 @@ def name_the_stuck(ranks: Ranks) -> str:
         for rank in silent
         for beat in [beats[rank] or ["0", str(time.time()), "?", "?"]]
     ]
-    return f"waited in vain at step {here} for {', '.join(named)}" if named else ""
+    who = f"one of {', '.join(named)}" if len(named) > 1 else "".join(named)
+    return f"waited in vain at step {here} for {who}" if named else ""
 
 
 def _store() -> dist.Store:
@@ -149,7 +155,10 @@ def build_objective(
     the same whether the model is whole or sharded."""
     device = "meta" if ranks.sharded else ranks.device
     objective = Objective(
-        build_model(model, seed=config.seed, device=device), config, packed=packed
+        build_model(model, seed=config.seed, device=device),
+        config,
+        packed=packed,
+        half=config.precision == "bf16" and not ranks.sharded,
     )
     for layer in layers_of(objective):
         if config.recompute:
@@ -213,7 +222,8 @@ def copy_first_weights(model: Model, seed: int) -> None:
 
 
 def whole_model(objective: nn.Module, ranks: Ranks) -> Model | None:
-    """The model in one piece, on rank 0; None on the others. All ranks must call it."""
+    """The model in one piece, in the mode it is in, on rank 0; None on the others. All ranks must
+    call it."""
     model = objective_of(objective).model
     if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         return model if ranks.first else None
@@ -224,4 +234,4 @@ def whole_model(objective: nn.Module, ranks: Ranks) -> Model | None:
     whole = build_model(model.config, device="meta")
     materialise(whole, "cpu")
     whole.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
-    return whole
+    return whole.train(model.training)

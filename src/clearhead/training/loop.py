@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from clearhead.data.batches import Batch
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError
 from clearhead.training.averaging import borrowed, move_towards
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import objective_of
@@ -41,32 +41,24 @@ def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending
     of the last step when it returns. `measure` joins the validation."""
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
     assert model is not None
+    if config.metric not in ("loss", "perplexity") and measure is None and config.validate_every:
+        rule = "is not among what validation gives: loss, perplexity"
+        raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
     meter = Meter(model, ranks.device)
     ending = _reached_end(run)  # a run that is opened again may have nothing left to do
     run.objective.train()
 
     with StopRequests(config.max_minutes) as stop:
+        started = time.perf_counter()
         for batch in run.loader if ending is None else ():
-            started = time.perf_counter()
             step = run.state.step + 1
             ranks.beat(step)
-            seed_step(config.seed, step, ranks.rank)
-            lr = learning_rate(step, config, model.d_model)
-            update = take_step(
-                run.objective,
-                run.optimizers,
-                batch,
-                ranks=ranks,
-                lr=lr,
-                micro_batches=config.micro_batches,
-                clip_norm=config.clip_norm,
-                half=config.precision == "bf16" and not ranks.sharded,
-            )
+            update = take_next_step(run, batch)
             run.state = run.state.after(update)
             if run.ema is not None and config.ema is not None and update.finite:
                 move_towards(run.ema, objective_of(run.objective), config.ema)
             meter.count(batch, update.n_targets, time.perf_counter() - started)
-            report.step(_record(run, update, lr, batch) | meter.rates())
+            report.step(_record(run, update, batch) | meter.rates())
 
             if every(config.validate_every, step):
                 with borrowed(objective_of(run.objective), run.ema):
@@ -79,10 +71,11 @@ def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending
                 ending = Ending(stop.reason or "another rank was asked to stop", "stopped")
             if ending is not None:
                 break
-            if every(config.save_every, step):
+            if every(config.save_every, step) or run.state.best_step == step:
                 _try(run.start_saving, report)
             if run.checkpoints.pending and not ranks.any(not run.checkpoints.written):
                 _try(run.checkpoints.finish, report)
+            started = time.perf_counter()
         else:
             ending = ending or Ending(f"{config.epochs} epochs")
 
@@ -93,6 +86,22 @@ def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending
     if ending.kind == "not finite":
         raise NotFiniteError(f"{ending.reason}; run again to go on behind it, or lower train.lr")
     return ending
+
+
+def take_next_step(run: Run, batch: Batch) -> Update:
+    """The step that follows from where the run stands: its dropout, its learning rate."""
+    config, step = run.recipe.train, run.state.step + 1
+    assert run.recipe.model is not None
+    seed_step(config.seed, step, run.ranks.rank)
+    return take_step(
+        run.objective,
+        run.optimizers,
+        batch,
+        ranks=run.ranks,
+        lr=learning_rate(step, config, run.recipe.model.d_model),
+        micro_batches=config.micro_batches,
+        clip_norm=config.clip_norm,
+    )
 
 
 def every(interval: int, step: int) -> bool:
@@ -117,15 +126,15 @@ def _too_many_skips(run: Run, update: Update) -> Ending | None:
     return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
 
 
-def _record(run: Run, update: Update, lr: float, batch: Batch) -> Record:
-    """A step in numbers: all of them the same in every run of this recipe, but the rates."""
+def _record(run: Run, update: Update, batch: Batch) -> Record:
+    """A step in numbers, all of them the same in every run of this recipe."""
     record: Record = {
         "step": run.state.step,
         "epoch": run.loader.position.epoch,
         "loss": update.loss,
         "loss_hex": update.loss.hex(),
         "grad_norm": update.grad_norm,
-        "lr": lr,
+        "lr": update.lr,
         "targets": run.state.targets,
     }
     if not update.finite:
@@ -141,9 +150,8 @@ def _validate(run: Run, report: Report, measure: Measure | None) -> None:
     assert run.valid is not None
     found = validate(run.objective, run.valid, run.ranks, measure)
     if config.metric not in found:
-        raise ClearheadError(
-            f"train.metric={config.metric!r} is not among what validation gives: {', '.join(found)}"
-        )
+        rule = f"is not among what validation gives: {', '.join(found)}"
+        raise ConfigError("train.metric", config.metric, rule, "name one of them")
     run.state = state.validated(found[config.metric], config)
     shown = {name: value if math.isfinite(value) else str(value) for name, value in found.items()}
     new = run.state.best_step == state.step

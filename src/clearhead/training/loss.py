@@ -1,6 +1,6 @@
 """The loss as a sum: whoever divides it does so once, by all the target tokens of a step."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -54,17 +54,25 @@ class Objective(nn.Module):
     """A model and its loss as one module: what is wrapped, sharded and compiled is called as one,
     and the matrix of logits never leaves it."""
 
-    def __init__(self, model: Model, config: TrainConfig, *, packed: bool = False) -> None:
-        """`packed`: rows hold several documents, which must not see each other."""
+    def __init__(
+        self, model: Model, config: TrainConfig, *, packed: bool = False, half: bool = False
+    ) -> None:
+        """`packed`: rows hold several documents, which must not see each other. `half`: compute in
+        bf16 what can be (autocast); sharding has a policy of its own for that."""
         super().__init__()
         self.model = model
-        self.packed = packed
+        self.packed, self.in_half = packed, half
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
         self.chunk = config.loss_chunk
 
     def forward(self, batch: Batch, smooth: bool = True) -> Float[Tensor, ""]:
         """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
         perplexity is made of."""
+        device = next(self.model.parameters()).device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.in_half):
+            return self._summed(batch, smooth)
+
+    def _summed(self, batch: Batch, smooth: bool) -> Float[Tensor, ""]:
         hidden, targets = self._hidden(batch)
         ignore_id = ignored_target(batch, self.model)
 
@@ -83,8 +91,8 @@ class Objective(nn.Module):
         if not torch.is_grad_enabled():
             return torch.stack([loss(*piece) for piece in pieces]).sum()
         # Each chunk's logits are forgotten, and made again when the gradient comes by.
-        sums = [checkpoint(loss, *piece, use_reentrant=False) for piece in pieces]
-        return torch.stack([each for each in sums if each is not None]).sum()
+        sums: list[Any] = [checkpoint(loss, *piece, use_reentrant=False) for piece in pieces]
+        return torch.stack(sums).sum()
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "places d_model"], Tensor]:
         """What the output projection is given, and the target of each place."""

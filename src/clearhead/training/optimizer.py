@@ -43,7 +43,33 @@ def adamw(
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """What a run's configuration asks for: one optimizer, or Muon and AdamW side by side."""
+    """What a run's configuration asks for, with its state in place: a checkpoint before the first
+    update then has the same tensors as any other."""
+    optimizers = _optimizers(model, config)
+    for optimizer in optimizers:
+        _reserve_state(optimizer)
+    return optimizers
+
+
+@torch.no_grad()
+def _reserve_state(optimizer: Optimizer) -> None:
+    """torch makes it at the first step: take one that changes nothing, and set its count back."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = rate
+    for state in optimizer.state.values():
+        if "step" in state:
+            state["step"].zero_()
+
+
+def _optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
+    """One, or Muon and AdamW side by side."""
     lr, decay, betas = config.lr, config.weight_decay, (config.beta1, config.beta2)
     match config.optimizer:
         case "adamw":

@@ -1,7 +1,6 @@
 """What a run will take, told before it is begun: sizes from arithmetic, time from a few real steps
 that are then forgotten."""
 
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -14,9 +13,9 @@ from torch.distributed.tensor import DTensor
 from clearhead.models import count_parameters
 from clearhead.training.distributed import objective_of
 from clearhead.training.flops import Meter
+from clearhead.training.loop import take_next_step
 from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
-from clearhead.training.step import seed_step, take_step
 
 WARM_UP = 2  # steps that are not timed: the first ones reserve memory
 
@@ -46,21 +45,13 @@ def make_plan(run: Run, n_steps: int = 6) -> Plan:
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
     meter = Meter(model, run.ranks.device)
+    run.loader.epochs = None  # there are always enough batches to time
     times, targets = [], []
     run.objective.train()
     for step, batch in enumerate(islice(run.loader, WARM_UP + n_steps), 1):
         started = time.perf_counter()
-        seed_step(config.seed, step, run.ranks.rank)
-        update = take_step(
-            run.objective,
-            run.optimizers,
-            batch,
-            ranks=run.ranks,
-            lr=learning_rate(step, config, model.d_model),
-            micro_batches=config.micro_batches,
-            clip_norm=config.clip_norm,
-            half=config.precision == "bf16" and not run.ranks.sharded,
-        )
+        update = take_next_step(run, batch)
+        run.state = run.state.after(update)
         if step > WARM_UP:
             times.append(time.perf_counter() - started)
             targets.append(update.n_targets)
@@ -95,6 +86,10 @@ def local_bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def peak_memory() -> int:
-    """Bytes; Linux counts in kilobytes and macOS does not."""
+    """Bytes; Linux counts in kilobytes and macOS does not. 0: Windows does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from clearhead.errors import ClearheadError
 
 METRICS, LOG = "metrics.jsonl", "log.txt"
-TIMED = ("seconds", "tokens_per_second", "utilisation")
+TIMED = ("tokens_per_second", "utilisation")
 """What differs between two runs of the same steps; it stands last in a line."""
 Record = dict[str, Any]
 _log = logging.getLogger("clearhead")
@@ -57,20 +57,18 @@ class RunFiles:
 
     def __init__(self, folder: Path, *, log_every: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.metrics_path, self.log_every = folder / METRICS, log_every
-        self.metrics = self.metrics_path.open("a", encoding="utf-8", newline="\n")
-        self.log = (folder / LOG).open("a", encoding="utf-8", newline="\n")
+        self.log_every = log_every
+        self.metrics, self.log = _Lines(folder / METRICS), _Lines(folder / LOG)
 
     def forget_after(self, step: int) -> None:
         """Drop the lines of steps that will be taken again."""
         self.metrics.close()
-        kept = [
-            json.dumps(each) for each in read_metrics(self.metrics_path) if each["step"] <= step
-        ]
-        beside = self.metrics_path.with_suffix(".part")
+        path = self.metrics.path
+        kept = [json.dumps(each) for each in read_metrics(path) if each["step"] <= step]
+        beside = path.with_suffix(".part")
         beside.write_text("".join(line + "\n" for line in kept), encoding="utf-8", newline="\n")
-        beside.replace(self.metrics_path)
-        self.metrics = self.metrics_path.open("a", encoding="utf-8", newline="\n")
+        beside.replace(path)
+        self.metrics = _Lines(path)
 
     def step(self, record: Record) -> None:
         self._write(record)
@@ -82,16 +80,35 @@ class RunFiles:
         self.say(validation_line(record))
 
     def say(self, text: str) -> None:
-        self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
-        self.log.flush()
+        self.log.add(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}")
 
     def close(self) -> None:
         self.metrics.close()
         self.log.close()
 
     def _write(self, record: Record) -> None:
-        self.metrics.write(json.dumps(record) + "\n")
-        self.metrics.flush()
+        self.metrics.add(json.dumps(record))
+
+
+class _Lines:
+    """A file that grows by lines. What a full disk does not take waits for room: a run is not lost
+    for its log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path.open("ab", buffering=0)
+        self.waiting = b""
+
+    def add(self, line: str) -> None:
+        self.waiting += line.encode() + b"\n"
+        try:
+            self.waiting = self.waiting[self.file.write(self.waiting) :]
+        except OSError as error:
+            if self.waiting.count(b"\n") == 1:  # said once
+                _log.warning("%s: %s; its lines wait for room", self.path, error.strerror)
+
+    def close(self) -> None:
+        self.file.close()
 
 
 class Trackers:
@@ -138,7 +155,7 @@ class Trackers:
         numbers = {
             f"{prefix}/{name}": value
             for name, value in record.items()
-            if isinstance(value, int | float) and name != "step"
+            if type(value) in (int, float) and name != "step"
         }
         for tracker in self.trackers:
             tracker.log(numbers, step=record["step"])
@@ -162,7 +179,7 @@ def step_line(record: Record) -> str:
     if record.get("skipped"):
         return (
             f"step {record['step']:,} was skipped: loss {record['loss']}, gradient norm "
-            f"{record['grad_norm']}; its samples: {record['samples']}"
+            f"{record['grad_norm']}; its samples: {str(record['samples'])[:200]}"
         )
     rate = f"{record['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in record else ""
     return (

@@ -76,6 +76,9 @@ class Run:
             say(f"warning: from here on {change}")
         for change in changed_versions(checkpoint.facts["versions"], versions()):
             say(f"warning: steps may differ in their last digits: {change}")
+        if checkpoint.facts["world"] != self.ranks.world:
+            was = f"{checkpoint.facts['world']} ranks, now {self.ranks.world}"
+            say(f"warning: there were {was}: dropout falls on other places")
         self.loader.load_state(checkpoint.facts["loader"])
         tensors = self.tensors()
         self.checkpoints.load(checkpoint, tensors)
@@ -176,11 +179,12 @@ def locked(folder: Path) -> Iterator[None]:
 
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which children do not inherit
+        except (BlockingIOError, PermissionError):
+            raise DataError(
+                f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
+            ) from None
         yield
-    except BlockingIOError:
-        raise DataError(
-            f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
-        ) from None
     finally:
         os.close(handle)

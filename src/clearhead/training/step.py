@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from clearhead.data.batches import Batch, move, split_rows
 from clearhead.data.order import derive_key
-from clearhead.training.distributed import Ranks, objective_of
+from clearhead.training.distributed import Ranks, objective_of, widest
 from clearhead.training.loss import count_targets
 from clearhead.training.optimizer import set_learning_rate
 
@@ -25,6 +25,7 @@ class Update(NamedTuple):
     grad_norm: float
     """Before clipping."""
     n_targets: int
+    lr: float
     finite: bool
     """False: loss or gradient were not, and no weight has changed."""
 
@@ -38,21 +39,17 @@ def take_step(
     lr: float,
     micro_batches: int = 1,
     clip_norm: float = 0.0,
-    half: bool = False,
 ) -> Update:
     """Forward, backward, clip, update. `batch` is this rank's share of the global batch."""
     n_targets = int(ranks.total(count_targets(batch, objective_of(objective).model)))
-    nats = torch.zeros((), dtype=torch.float64, device=ranks.device)
+    nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     pieces = split_rows(move(batch, ranks.device), micro_batches)
     for piece in pieces:
-        with (
-            ranks.exchange_gradients(objective, now=piece is pieces[-1]),
-            torch.autocast(ranks.device.type, torch.bfloat16, enabled=half),
-        ):
-            loss = objective(piece)
+        with ranks.exchange_gradients(objective, now=piece is pieces[-1]):
+            piece_nats = objective(piece)
             # Ranks average their gradients: times their number, the average is the sum.
-            (loss * (ranks.world / max(1, n_targets))).backward()
-        nats += loss.detach()
+            (piece_nats * (ranks.world / max(1, n_targets))).backward()
+        nats += piece_nats.detach()
 
     grad_norm = _clip(objective, clip_norm)
     loss = float(ranks.total(nats)) / max(1, n_targets)
@@ -63,7 +60,7 @@ def take_step(
             optimizer.step()
     for optimizer in optimizers:
         optimizer.zero_grad()
-    return Update(loss, grad_norm, n_targets, finite)
+    return Update(loss, grad_norm, n_targets, lr, finite)
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.data.batches import move
 from clearhead.data.loader import Loader, Position
 from clearhead.models import Model
-from clearhead.training.distributed import Ranks, objective_of, whole_model
+from clearhead.training.distributed import Ranks, objective_of, whole_model, widest
 from clearhead.training.loss import count_targets
 
 Measure = Callable[[Model], dict[str, float]]
@@ -38,7 +38,7 @@ def validate(
 
 def _sums(objective: nn.Module, loader: Loader, ranks: Ranks) -> tuple[float, float]:
     model = objective_of(objective).model
-    nats = torch.zeros((), dtype=torch.float64, device=ranks.device)
+    nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     n_targets = 0
     loader.position = Position()
     for batch in loader:
