@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clearhead.config import ModelConfig
@@ -24,6 +24,7 @@ from clearhead.decoding import (
 )
 from clearhead.decoding.beam import Search
 from clearhead.decoding.sampling import probabilities
+from clearhead.models import CausalLM
 from tests.decoding.reference import (
     EOS,
     Uncached,
@@ -73,6 +74,13 @@ def same(one, other, limit: float = 1e-9) -> bool:
     )
 
 
+def can_tell_texts_apart(model, lengths) -> bool:
+    """Without residual connections, all that a decoder knows comes from the source; of one token,
+    it says the same at every step. Then texts with the same tokens in another order are equally
+    likely, and rounding decides between them."""
+    return model.config.residual or isinstance(model, CausalLM) or min(lengths) > 1
+
+
 @settings(max_examples=10)
 @given(writers(), lengths, seeds)
 def test_greedy_with_a_cache_writes_what_it_writes_without(model, lengths, seed):
@@ -93,6 +101,7 @@ def test_sampling_with_a_cache_draws_what_it_draws_without(model, lengths, seed,
 @settings(max_examples=10)
 @given(writers(), lengths, seeds, beams())
 def test_beam_search_with_a_cache_finds_what_it_finds_without(model, lengths, seed, beam):
+    assume(can_tell_texts_apart(model, lengths))
     inputs = random_inputs(model.config, lengths, seed)
     config = DecodeConfig(max_new=5, eos_id=EOS)
     cached = beam_search(model, inputs, config, beam)
@@ -191,6 +200,7 @@ def test_stopping_early_never_changes_what_is_found(penalty, n_best):
 @settings(max_examples=5)
 @given(writers(), st.permutations(range(4)), seeds, beams())
 def test_a_sequence_alone_is_the_sequence_in_any_batch(model, order, seed, beam):
+    assume(can_tell_texts_apart(model, [1, 4, 2, 6]))
     inputs = random_inputs(model.config, [1, 4, 2, 6], seed)
     mixed = [inputs[i] for i in order]
     prepared = prepare(model)
