@@ -91,7 +91,7 @@ class Layer:
 
 
 class Prepared:
-    """Made once for many calls. Its matrices are copies: prepare again when the model has learnt."""
+    """Made once for many calls. Its matrices are copies: prepare again after more training."""
 
     def __init__(self, model: CausalLM | Seq2Seq) -> None:
         self.model = model
