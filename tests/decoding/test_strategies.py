@@ -75,11 +75,11 @@ def same(one, other, limit: float = 1e-9) -> bool:
     )
 
 
-def can_tell_texts_apart(model, lengths) -> bool:
-    """Without residual connections, all that a decoder knows comes from the source; of one token,
-    it says the same at every step. Then texts with the same tokens in another order are equally
-    likely, and rounding decides between them."""
-    return model.config.residual or isinstance(model, CausalLM) or min(lengths) > 1
+def can_tell_texts_apart(model) -> bool:
+    """Without residual connections, a decoder knows of its own text only through the weights of its
+    attention to the source, and these random models' are even: they say the same at every step.
+    Texts with the same tokens in another order are then equally likely, and rounding decides."""
+    return model.config.residual or isinstance(model, CausalLM)
 
 
 @settings(max_examples=10, phases=NO_SHRINKING)
@@ -102,7 +102,7 @@ def test_sampling_with_a_cache_draws_what_it_draws_without(model, lengths, seed,
 @settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), lengths, seeds, beams())
 def test_beam_search_with_a_cache_finds_what_it_finds_without(model, lengths, seed, beam):
-    assume(can_tell_texts_apart(model, lengths))
+    assume(can_tell_texts_apart(model))
     inputs = random_inputs(model.config, lengths, seed)
     config = DecodeConfig(max_new=5, eos_id=EOS)
     cached = beam_search(model, inputs, config, beam)
@@ -203,7 +203,7 @@ def test_stopping_early_never_changes_what_is_found(penalty, n_best):
 @settings(max_examples=5, phases=NO_SHRINKING)
 @given(writers(), st.permutations(range(4)), seeds, beams())
 def test_a_sequence_alone_is_the_sequence_in_any_batch(model, order, seed, beam):
-    assume(can_tell_texts_apart(model, [1, 4, 2, 6]))
+    assume(can_tell_texts_apart(model))
     inputs = random_inputs(model.config, [1, 4, 2, 6], seed)
     mixed = [inputs[i] for i in order]
     prepared = prepare(model)
