@@ -10,7 +10,7 @@ from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
-    "data": "what the model will see; and public corpora: clearhead data get NAME",
+    "data": "what the model will see; public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
     "doctor": "what is silently wrong in any Transformer",
     "evaluate": "BLEU, chrF++ or perplexity of a model",
