@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from clearhead.decoding import prepare
 from clearhead.models import CausalLM
-from tests.decoding.reference import START, all_next_scores, next_scores, random_inputs, writers
+from tests.decoding.reference import (
+    NO_SHRINKING,
+    START,
+    all_next_scores,
+    next_scores,
+    random_inputs,
+    writers,
+)
 
 
 def assert_same(scores: torch.Tensor, expected: torch.Tensor) -> None:
@@ -15,7 +22,7 @@ def assert_same(scores: torch.Tensor, expected: torch.Tensor) -> None:
     assert (scores - expected).abs().max().item() < 1e-10
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, phases=NO_SHRINKING)
 @given(writers(), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 99))
 def test_every_step_of_every_configuration_scores_as_the_model_does(model, lengths, seed):
     inputs = random_inputs(model.config, lengths, seed)
@@ -35,7 +42,7 @@ def test_every_step_of_every_configuration_scores_as_the_model_does(model, lengt
         scores = state.advance(tokens)[:, 0]
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, phases=NO_SHRINKING)
 @given(writers(), st.integers(0, 999))
 def test_groups_that_fork_join_and_leave_score_as_each_text_does_alone(model, seed):
     """A random life of a batch: hypotheses fork, groups leave, others join, memory is packed."""
@@ -84,7 +91,7 @@ def test_groups_that_fork_join_and_leave_score_as_each_text_does_alone(model, se
         check(state.advance(tokens, parents))
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, phases=NO_SHRINKING)
 @given(writers(), st.integers(0, 99))
 def test_a_chain_can_be_read_ahead_and_taken_back(model, seed):
     (given_ids,) = random_inputs(model.config, [4], seed)

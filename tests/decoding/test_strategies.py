@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clearhead.config import ModelConfig
@@ -24,8 +24,10 @@ from clearhead.decoding import (
 )
 from clearhead.decoding.beam import Search
 from clearhead.decoding.sampling import probabilities
+from clearhead.models import CausalLM
 from tests.decoding.reference import (
     EOS,
+    NO_SHRINKING,
     Uncached,
     all_texts,
     next_scores,
@@ -73,7 +75,14 @@ def same(one, other, limit: float = 1e-9) -> bool:
     )
 
 
-@settings(max_examples=10)
+def can_tell_texts_apart(model) -> bool:
+    """Without residual connections, a decoder knows of its own text only through the weights of its
+    attention to the source, and these random models' are even: they say the same at every step.
+    Texts with the same tokens in another order are then equally likely, and rounding decides."""
+    return model.config.residual or isinstance(model, CausalLM)
+
+
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), lengths, seeds)
 def test_greedy_with_a_cache_writes_what_it_writes_without(model, lengths, seed):
     inputs = random_inputs(model.config, lengths, seed)
@@ -81,7 +90,7 @@ def test_greedy_with_a_cache_writes_what_it_writes_without(model, lengths, seed)
     assert all(map(same, cached, uncached))
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), lengths, seeds, st.sampled_from(CHOICES))
 def test_sampling_with_a_cache_draws_what_it_draws_without(model, lengths, seed, choice):
     inputs = random_inputs(model.config, lengths, seed)
@@ -90,18 +99,21 @@ def test_sampling_with_a_cache_draws_what_it_draws_without(model, lengths, seed,
     assert all(map(same, cached, uncached))
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), lengths, seeds, beams())
 def test_beam_search_with_a_cache_finds_what_it_finds_without(model, lengths, seed, beam):
+    assume(can_tell_texts_apart(model))
     inputs = random_inputs(model.config, lengths, seed)
     config = DecodeConfig(max_new=5, eos_id=EOS)
     cached = beam_search(model, inputs, config, beam)
     uncached = beam_search(Uncached(model), inputs, config, beam)
     assert [len(texts) for texts in cached] == [len(texts) for texts in uncached]
-    assert all(same(a, b) for one, other in zip(cached, uncached) for a, b in zip(one, other))
+    for one, other in zip(cached, uncached):
+        shown = [[(text.tokens, text.score) for text in texts] for texts in (one, other)]
+        assert all(map(same, one, other)), shown
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), seeds, st.sampled_from([Choice(temperature=0), *CHOICES]))
 def test_speculation_with_a_cache_draws_what_it_draws_without(model, seed, choice):
     """Without: prepared again for each text, and never looking further than one token ahead."""
@@ -115,7 +127,7 @@ def test_speculation_with_a_cache_draws_what_it_draws_without(model, seed, choic
         assert [o.tokens for o in ahead] == [o.tokens for o in greedy(model, inputs, SHORT)]
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), lengths, seeds, st.sampled_from(PENALTIES))
 def test_a_beam_of_one_is_greedy(model, lengths, seed, penalty):
     inputs = random_inputs(model.config, lengths, seed)
@@ -127,7 +139,7 @@ def test_a_beam_of_one_is_greedy(model, lengths, seed, penalty):
         assert found.score == pytest.approx(score_of(expected.log_probs, beam), abs=1e-9)
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), lengths, seeds, beams())
 def test_a_claimed_score_is_the_score_of_the_text(model, lengths, seed, beam):
     inputs = random_inputs(model.config, lengths, seed)
@@ -188,9 +200,10 @@ def test_stopping_early_never_changes_what_is_found(penalty, n_best):
     assert saved > 0 or n_best > 1  # with three to be sure of, the bound is rarely met
 
 
-@settings(max_examples=5)
+@settings(max_examples=5, phases=NO_SHRINKING)
 @given(writers(), st.permutations(range(4)), seeds, beams())
 def test_a_sequence_alone_is_the_sequence_in_any_batch(model, order, seed, beam):
+    assume(can_tell_texts_apart(model))
     inputs = random_inputs(model.config, [1, 4, 2, 6], seed)
     mixed = [inputs[i] for i in order]
     prepared = prepare(model)

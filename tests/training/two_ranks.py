@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from clearhead.config import Recipe
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader
-from clearhead.training.averaging import borrowed
+from clearhead.training.averaging import borrowed, copy_weights
 from clearhead.training.distributed import (
     Ranks,
     build_objective,
@@ -109,9 +109,7 @@ def watched(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Watch
     assert run.ema is not None and published is not None
     with borrowed(objective_of(run.objective), published):
         model = whole_model(run.objective, ranks)
-        weights = (
-            {} if model is None else {n: p.detach().clone() for n, p in model.named_parameters()}
-        )
+        weights = {} if model is None else copy_weights(model)
     ema = {name: whole(tensor) for name, tensor in run.ema.items()}
     return Watched(ema, modes, run.state.best, run.state.best_step, weights)
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
+from clearhead.parts.norm import LayerNorm
 from clearhead.parts.positions import rotate
 from clearhead.stacks.decoder import DecoderLayer, Memory
 
@@ -90,7 +91,7 @@ class Layer:
 
 
 class Prepared:
-    """Made once for many calls: its weights are copies, and do not follow the model's training."""
+    """Made once for many calls. Its matrices are copies: prepare again after more training."""
 
     def __init__(self, model: CausalLM | Seq2Seq) -> None:
         self.model = model
@@ -154,7 +155,7 @@ class Prepared:
 
             def attend_to_the_past(x: Tensor, layer: Layer = layer, room: Columns = room) -> Tensor:
                 by_head = layer.queries_keys_values(x).view(n_groups, n, -1, self.d_head)
-                queries, keys, values = by_head.split(heads, dim=2)
+                queries, keys, values = by_head.split_with_sizes(heads, dim=2)
                 if rotation is not None:
                     queries, keys = (
                         rotate(t.transpose(1, 2), rotation).transpose(1, 2) for t in (queries, keys)
@@ -240,9 +241,16 @@ def _prepare(layer: DecoderLayer) -> Layer:
         source_attended=cross and affine(cross.output),
         feed_forward=_feed_forward(layer.feed_forward),
         around=[
-            Around(each.norm.forward, each.placement == "pre", each.residual) for each in around
+            Around(_norm(each.norm), each.placement == "pre", each.residual) for each in around
         ],
     )
+
+
+def _norm(module: nn.Module) -> Function:
+    if not isinstance(module, LayerNorm):
+        return module.forward
+    weight, bias, eps = module.weight.detach(), module.bias, module.eps
+    return lambda x: torch.layer_norm(x, weight.shape, weight, bias, eps)
 
 
 def _feed_forward(module: nn.Module) -> Function:
