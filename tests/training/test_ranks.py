@@ -19,11 +19,13 @@ from tests.training.two_ranks import (
     N_BATCHES,
     TWENTY,
     WATCHED,
+    Watched,
     gradients,
     watched,
     weights_after,
 )
 
+pytestmark = pytest.mark.xdist_group("two ranks")  # one start of torchrun serves them all
 MODES = ["ddp", "fsdp"]
 
 
@@ -121,7 +123,7 @@ def test_averages_and_validation_on_two_ranks_are_those_of_one(
 ):
     """The ranks measure one whole model, in evaluation mode; all of them know what it found."""
     wanted = watched(WATCHED, text, tmp_path / "one", Ranks())
-    there = found[f"watched {mode}"]
+    there = Watched(**found[f"watched {mode}"])
     check_equal([there.ema], [wanted.ema], 1e-5)
     assert there.modes == wanted.modes == [False, False]
     assert there.best_step == wanted.best_step
