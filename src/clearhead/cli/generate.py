@@ -7,13 +7,12 @@ import sys
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import (
-    Bar,
     add_line_arguments,
+    answer_lines,
     at_least_one,
     one_line,
-    opened_output,
     polite,
-    read_lines,
+    talk,
 )
 from clearhead.cli.translate import as_json
 from clearhead.config import ModelConfig
@@ -75,30 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         generator.show(1, arguments.prompt)
         return 0
     if arguments.input is None and sys.stdin.isatty():
-        return _talk(generator)
-    with opened_output(arguments) as out, Bar(arguments) as bar:
-        for chunk in read_lines(arguments):
-            for text in generator(chunk):
-                out.write(text)
-            out.flush()
-            bar.advance(len(chunk))
-    return 0
-
-
-def _talk(generator: "_Generator") -> int:
-    print("A line is continued when you press Enter; Ctrl-D ends.", file=sys.stderr)
-    number = 0
-    while True:
-        try:
-            line = input("> ")
-        except EOFError:
-            print(file=sys.stderr)
-            return 0
-        number += 1
-        try:
-            generator.show(number, line)
-        except InputError as error:  # the next line may be better
-            print(f"clearhead: {error}", file=sys.stderr)
+        return talk("A line is continued when you press Enter; Ctrl-D ends.", generator.show)
+    return answer_lines(arguments, generator)
 
 
 class _Generator:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from clearhead.errors import ClearheadError, DataError
+from clearhead.errors import ClearheadError, DataError, InputError
 
 CHUNK = 512
 """Lines that are sorted by length together."""
@@ -190,3 +190,33 @@ def need(value: Any, option: str, what: str) -> Any:
     if value is None:
         raise ClearheadError(f"{option} is missing: {what}")
     return value
+
+
+def answer_lines(
+    arguments: argparse.Namespace, answer: Callable[[list[tuple[int, str]]], list[str]]
+) -> int:
+    """Every line's answer, in the order of the lines, as soon as its chunk has been worked on."""
+    with opened_output(arguments) as out, Bar(arguments) as bar:
+        for chunk in read_lines(arguments):
+            for text in answer(chunk):
+                out.write(text)
+            out.flush()
+            bar.advance(len(chunk))
+    return 0
+
+
+def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
+    """A line at a time, with somebody at a terminal."""
+    print(greeting, file=sys.stderr)
+    number = 0
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            print(file=sys.stderr)
+            return 0
+        number += 1
+        try:
+            answer(number, line)
+        except InputError as error:  # the next line may be better
+            print(f"clearhead: {error}", file=sys.stderr)

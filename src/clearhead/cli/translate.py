@@ -8,13 +8,12 @@ from typing import Any
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import (
-    Bar,
     add_line_arguments,
+    answer_lines,
     at_least_one,
     one_line,
-    opened_output,
     polite,
-    read_lines,
+    talk,
 )
 from clearhead.decoding import BeamConfig, Output, beam_search, greedy, prepare
 from clearhead.errors import InputError
@@ -70,30 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_folder(arguments.model)
     translator = _Translator(opened, arguments)
     if arguments.input is None and sys.stdin.isatty():
-        return _talk(translator)
-    with opened_output(arguments) as out, Bar(arguments) as bar:
-        for chunk in read_lines(arguments):
-            for text in translator(chunk):
-                out.write(text)
-            out.flush()
-            bar.advance(len(chunk))
-    return 0
-
-
-def _talk(translator: "_Translator") -> int:
-    print("A line is translated when you press Enter; Ctrl-D ends.", file=sys.stderr)
-    number = 0
-    while True:
-        try:
-            line = input("> ")
-        except EOFError:
-            print(file=sys.stderr)
-            return 0
-        number += 1
-        try:
-            print("".join(translator([(number, line)])), end="", flush=True)
-        except InputError as error:  # the next line may be better
-            print(f"clearhead: {error}", file=sys.stderr)
+        return talk("A line is translated when you press Enter; Ctrl-D ends.", translator.show)
+    return answer_lines(arguments, translator)
 
 
 class _Translator:
@@ -104,6 +81,9 @@ class _Translator:
         self.model = prepare(opened.translator)
         self.config = opened.decode_config(arguments.max_new)
         self.beam = beam_of(arguments, arguments.n_best)
+
+    def show(self, number: int, line: str) -> None:
+        print("".join(self([(number, line)])), end="", flush=True)
 
     def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
         sources = {
