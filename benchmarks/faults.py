@@ -241,7 +241,9 @@ def restarts(bench: Bench, n: int) -> dict[str, Any]:
     wanted = bench.alone(name, ranks=2)
     while killed < n:
         run, rounds = bench.new_run(), rounds + 1
-        process = start(bench.train(name, run, ranks=2, restarts=n))
+        # Ranks that come up beside one that is still going down may wait in vain once more.
+        soon = ["--train.timeout_minutes", "0.5"]
+        process = start(bench.train(name, run, *soon, ranks=2, restarts=4 * n))
         while process.poll() is None and killed < n:
             before = len(lines(run)) if run.exists() else 0
             if wait_for_lines(process, run, before + bench.chance.randrange(1, 15)):
