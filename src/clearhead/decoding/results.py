@@ -1,10 +1,9 @@
-"""What comes out of every strategy."""
+"""What comes out of every strategy. Its text is the tokenizer's to give (`decode`), its attention
+`attention_of`'s."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
-
-from clearhead.parts.recorder import Recorder
 
 StopReason = Literal["end", "length", "window", "constraint"]
 """The end token was written; `max_new` was reached; the model's window was full; the constraint
@@ -22,10 +21,6 @@ class Output:
     score: float
     """What texts are compared by: the sum of `log_probs`, divided by the beam's length penalty."""
     stop: StopReason
-    text: str | None = None
-    """Without control tokens; None where no tokenizer was at hand."""
-    attention: Recorder | None = None
-    """Weights of every layer over the whole text, if asked for."""
     history: list["BeamStep"] = field(default_factory=list)
     """Every step of the beam that found this text, if asked for."""
 

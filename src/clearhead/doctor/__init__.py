@@ -2,7 +2,7 @@
 
     from clearhead.doctor import examine
     report = examine(model, kind="decoder", vocab_size=100)
-    print(report)
+    assert report.healthy, str(report)
 
 It knows nothing of this package's own models: any `torch.nn.Module` will do.
 """
