@@ -1,15 +1,20 @@
 """How good a model is. An encoder-decoder: BLEU and chrF++ on a test set (needs the extra `eval`),
-and whether it differs from another model. A language model: perplexity of a text."""
+and whether it differs from another model. A language model: perplexity of a text. Given a run and
+no file, the test set is the run's own."""
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
 from clearhead.cli.translate import add_search_arguments, beam_of
+from clearhead.config import DataConfig, load_recipe
+from clearhead.data.sources import Cursor, Reader, find_inputs
+from clearhead.environment import data_folder
 from clearhead.errors import DataError
-from clearhead.evaluation.perplexity import Perplexity, perplexity
+from clearhead.evaluation.perplexity import perplexity
 from clearhead.evaluation.translation import (
     N_RESAMPLES,
     compare_translations,
@@ -18,9 +23,16 @@ from clearhead.evaluation.translation import (
 )
 from clearhead.models import Seq2Seq
 
+RECIPE = "recipe.toml"  # in the folder of a run
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
+    parser.add_argument(
+        "--split",
+        choices=["test", "valid"],
+        help="of the run's own data (default: test, or valid where it has none)",
+    )
     pairs = parser.add_argument_group("an encoder-decoder")
     pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate")
     pairs.add_argument("--reference", type=Path, metavar="FILE", help="their right translations")
@@ -47,8 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
-    sources = _lines(need(arguments.source, "--source", "the lines to translate"))
-    references = _lines(need(arguments.reference, "--reference", "their right translations"))
+    if arguments.source is None and arguments.reference is None and _is_run(arguments.model):
+        documents = list(_documents(arguments)[1])
+        sources, references = ([texts[side] for texts in documents] for side in (0, 1))
+    else:
+        sources = _lines(need(arguments.source, "--source", "the lines to translate"))
+        references = _lines(need(arguments.reference, "--reference", "their right translations"))
     if len(sources) != len(references):
         raise DataError(
             f"{arguments.source} has {len(sources)} lines and {arguments.reference} "
@@ -88,16 +104,20 @@ def _translate(opened: Opened, arguments: argparse.Namespace, sources: list[str]
 
 
 def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:
-    path = need(arguments.text, "--text", "the file to be expected")
-    texts = ["\n".join(_lines(path))] if arguments.document == "file" else _lines(path)
-    start = {"none": None, "bos": opened.ids.bos, "eos": opened.ids.eos}[arguments.start]
-    found: Perplexity = perplexity(
-        opened.language_model,
-        opened.target,
-        [text for text in texts if text],
-        stride=arguments.stride,
-        bos_id=start,
-    )
+    model, tokenizer, stride = opened.language_model, opened.target, arguments.stride
+    if arguments.text is None and _is_run(arguments.model):
+        config, documents = _documents(arguments)
+        texts = [texts[0] for texts in documents]
+        # As in training: one stream, in which an end stands behind every document. A file that was
+        # cut in two has no end to be expected.
+        end = None if config.document == "file" else opened.ids.eos
+        found = perplexity(model, tokenizer, texts, stride=stride, eos_id=end, joined=True)
+    else:
+        path = need(arguments.text, "--text", "the file to be expected")
+        texts = ["\n".join(_lines(path))] if arguments.document == "file" else _lines(path)
+        texts = [text for text in texts if text]
+        start = {"none": None, "bos": opened.ids.bos, "eos": opened.ids.eos}[arguments.start]
+        found = perplexity(model, tokenizer, texts, stride=stride, bos_id=start)
     per = {
         "token": (found.per_token, found.n_tokens),
         "byte": (found.per_byte, found.n_bytes),
@@ -112,6 +132,22 @@ def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:
         print(f"perplexity per {name:<6}{value:>14,.3f}   ({n:,} {name}s)")
     print(f"bits per byte        {found.bits_per_byte:>14,.3f}")
     return 0
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / RECIPE).is_file()
+
+
+def _documents(arguments: argparse.Namespace) -> tuple[DataConfig, Iterator[tuple[str, ...]]]:
+    """The texts of a split of the run's data, cleaned as its training data were."""
+    config = load_recipe(str(arguments.model / RECIPE)).data
+    split = arguments.split or ("test" if config.test else "valid")
+    inputs = find_inputs(config, split, data_folder())
+    if not inputs:
+        remedy = "name one in the recipe, or give the files"
+        raise DataError(f"the data of {arguments.model} have no split {split!r}; {remedy}")
+    documents = Reader(inputs, config, split).documents(Cursor(), {})
+    return config, (document.texts for document in documents)
 
 
 def _lines(path: Path) -> list[str]:

@@ -3,12 +3,13 @@
 import argparse
 from pathlib import Path
 
+from clearhead.cli.folders import model_folder
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.families import table_of_families
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="model.safetensors, config.json, tokenizer.json")
+    parser.add_argument("model", type=Path, help="a run, or any model folder")
     parser.add_argument("out", type=Path, help="the new folder")
     parser.add_argument("--to", choices=["huggingface"], required=True, help="whose format")
     parser.add_argument(
@@ -25,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    certificate = export_model(arguments.model, arguments.out, check=not arguments.no_check)
+    certificate = export_model(
+        model_folder(arguments.model), arguments.out, check=not arguments.no_check
+    )
     print(*certificate.lines(arguments.out), sep="\n")
     return 0
 

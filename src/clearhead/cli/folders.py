@@ -57,8 +57,14 @@ class Opened:
         return self.model
 
 
+def model_folder(folder: Path) -> Path:
+    """A run's folder stands for the model that the run has left in it."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
 def open_folder(folder: Path) -> Opened:
     """The model folder, with its tokenizer, or one for each side."""
+    folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; give the model folder that a run has written")
     keep_freed_memory()  # every step frees what the next one needs
@@ -111,4 +117,6 @@ def _library(path: Path):
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a model folder, with its tokenizer.json")
+    parser.add_argument(
+        "model", type=Path, help="a run, or any model folder with its tokenizer.json"
+    )

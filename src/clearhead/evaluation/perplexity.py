@@ -47,9 +47,12 @@ def perplexity(
     stride: int | None = None,
     bos_id: int | None = None,
     eos_id: int | None = None,
+    joined: bool = False,
 ) -> Perplexity:
     """Of all texts together. `bos_id` stands before each (None: its first token is given, and not
-    scored), `eos_id` behind it, scored like any token of the text.
+    scored), `eos_id` behind it, scored like any token of the text; it counts as one byte, the line
+    break that it stands for. `joined`: the texts stand one behind the other, as in a stream that a
+    language model is trained on, and each is read after those before it.
 
     A text that is longer than the model's window is read in windows that overlap: each moves on by
     `stride` tokens (half a window, unless told otherwise) and scores the tokens that are new in it,
@@ -65,12 +68,19 @@ def perplexity(
     nats, n_tokens, n_bytes, n_words = 0.0, 0, 0, 0
     given: list[Sequence[int]] = []
     wanted: list[Sequence[int]] = []
+    starts = [] if bos_id is None else [bos_id]
+    ends = [] if eos_id is None else [eos_id]
+    rows: list[list[int]] = []
     for text in texts:
-        ids = tokenizer.encode(text) + ([] if eos_id is None else [eos_id])
-        ids = ids if bos_id is None else [bos_id, *ids]
-        given_bytes = len(tokenizer.decode(ids[:1]).encode("utf-8"))  # not scored, not counted
-        n_bytes += len(text.encode("utf-8")) - given_bytes
+        ids = [*starts, *tokenizer.encode(text), *ends]
+        n_bytes += len(text.encode("utf-8")) + len(ends)
         n_words += len(text.split())
+        if joined and rows:
+            rows[0] += ids
+        else:
+            rows.append(ids)
+    for ids in rows:
+        n_bytes -= len(tokenizer.decode(ids[:1]).encode("utf-8"))  # given, so not counted
         for start, first, last in windows(len(ids), window, stride):
             given.append(ids[start:first])
             wanted.append(ids[first:last])
