@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pairs.add_argument("--reference", type=Path, metavar="FILE", help="their right translations")
     pairs.add_argument("--against", type=Path, metavar="MODEL", help="compare with this model")
     pairs.add_argument("--tokenize", default="13a", help="sacrebleu's (13a; zh, ja-mecab, char …)")
+    pairs.add_argument("--lowercase", action="store_true", help="compare without regard to case")
     pairs.add_argument("--resamples", type=int, default=N_RESAMPLES, metavar="N")
     add_search_arguments(parser)
     text = parser.add_argument_group("a language model")
@@ -71,9 +72,12 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
             f"{len(references)}; line n of one must belong to line n of the other"
         )
     mine = _translate(opened, arguments, sources)
-    for metric in translation_scores(
-        mine, references, n_resamples=arguments.resamples, tokenize=arguments.tokenize
-    ):
+    how = {
+        "n_resamples": arguments.resamples,
+        "tokenize": arguments.tokenize,
+        "lowercase": arguments.lowercase,
+    }
+    for metric in translation_scores(mine, references, **how):
         if arguments.format == "jsonl":
             print(json.dumps(vars(metric)))
             continue
@@ -81,9 +85,7 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
         print(f"{metric.name:<8}{metric.value:6.2f}{half}   {metric.signature}")
     if arguments.against is not None:
         theirs = _translate(open_folder(arguments.against), arguments, sources)
-        for each in compare_translations(
-            mine, theirs, references, n_resamples=arguments.resamples, tokenize=arguments.tokenize
-        ):
+        for each in compare_translations(mine, theirs, references, **how):
             if arguments.format == "jsonl":
                 print(json.dumps(vars(each)))
                 continue

@@ -90,12 +90,14 @@ def translation_scores(
     *,
     n_resamples: int = N_RESAMPLES,
     tokenize: str = "13a",
+    lowercase: bool = False,
 ) -> list[Metric]:
     """BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's: "zh" for Chinese."""
     _check(translations, references)
+    metrics = _metrics(tokenize, lowercase)
     if n_resamples > 1:
         # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
-        tested = _test(translations, translations, references, n_resamples, tokenize)
+        tested = _test(translations, translations, references, n_resamples, metrics)
         return [
             Metric(name=name, value=one.score, half_interval=float(one.ci), signature=signature)
             for name, (one, _), signature in tested
@@ -107,7 +109,7 @@ def translation_scores(
             half_interval=None,
             signature=metric.get_signature().format(),
         )
-        for name, metric in _metrics(tokenize).items()
+        for name, metric in metrics.items()
     ]
 
 
@@ -118,10 +120,12 @@ def compare_translations(
     *,
     n_resamples: int = N_RESAMPLES,
     tokenize: str = "13a",
+    lowercase: bool = False,
 ) -> list[Comparison]:
     """Whether two systems differ by more than chance, by paired bootstrap resampling."""
     _check(first, references)
     _check(second, references)
+    metrics = _metrics(tokenize, lowercase)
     return [
         Comparison(
             name=name,
@@ -131,7 +135,7 @@ def compare_translations(
             p_value=1.0 if one.score == two.score else float(two.p_value),
             signature=signature,
         )
-        for name, (one, two), signature in _test(first, second, references, n_resamples, tokenize)
+        for name, (one, two), signature in _test(first, second, references, n_resamples, metrics)
     ]
 
 
@@ -140,10 +144,9 @@ def _test(
     second: Sequence[str],
     references: Sequence[str],
     n_resamples: int,
-    tokenize: str,
+    metrics: dict[str, Any],
 ) -> list[tuple[str, tuple[Any, Any], str]]:
     """Of each metric: its name, both results, its signature."""
-    metrics = _metrics(tokenize)
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", list(first)), ("second", list(second))]
@@ -159,14 +162,17 @@ def _test(
     return found
 
 
-def _metrics(tokenize: str) -> dict[str, Any]:
+def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
         raise ClearheadError(
             "BLEU and chrF++ need sacrebleu; install it with: pip install 'clearhead[eval]'"
         ) from None
-    return {"BLEU": BLEU(tokenize=tokenize), "chrF++": CHRF(word_order=2)}
+    return {
+        "BLEU": BLEU(tokenize=tokenize, lowercase=lowercase),
+        "chrF++": CHRF(word_order=2, lowercase=lowercase),
+    }
 
 
 def _check(translations: Sequence[str], references: Sequence[str]) -> None:

@@ -1,0 +1,137 @@
+"""results/*.md and the tables of both READMEs, from the files that benchmarks.recipes wrote."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end of results -->)", flags=re.S)
+HEADINGS = {
+    "README.md": ("recipe", "parameters", "trained (core minutes)", "result"),
+    "README.zh-CN.md": ("配方", "参数量", "训练（核·分钟）", "结果"),
+}
+UNITS = {
+    "BLEU": "BLEU",
+    "chrF++": "chrF++",
+    "accuracy": "accuracy",
+    "bits_per_byte": "bits per byte",
+    "perplexity_per_word": "perplexity per word",
+    "perplexity_per_token": "perplexity per token",
+    "loss": "loss",
+}
+SHOWN = ("BLEU", "chrF++", "accuracy", "bits_per_byte", "perplexity_per_word", "loss")
+
+
+def read_results() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+
+
+def number(name: str, value: float) -> str:
+    if name == "accuracy":
+        return f"{100 * value:.1f} %"
+    return f"{value:.3f}" if name in ("bits_per_byte", "loss") else f"{value:.1f}"
+
+
+def score(result: dict[str, Any], name: str) -> str:
+    """The mean over the seeds, and their spread where there are several."""
+    found = result["scores"][name]
+    told = number(name, found["mean"])
+    if found["spread"] is not None:
+        told += f" ± {number(name, found['spread'])} ({len(result['runs'])} seeds)"
+    return f"{told} {UNITS[name]}" if name != "accuracy" else f"{told} right"
+
+
+def table(results: list[dict[str, Any]], page: str) -> str:
+    lines = [f"| {' | '.join(HEADINGS[page])} |", "|---|---|---|---|"]
+    for result in results:
+        shown = [name for name in SHOWN if name in result["scores"]][:2]
+        minutes = sum(run["core_minutes"] for run in result["runs"]) / len(result["runs"])
+        link = f"[{result['label']}](results/{result['label']}.md)"
+        told = ", ".join(score(result, name) for name in shown)
+        lines.append(f"| {link} | {result['parameters']:,} | {minutes:.0f} | {told} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text: str, results: list[dict[str, Any]], page: str) -> str:
+    new, n = TABLE.subn(table(results, page).replace("\\", r"\\"), text)
+    assert n == 1, f"{page} has lost its markers"
+    return new
+
+
+def page(result: dict[str, Any]) -> str:
+    """Everything about one recipe, for people."""
+    label, machine = result["label"], result["machine"]
+    lines = [
+        f"# {label}",
+        "",
+        f"Measured {result['date']} at commit {result['commit']} on {machine['cores']} cores "
+        f"({machine['processor']}; Python {machine['python']}, torch {machine['torch']}), by "
+        f"`{result['command']}`, which types:",
+        "",
+        "```bash",
+        *result["commands"],
+        "```",
+        "",
+        f"{result['parameters']:,} parameters. Data: {len(result['data']['inputs'])} files, "
+        f"fingerprint `{result['data']['fingerprint'][:16]}`. The whole configuration is in "
+        f"[{label}.json]({label}.json).",
+        "",
+        "## Scores",
+        "",
+    ]
+    names = list(result["scores"])
+    lines += [
+        f"| seed | steps | epochs | tokens | core minutes | memory | {' | '.join(names)} |",
+        "|---|---|---|---|---|---|" + "---|" * len(names),
+    ]
+    for run in result["runs"]:
+        cells = [
+            str(run["seed"]), f"{run['steps']:,}", str(run["epochs"]), f"{run['tokens']:,}",
+            f"{run['core_minutes']:.0f}", f"{run['peak_memory_mb']:,} MB",
+        ]  # fmt: skip
+        cells += [interval(name, run["scores"][name]) for name in names]
+        lines.append(f"| {' | '.join(cells)} |")
+    signatures = {
+        f"{name}: `{found['signature']}`"
+        for run in result["runs"]
+        for name, found in run["scores"].items()
+        if "signature" in found
+    }
+    lines += ["", *sorted(signatures)]
+    best = [(run["seed"], run["best_validation"]) for run in result["runs"]]
+    for seed, found in best:
+        if found is not None:
+            lines += ["", f"Seed {seed}: best validation loss {found[1]:.4f} at step {found[0]:,}."]
+    lines += ["", f"![validation loss]({label}.png)", "", "## In Hugging Face", ""]
+    lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
+    for name, value in result["hugging_face"]["scores"].items():
+        mine = result["runs"][0]["scores"][name]["value"]
+        lines += [f"{UNITS[name]} of seed {result['runs'][0]['seed']} there: {value:.4f}; "
+                  f"here: {mine:.4f}.", ""]  # fmt: skip
+    if result["samples"]:
+        lines += ["## Ten samples, at places that a permutation chose", ""]
+    for sample in result["samples"]:
+        for kind, text in sample.items():
+            shown = text.replace("\n", " ⏎ ")
+            lines.append(
+                f"- {kind}: {shown}" if kind == next(iter(sample)) else f"  {kind}: {shown}  "
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def interval(name: str, found: dict[str, Any]) -> str:
+    half = found.get("half_interval")
+    told = number(name, found["value"])
+    return told if half is None else f"{told} ± {half:.1f}"
+
+
+def write_pages() -> None:
+    results = read_results()
+    for result in results:
+        (RESULTS / f"{result['label']}.md").write_text(page(result), encoding="utf-8")
+    for name in HEADINGS:
+        path = ROOT / name
+        path.write_text(with_table(path.read_text("utf-8"), results, name), encoding="utf-8")
