@@ -199,7 +199,7 @@ def write_trainer(rounds: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         corpus = trainer.make_corpus(Path(folder))
-        loop = trainer.whole_loop(corpus, Path(folder) / "run", max(1, rounds // 7))
+        loop = trainer.whole_loop(corpus, Path(folder) / "run", rounds + 1)
         print(json.dumps(loop, indent=2), flush=True)
         ranks = trainer.measure_ranks(corpus, rounds)
         print(json.dumps(ranks, indent=2))

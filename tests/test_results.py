@@ -1,0 +1,30 @@
+"""What the READMEs and result pages claim is what the result files hold."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.result_pages import HEADINGS, RESULTS, page, read_results, with_table
+from clearhead.config import recipe_names
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", HEADINGS)
+def test_the_table_of_a_readme_is_the_one_that_the_results_make(name: str):
+    text = (ROOT / name).read_text("utf-8")
+    assert text == with_table(text, read_results(), name), "run: python -m benchmarks.recipes pages"
+
+
+def test_every_result_has_its_page_and_its_curve():
+    for result in read_results():
+        assert (RESULTS / f"{result['label']}.md").read_text("utf-8") == page(result)
+        assert (RESULTS / f"{result['label']}.png").stat().st_size > 5_000
+
+
+def test_every_result_is_of_a_shipped_recipe_and_says_how_it_came_about():
+    for result in read_results():
+        assert result["recipe"] in recipe_names()
+        assert result["commit"] and result["date"] and result["machine"]["processor"]
+        for run in result["runs"]:
+            assert run["steps"] > 0 and run["core_minutes"] > 0 and run["scores"]
