@@ -1,5 +1,7 @@
 """Shapes in signatures are checked while the tests run, and only then."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -19,6 +21,27 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("clearhead")
+
+# Files whose tests share something that takes long to make: one process runs each of them.
+TOGETHER = (
+    "tests/training/test_ranks.py",
+    "tests/training/test_kill.py",
+    "tests/decoding/test_parity_with_hugging_face.py",
+)
+
+
+@pytest.hookimpl(
+    optionalhook=True
+)  # of pytest-xdist; its own mark for groups fails with pytest 9.2
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FilesTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return file if file in TOGETHER else nodeid
+
+    return FilesTogether(config, log)
 
 
 @pytest.fixture(autouse=True)

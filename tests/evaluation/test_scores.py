@@ -8,7 +8,6 @@ import pytest
 from clearhead.config import BeamConfig, DecodeConfig, ModelConfig
 from clearhead.decoding import score
 from clearhead.errors import ClearheadError, InputError
-from clearhead.evaluation import translation
 from clearhead.evaluation.perplexity import perplexity, windows
 from clearhead.evaluation.translation import (
     compare_translations,
@@ -52,6 +51,18 @@ def test_perplexity_is_the_exponential_of_the_mean_surprise():
     one_by_one = score(short, [given for given, _ in pieces], [wanted for _, wanted in pieces])
     slid = perplexity(short, TOKENIZER, [TEXT], bos_id=1, stride=1)
     assert slid.nats == pytest.approx(-math.fsum(x for (x,) in one_by_one))
+
+
+def test_joined_texts_are_one_stream_with_an_end_behind_each():
+    model = random_model(ModelConfig(family="decoder", max_length=64, **SIZES))
+    texts, end = ["the dog", "runs 你好"], TOKENIZER.eos_id
+    ids = [token for text in texts for token in (*TOKENIZER.encode(text), end)]
+    (log_probs,) = score(model, [ids[:1]], [ids[1:]])
+    found = perplexity(model, TOKENIZER, texts, eos_id=end, joined=True)
+    assert found.nats == pytest.approx(-math.fsum(log_probs))
+    given = len(TOKENIZER.decode(ids[:1]).encode())
+    assert found.n_bytes == len("the dog\nruns 你好\n".encode()) - given
+    assert found.n_tokens == len(ids) - 1 and found.n_words == 4
 
 
 def test_a_stride_that_leaves_tokens_out_and_an_empty_text_are_refused():
@@ -105,4 +116,4 @@ def test_without_sacrebleu_it_says_which_extra_to_install():
         patch.dict("sys.modules", {"sacrebleu": None, "sacrebleu.metrics": None}),
         pytest.raises(ClearheadError, match=r"pip install 'clearhead\[eval\]'"),
     ):
-        translation._metrics("13a")
+        translation_scores(["a"], ["a"])

@@ -1,5 +1,6 @@
 """`clearhead train` and `clearhead runs`, as a user would meet them."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from clearhead.cli import main
 from clearhead.config import load_recipe, recipe_toml
 from clearhead.data.corpus import Corpus
 from clearhead.interop.model_folder import load_model, read_description
-from tests.data.small_corpora import make_corpus, write_pairs
+from tests.data.small_corpora import make_corpus, write_pairs, write_text
 from tests.training.small import PAIRS, TEXT, with_train
 
 
@@ -97,6 +98,40 @@ def test_a_mistake_is_one_line_with_a_remedy(
     recipe = written(PAIRS, tmp_path)
     assert main(["train", recipe, "--prepared", str(pairs.folder), *changes]) == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_run_is_evaluated_on_its_own_split(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    data = replace(TEXT.data, train=(write_text(tmp_path, 40),), valid=("text.txt",))
+    corpus = make_corpus(tmp_path, data)
+    recipe = written(with_train(replace(TEXT, data=data), steps=2), tmp_path)
+    assert main(["train", recipe, "--prepared", str(corpus.folder)]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "runs/text", "--format", "jsonl"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n_tokens"] == corpus.facts("valid").tokens["text"] - 1  # all but the first
+    assert found["n_bytes"] == pytest.approx((tmp_path / "text.txt").stat().st_size, abs=9)
+    assert main(["evaluate", "runs/text", "--split", "test"]) == 2
+    assert "have no split 'test'; name one in the recipe" in capsys.readouterr().err
+
+
+def test_a_translator_is_evaluated_on_its_own_test_set(tmp_path: Path, monkeypatch, capsys):
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    paths = write_pairs(tmp_path, 30)
+    data = replace(PAIRS.data, train=paths, test=paths)
+    corpus = make_corpus(tmp_path, data)
+    recipe = written(with_train(replace(PAIRS, data=data), steps=2), tmp_path)
+    assert main(["train", recipe, "--prepared", str(corpus.folder)]) == 0
+    capsys.readouterr()
+    options = ["--beam", "1", "--max-new", "4", "--resamples", "0", "--lowercase"]
+    assert main(["evaluate", "runs/pairs", *options]) == 0
+    own = capsys.readouterr().out
+    files = ["--source", paths[0], "--reference", paths[1]]
+    assert main(["evaluate", "runs/pairs/model", *files, *options]) == 0
+    assert own == capsys.readouterr().out and "case:lc" in own
 
 
 def test_two_tokenizers_go_into_the_model_folder(tmp_path: Path, monkeypatch):

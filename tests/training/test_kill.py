@@ -16,7 +16,6 @@ from clearhead.data.corpus import Corpus
 from clearhead.training.signals import STOPPED
 from tests.training.small import PAIRS, TEXT, timeless, with_model, with_train
 
-pytestmark = pytest.mark.xdist_group("killed")  # they share the run that nobody touches
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 

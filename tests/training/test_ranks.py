@@ -25,7 +25,6 @@ from tests.training.two_ranks import (
     weights_after,
 )
 
-pytestmark = pytest.mark.xdist_group("two ranks")  # one start of torchrun serves them all
 MODES = ["ddp", "fsdp"]
 
 
