@@ -19,7 +19,7 @@ def top_of_group(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tenso
 
     The k largest lie in the k blocks that have the largest maxima, so that most scores are only
     ever compared once, by a kernel that is as fast as memory. Where two of the largest are equal,
-    everything is sorted instead.
+    the order is made by a stable sort instead.
     """
     n_groups, width, vocab = scores.shape
     rows = vocab // N_BLOCKS
@@ -41,17 +41,26 @@ def top_of_group(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tenso
     candidates = torch.cat((inside.flatten(1), tail.flatten(1)), dim=1)
     indices = torch.cat((index.flatten(1), tail_index.expand(n_groups, -1)), dim=1)
     found = candidates.topk(min(k + 1, candidates.shape[1]), dim=1)
-    if _has_ties(found.values) or _has_ties(best.values[:, k - 1 :]):
-        return _sorted_top(scores, offsets, k)
-    return found.values[:, :k], indices.gather(1, found.indices[:, :k])
+    values, indices = found.values[:, :k], indices.gather(1, found.indices[:, :k])
+    tied = _has_ties(found.values) | _has_ties(best.values[:, k - 1 :])
+    if bool(tied.any()):
+        values[tied], indices[tied] = _sorted_top(scores[tied], offsets[tied], k)
+    return values, indices
 
 
-def _has_ties(falling: Tensor) -> bool:
+def _has_ties(falling: Tensor) -> Tensor:
+    """Which rows hold a number twice."""
     one, next_one = falling[:, :-1], falling[:, 1:]
-    return bool(((one == next_one) & (one > -torch.inf)).any())
+    return ((one == next_one) & (one > -torch.inf)).any(dim=1)
 
 
 def _sorted_top(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Only what is no less than the k-th largest has to be sorted; NaN counts as the largest."""
     everything = (scores + offsets[:, :, None]).flatten(1)
-    found = everything.sort(dim=1, descending=True, stable=True)
-    return found.values[:, :k], found.indices[:, :k]
+    least = everything.topk(k, dim=1).values[:, -1:]
+    chosen: list[Tensor] = []
+    for row, less in zip(everything, everything < least):
+        others = (~less).nonzero()[:, 0]
+        chosen.append(others[row[others].sort(descending=True, stable=True).indices[:k]])
+    indices = torch.stack(chosen)
+    return everything.gather(1, indices), indices
