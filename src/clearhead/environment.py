@@ -48,6 +48,8 @@ class Torchrun(NamedTuple):
     rank: int
     world: int
     local_rank: int
+    attempt: int
+    """How often it has started them before."""
 
 
 def torchrun() -> Torchrun | None:
@@ -55,7 +57,8 @@ def torchrun() -> Torchrun | None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in os.environ for name in names):
         return None
-    return Torchrun(*(int(os.environ[name]) for name in names))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Torchrun(*(int(os.environ[name]) for name in names), attempt=int(attempt))
 
 
 _points_passed = itertools.count(1)

@@ -109,7 +109,13 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
         torch.cuda.set_device(device)
     timeout = timedelta(minutes=config.timeout_minutes)
     backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timeout)
+    # torchrun keeps one store for all attempts, and torch 2.13 would let ranks find the addresses
+    # that the dead of an earlier attempt have left in it: they would wait for them for ever.
+    store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
+    store = dist.PrefixStore(f"attempt {place.attempt}", store)
+    dist.init_process_group(
+        backend, store=store, rank=place.rank, world_size=place.world, timeout=timeout
+    )
     ranks = Ranks(place.rank, place.world, device, config.parallel == "fsdp")
     try:
         yield ranks
