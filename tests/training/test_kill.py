@@ -170,3 +170,18 @@ def test_compiling_changes_no_step_beyond_rounding(text: Corpus, tmp_path: Path)
         assert code == 0, out
     for one, other in zip(timeless(tmp_path / "compiled"), timeless(tmp_path / "plain")):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+
+
+def test_ranks_that_torchrun_starts_again_go_on_and_do_not_wait_for_the_dead(
+    pairs: Corpus, tmp_path: Path
+):
+    folder, recipe = tmp_path / "run", with_train(RECIPE, steps=24, save_every=2)
+    python, *rest = command(recipe, pairs, folder, "--train.timeout_minutes", "0.5")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    process = start([python, *torchrun, "--max-restarts=1", *rest])
+    wait_for_step(process, folder, 3)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    out = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, out
+    assert out.count("going on after step") == 1 and steps_taken(folder) == 24
