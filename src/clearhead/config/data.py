@@ -1,7 +1,9 @@
 """Text as inert data: which files, what is clean enough, which tokenizer. All that decides the
 bytes of the prepared token files is here, and nothing else is."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from clearhead.config.checks import check_at_least, check_choices
@@ -33,7 +35,11 @@ class DataConfig:
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     held_out: float = 0.0
-    """The last part of each training file that becomes the validation split (document="file")."""
+    """The share of each training file that becomes the validation split: of its lines or rows, or
+    of its characters with document="file". It is the end of the file, or stands before the end
+    that held_out_test takes."""
+    held_out_test: float = 0.0
+    """The share of each training file, always its very end, that becomes the test split."""
     columns: tuple[int | str, ...] = ()
     """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs."""
     document: DocumentUnit = "line"
@@ -97,15 +103,21 @@ class DataConfig:
         if self.document == "file" and self.format != "text":
             rule = f"is for format='text', and this is {self.format!r}"
             raise ConfigError("document", self.document, rule, "try document='line'")
-        if not 0 <= self.held_out < 1:
-            rule = "must be at least 0 and below 1"
-            raise ConfigError("held_out", self.held_out, rule, "try held_out=0.1")
-        if self.held_out and self.document != "file":
-            rule = "cuts whole files, and document='line'"
-            raise ConfigError("held_out", self.held_out, rule, "try document='file', or name valid")
-        if self.held_out and self.valid:
-            rule = f"and valid={self.valid!r} both make the validation split"
-            raise ConfigError("held_out", self.held_out, rule, "leave one of them out")
+        self._check_held_out()
+
+    def _check_held_out(self) -> None:
+        for name, split in (("held_out", "valid"), ("held_out_test", "test")):
+            share, files = getattr(self, name), getattr(self, split)
+            if not 0 <= share < 1:
+                rule = "must be at least 0 and below 1"
+                raise ConfigError(name, share, rule, f"try {name}=0.1")
+            if share and files:
+                rule = f"and {split}={files!r} both make the {split} split"
+                raise ConfigError(name, share, rule, "leave one of them out")
+        if self.held_out + self.held_out_test >= 1:
+            rule = f"and held_out={self.held_out} leave nothing to train on"
+            remedy = "make their sum less than 1"
+            raise ConfigError("held_out_test", self.held_out_test, rule, remedy)
 
     def _check_columns(self) -> None:
         if len(self.columns) != len(self.sides):
@@ -148,4 +160,26 @@ class DataConfig:
         return ("source", "target") if self.task == "pairs" else ("text",)
 
     def paths(self, split: str) -> tuple[str, ...]:
-        return {"train": self.train, "valid": self.valid, "test": self.test}[split]
+        """The files that a split is read from. What is held out is read from those of train."""
+        valid = self.train if self.held_out else self.valid
+        test = self.train if self.held_out_test else self.test
+        return {"train": self.train, "valid": valid, "test": test}[split]
+
+    def share(self, split: str, n: int) -> range:
+        """Which of the `n` lines or characters of a file belong to a split, counted from 0: first
+        train, then valid, then test. What is held out is rounded up."""
+        # As they are written: 0.07 times 100 is 7, and a little more as a float.
+        n_valid, n_test = (
+            math.ceil(n * Fraction(str(share))) for share in (self.held_out, self.held_out_test)
+        )
+        test = n - n_test
+        valid = max(0, test - n_valid)
+        match split:
+            case "train":
+                return range(valid)
+            case "valid" if self.held_out:
+                return range(valid, test)
+            case "test" if self.held_out_test:
+                return range(test, n)
+            case _:
+                return range(n)

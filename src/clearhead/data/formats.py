@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import Place, Sieve
-from clearhead.data.unpack import Opened, naming, need
+from clearhead.data.unpack import READ_SIZE, Opened, naming, need
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -39,13 +39,24 @@ def read_documents(
             return _clean(_parquet(files[0], config.columns, sieve), sieve)
 
 
+def count_lines(file: Opened, config: DataConfig) -> int:
+    """How many lines or rows a file has, clean or not."""
+    if config.format == "parquet":
+        return _table(file).metadata.num_rows
+    n, ended = 0, True
+    with naming(file.path):
+        while piece := file.data.read(READ_SIZE):
+            n, ended = n + piece.count(b"\n"), piece.endswith(b"\n")
+    return n if ended else n + 1
+
+
 Raw = tuple[list[bytes | str], Place]
 
 
 def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
     for fields, place in records:
-        if not fields:
-            continue  # rejected already
+        if not fields or not sieve.wants(place):
+            continue  # rejected already, or of another split
         texts: list[str] = []
         for field in fields:
             text = sieve.clean(field, place)
@@ -64,9 +75,8 @@ def _whole_file(file: Opened, config: DataConfig, split: str, sieve: Sieve) -> I
     text = sieve.decode(raw, place)
     if text is None:
         return
-    if config.held_out:
-        cut = int(len(text) * (1 - config.held_out))
-        text = text[cut:] if split == "valid" else text[:cut]
+    share = config.share(split, len(text))
+    text = text[share.start : share.stop]
     if not text.strip():
         sieve.reject("blank", place, "no text in the file")
         return
@@ -170,17 +180,20 @@ def _field(record: Any, column: str) -> str:
     return value
 
 
-def _parquet(file: Opened, columns: Sequence[int | str], sieve: Sieve) -> Iterator[Raw]:
+def _table(file: Opened) -> Any:
     parquet = need("pyarrow.parquet", file.path)
-    names = [str(column) for column in columns]
     packed = file.data is not file.raw
     try:
-        table = parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
+        return parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
     except Exception as error:
         with naming(file.path):
             raise OSError(str(error)) from None
+
+
+def _parquet(file: Opened, columns: Sequence[int | str], sieve: Sieve) -> Iterator[Raw]:
+    names = [str(column) for column in columns]
     row = 0
-    for batch in table.iter_batches(batch_size=1024, columns=names):
+    for batch in _table(file).iter_batches(batch_size=1024, columns=names):
         for record in batch.to_pylist():
             row += 1
             place = Place(file.path, row)

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -168,10 +168,13 @@ def _begin(job: Job, plan: Plan) -> None:
 
 def _check_same(folder: Path, old: Plan, new: Plan) -> None:
     """What is in the folder was made from other settings or files: say which, and touch nothing."""
+    # A setting that is newer than the folder had its default then.
+    defaults = {field.name: field.default for field in fields(DataConfig)}
+    settings = json.loads(json.dumps(defaults)) | old["data"]
     changes = [
-        f"data.{key} was {old['data'].get(key)!r}, is {value!r}"
+        f"data.{key} was {settings[key]!r}, is {value!r}"
         for key, value in new["data"].items()
-        if old["data"].get(key) != value
+        if settings[key] != value
     ]
     before = {each["path"]: each["sha256"] for each in old["inputs"]}
     after = {each["path"]: each["sha256"] for each in new["inputs"]}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import Sieve
-from clearhead.data.formats import Document, read_documents
+from clearhead.data.formats import Document, count_lines, read_documents
 from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
 from clearhead.errors import DataError
 
@@ -39,8 +39,6 @@ class Cursor(NamedTuple):
 def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
     """The files of a split, in an order that does not depend on the file system."""
     patterns = config.paths(split)
-    if split == "valid" and config.held_out:
-        patterns = config.train
     if config.format == "parallel":
         sides = [_expand(pattern, root, split, "text") for pattern in patterns]
         if sides and len(sides[0]) != len(sides[1]):
@@ -98,6 +96,7 @@ class Reader:
             skip = start.documents if number == start.input else 0
             with ExitStack() as stack:
                 self._open = [open_bytes(path, stack) for path in each.paths]
+                self.sieve.lines = self._lines(each)
                 documents = read_documents(self._open, self.config, self.split, self.sieve)
                 for read, document in enumerate(documents, 1):
                     if read < skip:
@@ -110,3 +109,15 @@ class Reader:
                     yield document
                 self._open = []
             self._finished += each.size
+
+    def _lines(self, each: Input) -> range | None:
+        """The lines or rows that belong to the split, by their numbers; None: all. Where a file is
+        shared out, they have to be counted first."""
+        config = self.config
+        if config.document == "file" or not (config.held_out or config.held_out_test):
+            return None
+        with ExitStack() as stack:
+            opened = [open_bytes(path, stack) for path in each.paths]
+            n = max(count_lines(file, config) for file in opened)
+        share = config.share(self.split, n)
+        return range(share.start + 1, share.stop + 1)
