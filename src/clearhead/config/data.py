@@ -9,18 +9,24 @@ from typing import Literal
 from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError, nearest
 
-Task = Literal["pairs", "language-model", "masked-lm"]
-Format = Literal["text", "parallel", "tsv", "jsonl", "parquet"]
+Task = Literal["pairs", "language-model", "masked-lm", "classification"]
+Format = Literal["text", "parallel", "labelled", "tsv", "jsonl", "parquet"]
 DocumentUnit = Literal["line", "file"]
 Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
 TokenizerKind = Literal["bpe", "character", "file"]
 Vocabularies = Literal["shared", "separate"]
 Normalization = Literal["none", "nfc", "nfkc"]
-Side = Literal["text", "source", "target"]
+Side = Literal["text", "source", "target", "label"]
 
 DIRT: tuple[Dirt, ...] = ("invalid-utf8", "blank", "too-long", "malformed", "unequal")
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
+
+
+def label_token(label: str) -> str:
+    """What a new tokenizer calls the token of a label. Never the word itself: other software finds
+    control tokens in text, and would take the word for the label."""
+    return f"<{label}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +37,7 @@ class DataConfig:
     format: Format = "text"
     train: tuple[str, ...] = ()
     """Files, folders or globs, relative to the folder CLEARHEAD_DATA. With format="parallel"
-    exactly two files: source and target."""
+    exactly two: source and target. With format="labelled" one for each label, in their order."""
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     held_out: float = 0.0
@@ -41,7 +47,11 @@ class DataConfig:
     held_out_test: float = 0.0
     """The share of each training file, always its very end, that becomes the test split."""
     columns: tuple[int | str, ...] = ()
-    """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs."""
+    """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs and for a text and
+    its label."""
+    labels: tuple[str, ...] = ()
+    """classification: every label that a text can have. Each is one token of the tokenizer; a new
+    tokenizer is given a token for each."""
     document: DocumentUnit = "line"
     """What <eos> ends in plain text: each line, or the whole file, to the last byte."""
 
@@ -58,15 +68,15 @@ class DataConfig:
 
     tokenizer: TokenizerKind = "bpe"
     tokenizer_file: str | None = None
-    """With tokenizer="file": a tokenizer.json."""
+    """With tokenizer="file": a tokenizer.json, below CLEARHEAD_DATA or else from where one is."""
     vocab_size: int | None = None
     """None: every character that occurs, with tokenizer="character". Others need a number."""
     vocabularies: Vocabularies = "shared"
     """Whether the two sides of pairs share one tokenizer."""
     normalize: Normalization = "none"
     special_tokens: tuple[str, ...] = ("<pad>", "<bos>", "<eos>")
-    """Padding, start, end (and, for masked-lm, the mask). A new tokenizer gives them ids 0, 1, 2
-    (and 3); a loaded one must have them."""
+    """Padding, start, end (and, for masked-lm and classification, the mask). A new tokenizer gives
+    them ids 0, 1, 2 (and 3); a loaded one must have them."""
     sample_mb: int = 256
     """The tokenizer is trained on the first so many megabytes, shared evenly by the files."""
     shard_mb: int = 64
@@ -98,12 +108,34 @@ class DataConfig:
         elif self.format == "text" and self.task == "pairs":
             rule = "gives one text a line, and task='pairs' takes two"
             raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
+        self._check_labels()
         if self.format in ("tsv", "jsonl", "parquet"):
             self._check_columns()
         if self.document == "file" and self.format != "text":
             rule = f"is for format='text', and this is {self.format!r}"
             raise ConfigError("document", self.document, rule, "try document='line'")
         self._check_held_out()
+
+    def _check_labels(self) -> None:
+        if self.task != "classification":
+            for name, given in (("format", self.format == "labelled"), ("labels", self.labels)):
+                if given:
+                    rule = f"is for task='classification', and this is {self.task!r}"
+                    raise ConfigError(name, getattr(self, name), rule, "leave it out")
+            return
+        if self.format == "text":
+            rule = "gives no label, and task='classification' needs one"
+            raise ConfigError("format", self.format, rule, "try format='labelled' or 'tsv'")
+        if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
+            rule = "must be at least two that differ"
+            raise ConfigError("labels", self.labels, rule, "try labels=['positive', 'negative']")
+        if any(label != label.strip() or not label for label in self.labels):
+            rule = "must not be empty, nor start or end with white space"
+            raise ConfigError("labels", self.labels, rule, "take it off")
+        for split in SPLITS if self.format == "labelled" else ():
+            if len(self.paths(split)) not in (0, len(self.labels)):
+                rule = f"must be one for each of the {len(self.labels)} labels"
+                raise ConfigError(split, self.paths(split), rule, "in the order of data.labels")
 
     def _check_held_out(self) -> None:
         for name, split in (("held_out", "valid"), ("held_out_test", "test")):
@@ -122,7 +154,8 @@ class DataConfig:
     def _check_columns(self) -> None:
         if len(self.columns) != len(self.sides):
             rule = f"must name {len(self.sides)} column(s) for task={self.task!r}"
-            example = ("1", "2") if self.format == "tsv" else ("'text'", "'translation'")
+            second = "'label'" if self.task == "classification" else "'translation'"
+            example = ("1", "2") if self.format == "tsv" else ("'text'", second)
             remedy = f"try columns=[{', '.join(example[: len(self.sides)])}]"
             raise ConfigError("columns", self.columns, rule, remedy)
         for column in self.columns:
@@ -134,7 +167,7 @@ class DataConfig:
                 raise ConfigError("columns", self.columns, rule, "try columns=['text']")
 
     def _check_tokenizer(self) -> None:
-        needed = 4 if self.task == "masked-lm" else 3
+        needed = 4 if self.task in ("masked-lm", "classification") else 3
         if len(self.special_tokens) != needed:
             rule = f"must name {needed} tokens for task={self.task!r}"
             names = ["<pad>", "<bos>", "<eos>", "<mask>"][:needed]
@@ -145,19 +178,30 @@ class DataConfig:
             raise ConfigError("tokenizer_file", self.tokenizer_file, rule, remedy)
         if self.tokenizer == "file":
             return
-        if len(set(self.special_tokens)) != needed:
-            rule = "must all differ in a new tokenizer"
+        if len(set(self.control_tokens)) != len(self.control_tokens):
+            rule = "must all differ in a new tokenizer, from each other and from its label tokens"
             raise ConfigError("special_tokens", self.special_tokens, rule, "rename one")
         if self.vocab_size is None and self.tokenizer == "bpe":
             rule = "must be a number with tokenizer='bpe'"
             raise ConfigError("vocab_size", self.vocab_size, rule, "try vocab_size=8000")
         if self.vocab_size is not None:
-            check_at_least("vocab_size", self.vocab_size, N_BYTES + needed)
+            check_at_least("vocab_size", self.vocab_size, N_BYTES + len(self.control_tokens))
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What a new tokenizer has beside text, from id 0 on."""
+        return (*self.special_tokens, *map(label_token, self.labels))
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What a document consists of: one text, or a source and a target."""
-        return ("source", "target") if self.task == "pairs" else ("text",)
+        """What a document consists of: a text, a source and a target, or a text and a label."""
+        match self.task:
+            case "pairs":
+                return ("source", "target")
+            case "classification":
+                return ("text", "label")
+            case _:
+                return ("text",)
 
     def paths(self, split: str) -> tuple[str, ...]:
         """The files that a split is read from. What is held out is read from those of train."""

@@ -14,7 +14,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Document(NamedTuple):
-    """One text, or the two sides of a pair, and where it came from."""
+    """One text, the two sides of a pair, or a text and its label; and where it came from."""
 
     texts: tuple[str, ...]
     place: Place
@@ -24,10 +24,18 @@ def read_documents(
     files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
 ) -> Iterator[Document]:
     """The documents of one file, or of two that are read in step."""
+    documents = _documents(files, config, split, sieve)
+    in_columns = config.task == "classification" and config.format != "labelled"
+    return _with_known_labels(documents, config, sieve) if in_columns else documents
+
+
+def _documents(
+    files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
+) -> Iterator[Document]:
     match config.format:
         case "text" if config.document == "file":
             return _whole_file(files[0], config, split, sieve)
-        case "text":
+        case "text" | "labelled":
             return _clean(_lines(files[0], sieve), sieve)
         case "parallel":
             return _clean(_parallel(files, sieve), sieve)
@@ -65,6 +73,17 @@ def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
             texts.append(text)
         else:
             yield Document(tuple(texts), place)
+
+
+def _with_known_labels(
+    documents: Iterator[Document], config: DataConfig, sieve: Sieve
+) -> Iterator[Document]:
+    for document in documents:
+        label = document.texts[-1]
+        if label in config.labels:
+            yield document
+        else:
+            sieve.reject("malformed", document.place, f"the label {label!r} is not in data.labels")
 
 
 def _whole_file(file: Opened, config: DataConfig, split: str, sieve: Sieve) -> Iterator[Document]:

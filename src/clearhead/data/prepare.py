@@ -89,7 +89,7 @@ def _make(job: Job, inputs: Inputs, plan: Plan) -> Manifest:
 
 def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:
     """Each tokenizer's file, and the sides that it serves."""
-    if config.vocabularies == "separate" and len(config.sides) > 1:
+    if config.vocabularies == "separate" and config.task == "pairs":
         return {f"tokenizer.{side}.json": (side,) for side in config.sides}
     return {"tokenizer.json": config.sides}
 
@@ -99,6 +99,8 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
     if config.tokenizer == "file":
         assert config.tokenizer_file is not None
         path = job.root / Path(config.tokenizer_file).expanduser()
+        if not path.exists():  # a run's own folders are not in that of the corpora
+            path = Path(config.tokenizer_file).expanduser()
         tokenizer = load_tokenizer(path, config.special_tokens)
         if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
             raise DataError(
@@ -110,14 +112,16 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
     return train(
         _sample(job, inputs, served),
         config.vocab_size,
-        special_tokens=config.special_tokens,
+        special_tokens=config.control_tokens,
         normalize=config.normalize,
     )
 
 
 def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[str]:
     """The text that a tokenizer learns from: the head of every input."""
-    wanted = [number for number, side in enumerate(job.config.sides) if side in served]
+    wanted = [
+        number for number, side in enumerate(job.config.sides) if side in served and side != "label"
+    ]
     room = job.config.sample_mb * MEGABYTE // len(inputs)
     total, done = sum(each.size for each in inputs), 0
     job.report(Progress("tokenizer", 0, total))

@@ -20,9 +20,10 @@ SUFFIXES = {
 
 
 class Input(NamedTuple):
-    """What is read together: one file, or two in step."""
+    """What is read together: one file, or two in step; and the label of all that is in it."""
 
     paths: tuple[Path, ...]
+    label: str | None = None
 
     @property
     def size(self) -> int:
@@ -47,6 +48,12 @@ def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
                 f"{len(sides[1])}; each source file needs its target"
             )
         return [Input(pair) for pair in zip(*sides)]
+    if config.format == "labelled":
+        return [
+            Input((path,), label)
+            for label, pattern in zip(config.labels, patterns)
+            for path in _expand(pattern, root, split, "text")
+        ]
     found = [path for pattern in patterns for path in _expand(pattern, root, split, config.format)]
     return [Input((path,)) for path in found]
 
@@ -106,7 +113,8 @@ class Reader:
                         self.sieve.counts.update(counts)
                         continue
                     self.cursor = Cursor(number, read)
-                    yield document
+                    label = () if each.label is None else (each.label,)
+                    yield Document(document.texts + label, document.place)
                 self._open = []
             self._finished += each.size
 

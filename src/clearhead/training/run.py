@@ -28,7 +28,12 @@ from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.state import TrainState, versions
 
-FAMILIES = {"pairs": "encoder-decoder", "language-model": "decoder", "masked-lm": "encoder"}
+FAMILIES = {
+    "pairs": "encoder-decoder",
+    "language-model": "decoder",
+    "masked-lm": "encoder",
+    "classification": "encoder",
+}
 Say = Callable[[str], None]
 
 
@@ -158,10 +163,11 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
         pad_id=first.pad_id,
     )
     longest = recipe.batches.length
-    if family == "encoder-decoder":
+    if corpus.manifest.task in ("pairs", "classification"):
         splits = corpus.manifest.splits.items()
         used = [facts for split, facts in splits if split in ("train", "valid")]
         longest = max(length for facts in used for length in facts.longest.values())
+        longest += corpus.manifest.task == "classification"  # the mask
     if longest > model.max_length:
         rule = f"must hold the longest sample, which has {longest} tokens"
         raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")
