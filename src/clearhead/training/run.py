@@ -26,6 +26,7 @@ from clearhead.training.changes import changed_versions, check_changes, recipe_f
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
+from clearhead.training.start import start_from
 from clearhead.training.state import TrainState, versions
 
 FAMILIES = {
@@ -137,6 +138,10 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks, say: Sa
         ema=None if config.ema is None else copy_weights(objective_of(objective)),
     )
     checkpoint = run.checkpoints.newest(say)
+    if checkpoint is None and config.start_from is not None:
+        start_from(Path(config.start_from).expanduser(), objective_of(objective).model, corpus)
+        run.ema = None if run.ema is None else copy_weights(objective_of(objective))
+        say(f"starting from the weights of {config.start_from}")
     if checkpoint is not None:
         run.restore(checkpoint, say)
         say(f"going on after step {run.state.step:,} ({checkpoint.folder})")
