@@ -1,5 +1,6 @@
 """How good a model is. An encoder-decoder: BLEU and chrF++ on a test set (needs the extra `eval`),
-and whether it differs from another model. A language model: perplexity of a text."""
+and whether it differs from another model. A language model: perplexity of a text. An encoder, on
+prepared data: accuracy of a classifier, loss on the masked tokens of a masked language model."""
 
 import argparse
 import json
@@ -8,7 +9,10 @@ from pathlib import Path
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
 from clearhead.cli.translate import add_search_arguments, beam_of
+from clearhead.data.corpus import open_corpus
 from clearhead.errors import DataError
+from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.masked import masked_loss
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.evaluation.translation import (
     N_RESAMPLES,
@@ -16,7 +20,7 @@ from clearhead.evaluation.translation import (
     translate_lines,
     translation_scores,
 )
-from clearhead.models import Seq2Seq
+from clearhead.models import MaskedLM, Seq2Seq
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stride", type=int, metavar="N", help="how far windows move (default: half of one)"
     )
     text.add_argument("--start", choices=["none", "bos", "eos"], default="none")
+    encoder = parser.add_argument_group("an encoder")
+    encoder.add_argument(
+        "--prepared", type=Path, metavar="FOLDER", help="data that clearhead prepare has written"
+    )
+    encoder.add_argument("--split", default="test", help="train, valid or test (default)")
+    encoder.add_argument(
+        "--p-mask", type=float, default=0.15, metavar="P", help="masked tokens (default 0.15)"
+    )
     parser.add_argument("--format", choices=["text", "jsonl"], default="text")
 
 
@@ -43,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_folder(arguments.model)
     if isinstance(opened.model, Seq2Seq):
         return _translation(opened, arguments)
+    if isinstance(opened.model, MaskedLM):
+        return _encoder(opened, opened.model, arguments)
     return _perplexity(opened, arguments)
 
 
@@ -111,6 +125,41 @@ def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:
     for name, (value, n) in per.items():
         print(f"perplexity per {name:<6}{value:>14,.3f}   ({n:,} {name}s)")
     print(f"bits per byte        {found.bits_per_byte:>14,.3f}")
+    return 0
+
+
+def _encoder(opened: Opened, model: MaskedLM, arguments: argparse.Namespace) -> int:
+    folder = need(arguments.prepared, "--prepared", "the folder of the prepared data")
+    corpus = open_corpus(folder)
+    split, words = arguments.split, opened.target.library.get_vocab()
+    if corpus.tokenizers[next(iter(corpus.tokenizers))].library.get_vocab() != words:
+        raise DataError(
+            f"{folder} was prepared with another tokenizer than the model's; prepare it with "
+            "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
+        )
+    match corpus.manifest.task:
+        case "classification":
+            right = accuracy(model, corpus, split)
+            low, high = right.interval
+            found = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
+            shown = (
+                f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of "
+                f"{split}; 95 % interval {100 * low:.2f} … {100 * high:.2f})"
+            )
+        case "masked-lm":
+            loss = masked_loss(model, corpus, split, p_mask=arguments.p_mask)
+            found = {"loss": loss.per_token, "perplexity": loss.perplexity, "n": loss.n_tokens}
+            shown = (
+                f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of "
+                f"{split}, {100 * arguments.p_mask:g} % of all)\n"
+                f"pseudo-perplexity {loss.perplexity:.3f}"
+            )
+        case task:
+            raise DataError(
+                f"{folder} was prepared for {task}, which is not for an encoder; name data of the "
+                "task masked-lm or classification"
+            )
+    print(json.dumps({"split": split, **found}) if arguments.format == "jsonl" else shown)
     return 0
 
 
