@@ -23,6 +23,8 @@ def test_the_recipes_that_ship():
     assert recipe_names() == [
         "hongloumeng",
         "multi30k-de-en",
+        "multi30k-en-de",
+        "python-docs-en-zh",
         "shakespeare-char",
         "tatoeba-en-zh",
         "wikitext-2",
@@ -117,9 +119,11 @@ WRONG = {
     "columns=.* numbers from 1": {"format": "tsv", "train": ("a",), "columns": ("text",)},
     "columns=.* must be names": {"format": "jsonl", "train": ("a",), "columns": (1,)},
     "document='file' is for": {"format": "jsonl", "document": "file", "columns": ("t",)},
-    "held_out=0.1 cuts whole files": {"held_out": 0.1},
     "held_out=1.5 must be at least 0": {"held_out": 1.5, "document": "file"},
+    "held_out_test=-0.5 must be at least 0": {"held_out_test": -0.5},
     "held_out=0.1 and valid": {"held_out": 0.1, "document": "file", "valid": ("b",)},
+    "held_out_test=0.1 and test": {"held_out_test": 0.1, "test": ("b",)},
+    "held_out_test=0.4 and held_out=0.6 leave nothing": {"held_out": 0.6, "held_out_test": 0.4},
     "special_tokens=.* must name 4": {"task": "masked-lm"},
     "special_tokens=.* must all differ": {"special_tokens": ("a", "a", "b")},
     "tokenizer_file=None does not fit": {"tokenizer": "file"},
@@ -137,6 +141,13 @@ def test_settings_that_do_not_go_together_are_refused(message: str):
         settings["train"] = ()
     with pytest.raises(ConfigError, match=message):
         SECTIONS["data"](**settings)
+
+
+def test_what_is_held_out_is_rounded_up_and_counted_as_it_is_written():
+    data = SECTIONS["data"](train=("a",), vocab_size=300, held_out=0.07, held_out_test=0.1)
+    shares = [data.share(split, 100) for split in ("train", "valid", "test")]
+    assert shares == [range(83), range(83, 90), range(90, 100)]
+    assert [len(data.share(split, 1)) for split in ("train", "valid", "test")] == [0, 0, 1]
 
 
 def test_batches_refuse_what_cannot_be():

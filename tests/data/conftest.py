@@ -5,7 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_corpora import make_corpus, write_pairs, write_text
+from small_corpora import (
+    labelled_config,
+    make_corpus,
+    write_labelled,
+    write_pairs,
+    write_text,
+)
 
 from clearhead.config import DataConfig
 from clearhead.data.corpus import Corpus
@@ -41,9 +47,17 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     )
 
 
+@pytest.fixture(scope="session")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("labelled")
+    return make_corpus(folder, labelled_config(write_labelled(folder, 170)))
+
+
 @pytest.fixture
-def corpora(pairs: Corpus, text: Corpus, masked: Corpus) -> Callable[[str], Corpus]:
-    found = {"pairs": pairs, "text": text, "packed": text, "masked": masked}
+def corpora(
+    pairs: Corpus, text: Corpus, masked: Corpus, labelled: Corpus
+) -> Callable[[str], Corpus]:
+    found = {"pairs": pairs, "text": text, "packed": text, "masked": masked, "labelled": labelled}
     return found.__getitem__
 
 

@@ -1,6 +1,7 @@
 """Text of many lengths and scripts, made up on the spot."""
 
 from pathlib import Path
+from typing import Any
 
 from clearhead.config import DataConfig
 from clearhead.data.corpus import Corpus, open_corpus
@@ -30,6 +31,27 @@ def write_text(folder: Path, n: int) -> str:
     lines = [sentence(i, 1 + i * 29 % 17) for i in range(n)]
     (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return "text.txt"
+
+
+def write_labelled(folder: Path, n: int) -> tuple[str, str]:
+    """A file for each of two labels: texts with the good word in them, and with the bad one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, word in enumerate(("sun", "rain")):
+        lines = [f"{word} {sentence(2 * i + number, i * 5 % 9)} {word}" for i in range(n)]
+        (folder / f"{word}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "sun.txt", "rain.txt"
+
+
+def labelled_config(train: tuple[str, ...], **changes: Any) -> DataConfig:
+    settings: dict[str, Any] = {
+        "task": "classification",
+        "format": "labelled",
+        "labels": ("fine", "wet"),
+        "train": train,
+        "vocab_size": 300,
+        "special_tokens": ("<pad>", "<bos>", "<eos>", "<mask>"),
+    }
+    return DataConfig(**{**settings, **changes})
 
 
 def make_corpus(folder: Path, config: DataConfig) -> Corpus:

@@ -20,7 +20,7 @@ from clearhead.data.order import derive_key, permute
 from clearhead.errors import ConfigError, DataError
 
 Corpora = Callable[[str], Corpus]
-KINDS = ("pairs", "text", "packed", "masked")
+KINDS = ("pairs", "text", "packed", "masked", "labelled")
 WORLDS = (1, 2, 3, 4, 7)
 # More workers than cores are slow, and must be right all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -102,12 +102,14 @@ def test_stopping_anywhere_and_going_on_with_other_ranks_changes_nothing(
     pairs: Corpus,
     text: Corpus,
     masked: Corpus,
+    labelled: Corpus,
     kind: str,
     stop: int,
     worlds: tuple[int, int],
     seed: int,
 ):
-    corpus = {"pairs": pairs, "text": text, "packed": text, "masked": masked}[kind]
+    found = {"pairs": pairs, "text": text, "packed": text, "masked": masked, "labelled": labelled}
+    corpus = found[kind]
     config = config_of(kind, seed=seed)
     whole, _ = global_batches(corpus, config, stop + 6)
     head, state = global_batches(corpus, config, stop, worlds[0])
@@ -288,7 +290,7 @@ def test_reading_leaves_the_random_numbers_of_the_model_alone(corpora: Corpora):
 
 
 def test_settings_that_cannot_work_are_refused(corpora: Corpora):
-    with pytest.raises(ConfigError, match=r"batch_tokens=10 must hold the longest pair of train"):
+    with pytest.raises(ConfigError, match=r"batch_tokens=10 must hold the longest sample of train"):
         Loader(corpora("pairs"), config_of("pairs", batch_tokens=10))
     with pytest.raises(ConfigError, match=r"length=99999 must be below the \d+ tokens of train"):
         Loader(corpora("text"), config_of("text", length=99_999))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clearhead.config import DataConfig
+from clearhead.config.data import SPLITS
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.errors import DataError
 
@@ -102,6 +103,73 @@ def test_the_held_out_part_is_the_end_of_the_file(tmp_path: Path):
     settings = {"train": ("a.txt",), "document": "file", "held_out": 0.2}
     assert documents(tmp_path, **settings) == [("红0123456",)]
     assert documents(tmp_path, split="valid", **settings) == [("789",)]
+    settings |= {"held_out_test": 0.3}
+    parts = [documents(tmp_path, split=split, **settings) for split in SPLITS]
+    assert parts == [[("红012",)], [("345",)], [("6789",)]]
+
+
+# Ten documents in each format: how they are written, and the settings that read them.
+TEN = {
+    "text": ("a.txt", "%d\n", {}),
+    "tsv": ("a.tsv", "x\t%d\n", {"format": "tsv", "columns": (2,)}),
+    "jsonl": ("a.jsonl", '{"t": "%d"}\n', {"format": "jsonl", "columns": ("t",)}),
+}
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@pytest.mark.parametrize("name", TEN)
+def test_each_line_is_in_one_split_and_test_is_behind_valid(tmp_path: Path, name: str, suffix: str):
+    file, line, settings = TEN[name]
+    content = "".join(line % number for number in range(10)).removesuffix("\n")
+    (tmp_path / f"{file}{suffix}").write_bytes(PACKED[suffix](content.encode()))
+    settings = {"train": (f"{file}{suffix}",), "held_out": 0.3, "held_out_test": 0.2, **settings}
+    parts = [documents(tmp_path, split=split, **settings) for split in SPLITS]
+    assert [[int(text) for (text,) in part] for part in parts] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7],
+        [8, 9],
+    ]
+
+
+def test_the_held_out_rows_of_a_table_are_its_last(tmp_path: Path):
+    parquet(tmp_path / "a.parquet", [{"t": str(number)} for number in range(10)])
+    settings = {"train": ("a.parquet",), "format": "parquet", "columns": ("t",), "held_out": 0.2}
+    assert documents(tmp_path, **settings) == [(str(number),) for number in range(8)]
+    assert documents(tmp_path, split="valid", **settings) == [("8",), ("9",)]
+
+
+def test_every_training_file_gives_its_own_end_and_two_sides_stay_in_step(tmp_path: Path):
+    for side in "ab":
+        for part in (1, 2):
+            lines = [f"{side}{part}{number}" for number in range(4)]
+            (tmp_path / f"{side}{part}.txt").write_text("\n".join(lines))
+    settings = {"task": "pairs", "format": "parallel", "train": ("a*.txt", "b*.txt")}
+    held_out = documents(tmp_path, split="valid", **settings, held_out=0.25)
+    assert held_out == [("a13", "b13"), ("a23", "b23")]
+    assert len(documents(tmp_path, **settings, held_out=0.25)) == 6
+
+
+def test_dirt_is_counted_in_the_split_in_whose_lines_it_is(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"0\n\n2\n\xff\n4\n5\n\n" + b"7" * 99 + b"\n8\n\n")
+    kinds = ("blank", "invalid-utf8", "too-long")
+    settings = {"train": ("a.txt",), "held_out": 0.2, "held_out_test": 0.2, "max_bytes": 9}
+    readers = [reader_of(tmp_path, split, **settings, skip=kinds) for split in SPLITS]
+    texts = [[d.texts[0] for d in reader.documents(Cursor(), {})] for reader in readers]
+    assert texts == [["0", "2", "4", "5"], [], ["8"]]
+    assert [dict(reader.sieve.counts) for reader in readers] == [
+        {"blank": 1, "invalid-utf8": 1},
+        {"blank": 1, "too-long": 1},
+        {"blank": 1},
+    ]
+
+
+def test_a_file_without_a_partner_shows_in_the_split_that_holds_its_end(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    (tmp_path / "b.txt").write_text("eins\nzwei\ndrei\nvier\n")
+    settings = {"task": "pairs", "format": "parallel", "train": ("a.txt", "b.txt")}
+    assert documents(tmp_path, **settings, held_out=0.5) == [("one", "eins"), ("two", "zwei")]
+    with pytest.raises(DataError, match=r"b\.txt, line 3: .* a\.txt has only 2 lines"):
+        documents(tmp_path, split="valid", **settings, held_out=0.5)
 
 
 # Dirt: what is in the file, which kind it is, what the error says, and what is left without it.

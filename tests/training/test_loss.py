@@ -8,7 +8,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearhead.config import ModelConfig, TrainConfig
-from clearhead.data.batches import Batch, MaskedBatch, PairBatch, TokenBatch, split_rows
+from clearhead.data.batches import (
+    Batch,
+    LabelledBatch,
+    MaskedBatch,
+    PairBatch,
+    TokenBatch,
+    split_rows,
+)
 from clearhead.models import build_model
 from clearhead.training.loss import Objective, cross_entropy
 
@@ -110,6 +117,20 @@ def test_packed_documents_do_not_see_each_other():
     targets[1:] = -100
     one, other = (module(replace(each, targets=targets)) for each in (batch, changed))
     assert one.item() == other.item() > 0
+
+
+def test_padding_behind_a_labelled_text_changes_nothing():
+    module = objective("masked")
+    row = torch.tensor([[7, 9, 3, 2]])
+    targets = torch.tensor([[-100, -100, 5, -100]])
+    samples = ((0,),)
+    alone = LabelledBatch(inputs=row, targets=targets, samples=samples)
+    padded = LabelledBatch(
+        inputs=torch.cat([row, torch.zeros(1, 3, dtype=torch.long)], 1),
+        targets=torch.cat([targets, torch.full((1, 3), -100)], 1),
+        samples=samples,
+    )
+    assert module(padded).item() == pytest.approx(module(alone).item(), rel=1e-12)
 
 
 VOCAB = 23

@@ -10,10 +10,11 @@ from clearhead import __version__
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
+    "classify": "a label for each line",
     "data": "what the model will see; public corpora: clearhead data get NAME",
     "describe": "a preset's sizes and parameters",
     "doctor": "what is silently wrong in any Transformer",
-    "evaluate": "BLEU, chrF++ or perplexity of a model",
+    "evaluate": "BLEU, chrF++, perplexity or accuracy of a model",
     "export": "a model folder that other software opens",
     "generate": "text that goes on from yours",
     "import": "a model folder from other software's",

@@ -14,7 +14,15 @@ from torch import Tensor
 from clearhead.cli.prepare import show_manifest
 from clearhead.cli.recipes import add_recipe_arguments, prepared_folder, read_recipe
 from clearhead.config import BatchConfig
-from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, MaskedBatch, PairBatch, TokenBatch
+from clearhead.data.batches import (
+    IGNORED,
+    NO_DOCUMENT,
+    Batch,
+    LabelledBatch,
+    MaskedBatch,
+    PairBatch,
+    TokenBatch,
+)
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader
 from clearhead.data.order import permute
@@ -53,6 +61,8 @@ def run(namespace: argparse.Namespace) -> int:
 
 def _show_lengths(console: Console, corpus: Corpus, split: str) -> None:
     for side in corpus.facts(split).tokens:
+        if side == "label":
+            continue  # one token each
         store = corpus.store(split, side)
         n = store.n_documents
         if n == 1:
@@ -93,6 +103,8 @@ def _padding(batch: Batch, pad_id: int) -> tuple[int, int]:
             return sum(int((s == pad_id).sum()) for s in sides), sum(s.numel() for s in sides)
         case TokenBatch():
             return int((batch.documents == NO_DOCUMENT).sum()), batch.inputs.numel()
+        case LabelledBatch():
+            return int((batch.inputs == pad_id).sum()), batch.inputs.numel()
         case MaskedBatch():
             return 0, batch.inputs.numel()
 

@@ -1,6 +1,7 @@
 """How good a model is. An encoder-decoder: BLEU and chrF++ on a test set (needs the extra `eval`),
-and whether it differs from another model. A language model: perplexity of a text. Given a run and
-no file, the test set is the run's own."""
+and whether it differs from another model. A language model: perplexity of a text. An encoder:
+accuracy of a classifier, loss on the masked tokens of a masked language model. Given a run and no
+file, the test set is the run's own."""
 
 import argparse
 import json
@@ -9,11 +10,15 @@ from pathlib import Path
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
+from clearhead.cli.recipes import PREPARED
 from clearhead.cli.translate import add_search_arguments, beam_of
 from clearhead.config import DataConfig, load_recipe
+from clearhead.data.corpus import open_corpus
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.environment import data_folder
 from clearhead.errors import DataError
+from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.masked import masked_loss
 from clearhead.evaluation.perplexity import perplexity
 from clearhead.evaluation.translation import (
     N_RESAMPLES,
@@ -21,7 +26,7 @@ from clearhead.evaluation.translation import (
     translate_lines,
     translation_scores,
 )
-from clearhead.models import Seq2Seq
+from clearhead.models import MaskedLM, Seq2Seq
 
 RECIPE = "recipe.toml"  # in the folder of a run
 
@@ -31,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         choices=["test", "valid"],
-        help="of the run's own data (default: test, or valid where it has none)",
+        help="of the run's data (default: test, or valid where it has none)",
     )
     pairs = parser.add_argument_group("an encoder-decoder")
     pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate")
@@ -48,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stride", type=int, metavar="N", help="how far windows move (default: half of one)"
     )
     text.add_argument("--start", choices=["none", "bos", "eos"], default="none")
+    encoder = parser.add_argument_group("an encoder")
+    encoder.add_argument(
+        "--prepared", type=Path, metavar="FOLDER", help=f"its data (default: {PREPARED}/RUN)"
+    )
+    encoder.add_argument(
+        "--p-mask", type=float, default=0.15, metavar="P", help="masked tokens (default 0.15)"
+    )
     parser.add_argument("--format", choices=["text", "jsonl"], default="text")
 
 
@@ -56,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_folder(arguments.model)
     if isinstance(opened.model, Seq2Seq):
         return _translation(opened, arguments)
+    if isinstance(opened.model, MaskedLM):
+        return _encoder(opened, opened.model, arguments)
     return _perplexity(opened, arguments)
 
 
@@ -143,13 +157,51 @@ def _is_run(folder: Path) -> bool:
 def _documents(arguments: argparse.Namespace) -> tuple[DataConfig, Iterator[tuple[str, ...]]]:
     """The texts of a split of the run's data, cleaned as its training data were."""
     config = load_recipe(str(arguments.model / RECIPE)).data
-    split = arguments.split or ("test" if config.test else "valid")
+    split = arguments.split or ("test" if config.test or config.held_out_test else "valid")
     inputs = find_inputs(config, split, data_folder())
     if not inputs:
         remedy = "name one in the recipe, or give the files"
         raise DataError(f"the data of {arguments.model} have no split {split!r}; {remedy}")
     documents = Reader(inputs, config, split).documents(Cursor(), {})
     return config, (document.texts for document in documents)
+
+
+def _encoder(opened: Opened, model: MaskedLM, arguments: argparse.Namespace) -> int:
+    folder = arguments.prepared
+    if folder is None and _is_run(arguments.model):
+        folder = PREPARED / arguments.model.resolve().name
+    corpus = open_corpus(need(folder, "--prepared", "the folder of the prepared data"))
+    split = arguments.split or ("test" if "test" in corpus.manifest.splits else "valid")
+    words = opened.target.library.get_vocab()
+    if corpus.tokenizers[next(iter(corpus.tokenizers))].library.get_vocab() != words:
+        raise DataError(
+            f"{folder} was prepared with another tokenizer than the model's; prepare it with "
+            "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
+        )
+    match corpus.manifest.task:
+        case "classification":
+            right = accuracy(model, corpus, split)
+            low, high = right.interval
+            found = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
+            shown = (
+                f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of "
+                f"{split}; 95 % interval {100 * low:.2f} … {100 * high:.2f})"
+            )
+        case "masked-lm":
+            loss = masked_loss(model, corpus, split, p_mask=arguments.p_mask)
+            found = {"loss": loss.per_token, "perplexity": loss.perplexity, "n": loss.n_tokens}
+            shown = (
+                f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of "
+                f"{split}, {100 * arguments.p_mask:g} % of all)\n"
+                f"pseudo-perplexity {loss.perplexity:.3f}"
+            )
+        case task:
+            raise DataError(
+                f"{folder} was prepared for {task}, which is not for an encoder; name data of the "
+                "task masked-lm or classification"
+            )
+    print(json.dumps({"split": split, **found}) if arguments.format == "jsonl" else shown)
+    return 0
 
 
 def _lines(path: Path) -> list[str]:

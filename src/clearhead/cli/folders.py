@@ -9,9 +9,10 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from clearhead.decoding import DecodeConfig
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, FolderError
+from clearhead.interop.labels import LABELS, Labels, read_labels
 from clearhead.interop.model_folder import TokenIds, load_model, read_description
 from clearhead.interop.tokenizer_file import TOKENIZER
-from clearhead.models import CausalLM, Model, Seq2Seq
+from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 
 SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
@@ -25,6 +26,7 @@ class Opened:
     ids: TokenIds
     source: Tokenizer
     target: Tokenizer
+    labels: Labels | None = None
 
     def decode_config(self, max_new: int, window: str = "stop") -> DecodeConfig:
         return DecodeConfig(
@@ -42,6 +44,15 @@ class Opened:
                 "a decoder writes with: clearhead generate"
             )
         return self.model
+
+    @property
+    def classifier(self) -> tuple[MaskedLM, Labels]:
+        if not isinstance(self.model, MaskedLM) or self.labels is None:
+            raise ClearheadError(
+                f"this model has no {LABELS}, so there is nothing that it could call a text; train "
+                "one with data.task='classification'"
+            )
+        return self.model, self.labels
 
     @property
     def writer(self) -> Seq2Seq | CausalLM:
@@ -63,7 +74,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def open_folder(folder: Path) -> Opened:
-    """The model folder, with its tokenizer, or one for each side."""
+    """The model folder, or that of a run, with its tokenizer, or one for each side."""
     folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; give the model folder that a run has written")
@@ -89,7 +100,8 @@ def open_folder(folder: Path) -> Opened:
                 f"the {side} tokenizer in {folder} has {tokenizer.vocab_size} tokens and the model "
                 f"{size}; they do not belong together"
             )
-    return Opened(model=model, ids=ids, source=source, target=target)
+    labels = read_labels(folder, model.config)
+    return Opened(model=model, ids=ids, source=source, target=target, labels=labels)
 
 
 def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:
@@ -117,6 +129,4 @@ def _library(path: Path):
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model", type=Path, help="a run, or any model folder with its tokenizer.json"
-    )
+    parser.add_argument("model", type=Path, help="a model folder, or a run's")

@@ -16,8 +16,11 @@ from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError
+from clearhead.evaluation.classification import accuracy
 from clearhead.inspection.curves import Curve, curve_text, curves_png
+from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.models import MaskedLM, Model
 from clearhead.training.averaging import borrowed
 from clearhead.training.changes import recipe_facts
 from clearhead.training.distributed import Ranks, joined, objective_of, whole_model
@@ -34,6 +37,7 @@ from clearhead.training.report import (
 )
 from clearhead.training.run import Run, locked, open_run
 from clearhead.training.signals import STOPPED, StopRequests
+from clearhead.training.validation import Measure
 
 RUNS = Path("runs")
 
@@ -88,7 +92,7 @@ def _train(console: Console, recipe: Recipe, corpus: Corpus, folder: Path, ranks
             (folder / "recipe.toml").write_text(recipe_toml(run.recipe), encoding="utf-8")
             report.listeners += _trackers(run)
         report.say(_introduction(run, folder))
-        ending = train(run, report)
+        ending = train(run, report, measure=_measure(run, corpus))
         with StopRequests():  # a signal waits until the model is written
             _publish(run, corpus, report)
         report.say(_farewell(run, ending))
@@ -98,6 +102,18 @@ def _train(console: Console, recipe: Recipe, corpus: Corpus, folder: Path, ranks
         raise
     finally:
         report.close()
+
+
+def _measure(run: Run, corpus: Corpus) -> Measure | None:
+    """What validation says of a classifier beside its loss."""
+    if corpus.manifest.task != "classification" or run.valid is None:
+        return None
+
+    def measure(model: Model) -> dict[str, float]:
+        assert isinstance(model, MaskedLM)
+        return {"accuracy": accuracy(model, corpus, "valid").value}
+
+    return measure
 
 
 def _trackers(run: Run) -> list[Listener]:
@@ -138,6 +154,10 @@ def _publish(run: Run, corpus: Corpus, report: Report) -> None:
             decoder_start=tokenizers[-1].bos_id,
         )
         save_model(model, new, ids=ids, tokenizer=corpus.folder)
+        if corpus.manifest.task == "classification":
+            mask = tokenizers[0].mask_id
+            assert mask is not None
+            write_labels(new, Labels(mask=mask, ids=corpus.labels))
         shutil.rmtree(old, ignore_errors=True)
         if place.exists():
             place.rename(old)

@@ -21,10 +21,10 @@ class BatchConfig:
     batch_size: int = 64
     """Rows of a global batch (language models)."""
     batch_tokens: int = 4096
-    """Positions of a global batch of pairs, padding included, on each of the two sides."""
+    """Positions of a global batch, padding included (classification; pairs: on each side)."""
     window: int = 32_768
-    """Samples that are sorted by length together (pairs, packed documents). Memory grows with it,
-    never with the corpus; padding shrinks with it."""
+    """Samples that are sorted by length together (pairs, classification, packed documents). Memory
+    grows with it, never with the corpus; padding shrinks with it."""
     p_mask: float = 0.15
     """The share of tokens that a masked language model has to guess."""
 

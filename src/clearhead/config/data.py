@@ -1,24 +1,32 @@
 """Text as inert data: which files, what is clean enough, which tokenizer. All that decides the
 bytes of the prepared token files is here, and nothing else is."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError, nearest
 
-Task = Literal["pairs", "language-model", "masked-lm"]
-Format = Literal["text", "parallel", "tsv", "jsonl", "parquet"]
+Task = Literal["pairs", "language-model", "masked-lm", "classification"]
+Format = Literal["text", "parallel", "labelled", "tsv", "jsonl", "parquet"]
 DocumentUnit = Literal["line", "file"]
 Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
 TokenizerKind = Literal["bpe", "character", "file"]
 Vocabularies = Literal["shared", "separate"]
 Normalization = Literal["none", "nfc", "nfkc"]
-Side = Literal["text", "source", "target"]
+Side = Literal["text", "source", "target", "label"]
 
 DIRT: tuple[Dirt, ...] = ("invalid-utf8", "blank", "too-long", "malformed", "unequal")
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
+
+
+def label_token(label: str) -> str:
+    """What a new tokenizer calls the token of a label. Never the word itself: other software finds
+    control tokens in text, and would take the word for the label."""
+    return f"<{label}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +37,21 @@ class DataConfig:
     format: Format = "text"
     train: tuple[str, ...] = ()
     """Files, folders or globs, relative to the folder CLEARHEAD_DATA. With format="parallel"
-    exactly two files: source and target."""
+    exactly two: source and target. With format="labelled" one for each label, in their order."""
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     held_out: float = 0.0
-    """The last part of each training file that becomes the validation split (document="file")."""
+    """The share of each training file that becomes the validation split: of its lines or rows, or
+    of its characters with document="file". It is the end of the file, or stands before the end
+    that held_out_test takes."""
+    held_out_test: float = 0.0
+    """The share of each training file, always its very end, that becomes the test split."""
     columns: tuple[int | str, ...] = ()
-    """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs."""
+    """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs and for a text and
+    its label."""
+    labels: tuple[str, ...] = ()
+    """classification: every label that a text can have. Each is one token of the tokenizer; a new
+    tokenizer is given a token for each."""
     document: DocumentUnit = "line"
     """What <eos> ends in plain text: each line, or the whole file, to the last byte."""
 
@@ -52,15 +68,15 @@ class DataConfig:
 
     tokenizer: TokenizerKind = "bpe"
     tokenizer_file: str | None = None
-    """With tokenizer="file": a tokenizer.json."""
+    """With tokenizer="file": a tokenizer.json, below CLEARHEAD_DATA or else from where one is."""
     vocab_size: int | None = None
     """None: every character that occurs, with tokenizer="character". Others need a number."""
     vocabularies: Vocabularies = "shared"
     """Whether the two sides of pairs share one tokenizer."""
     normalize: Normalization = "none"
     special_tokens: tuple[str, ...] = ("<pad>", "<bos>", "<eos>")
-    """Padding, start, end (and, for masked-lm, the mask). A new tokenizer gives them ids 0, 1, 2
-    (and 3); a loaded one must have them."""
+    """Padding, start, end (and, for masked-lm and classification, the mask). A new tokenizer gives
+    them ids 0, 1, 2 (and 3); a loaded one must have them."""
     sample_mb: int = 256
     """The tokenizer is trained on the first so many megabytes, shared evenly by the files."""
     shard_mb: int = 64
@@ -92,25 +108,54 @@ class DataConfig:
         elif self.format == "text" and self.task == "pairs":
             rule = "gives one text a line, and task='pairs' takes two"
             raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
+        self._check_labels()
         if self.format in ("tsv", "jsonl", "parquet"):
             self._check_columns()
         if self.document == "file" and self.format != "text":
             rule = f"is for format='text', and this is {self.format!r}"
             raise ConfigError("document", self.document, rule, "try document='line'")
-        if not 0 <= self.held_out < 1:
-            rule = "must be at least 0 and below 1"
-            raise ConfigError("held_out", self.held_out, rule, "try held_out=0.1")
-        if self.held_out and self.document != "file":
-            rule = "cuts whole files, and document='line'"
-            raise ConfigError("held_out", self.held_out, rule, "try document='file', or name valid")
-        if self.held_out and self.valid:
-            rule = f"and valid={self.valid!r} both make the validation split"
-            raise ConfigError("held_out", self.held_out, rule, "leave one of them out")
+        self._check_held_out()
+
+    def _check_labels(self) -> None:
+        if self.task != "classification":
+            for name, given in (("format", self.format == "labelled"), ("labels", self.labels)):
+                if given:
+                    rule = f"is for task='classification', and this is {self.task!r}"
+                    raise ConfigError(name, getattr(self, name), rule, "leave it out")
+            return
+        if self.format == "text":
+            rule = "gives no label, and task='classification' needs one"
+            raise ConfigError("format", self.format, rule, "try format='labelled' or 'tsv'")
+        if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
+            rule = "must be at least two that differ"
+            raise ConfigError("labels", self.labels, rule, "try labels=['positive', 'negative']")
+        if any(label != label.strip() or not label for label in self.labels):
+            rule = "must not be empty, nor start or end with white space"
+            raise ConfigError("labels", self.labels, rule, "take it off")
+        for split in SPLITS if self.format == "labelled" else ():
+            if len(self.paths(split)) not in (0, len(self.labels)):
+                rule = f"must be one for each of the {len(self.labels)} labels"
+                raise ConfigError(split, self.paths(split), rule, "in the order of data.labels")
+
+    def _check_held_out(self) -> None:
+        for name, split in (("held_out", "valid"), ("held_out_test", "test")):
+            share, files = getattr(self, name), getattr(self, split)
+            if not 0 <= share < 1:
+                rule = "must be at least 0 and below 1"
+                raise ConfigError(name, share, rule, f"try {name}=0.1")
+            if share and files:
+                rule = f"and {split}={files!r} both make the {split} split"
+                raise ConfigError(name, share, rule, "leave one of them out")
+        if self.held_out + self.held_out_test >= 1:
+            rule = f"and held_out={self.held_out} leave nothing to train on"
+            remedy = "make their sum less than 1"
+            raise ConfigError("held_out_test", self.held_out_test, rule, remedy)
 
     def _check_columns(self) -> None:
         if len(self.columns) != len(self.sides):
             rule = f"must name {len(self.sides)} column(s) for task={self.task!r}"
-            example = ("1", "2") if self.format == "tsv" else ("'text'", "'translation'")
+            second = "'label'" if self.task == "classification" else "'translation'"
+            example = ("1", "2") if self.format == "tsv" else ("'text'", second)
             remedy = f"try columns=[{', '.join(example[: len(self.sides)])}]"
             raise ConfigError("columns", self.columns, rule, remedy)
         for column in self.columns:
@@ -122,7 +167,7 @@ class DataConfig:
                 raise ConfigError("columns", self.columns, rule, "try columns=['text']")
 
     def _check_tokenizer(self) -> None:
-        needed = 4 if self.task == "masked-lm" else 3
+        needed = 4 if self.task in ("masked-lm", "classification") else 3
         if len(self.special_tokens) != needed:
             rule = f"must name {needed} tokens for task={self.task!r}"
             names = ["<pad>", "<bos>", "<eos>", "<mask>"][:needed]
@@ -133,19 +178,52 @@ class DataConfig:
             raise ConfigError("tokenizer_file", self.tokenizer_file, rule, remedy)
         if self.tokenizer == "file":
             return
-        if len(set(self.special_tokens)) != needed:
-            rule = "must all differ in a new tokenizer"
+        if len(set(self.control_tokens)) != len(self.control_tokens):
+            rule = "must all differ in a new tokenizer, from each other and from its label tokens"
             raise ConfigError("special_tokens", self.special_tokens, rule, "rename one")
         if self.vocab_size is None and self.tokenizer == "bpe":
             rule = "must be a number with tokenizer='bpe'"
             raise ConfigError("vocab_size", self.vocab_size, rule, "try vocab_size=8000")
         if self.vocab_size is not None:
-            check_at_least("vocab_size", self.vocab_size, N_BYTES + needed)
+            check_at_least("vocab_size", self.vocab_size, N_BYTES + len(self.control_tokens))
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """What a new tokenizer has beside text, from id 0 on."""
+        return (*self.special_tokens, *map(label_token, self.labels))
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What a document consists of: one text, or a source and a target."""
-        return ("source", "target") if self.task == "pairs" else ("text",)
+        """What a document consists of: a text, a source and a target, or a text and a label."""
+        match self.task:
+            case "pairs":
+                return ("source", "target")
+            case "classification":
+                return ("text", "label")
+            case _:
+                return ("text",)
 
     def paths(self, split: str) -> tuple[str, ...]:
-        return {"train": self.train, "valid": self.valid, "test": self.test}[split]
+        """The files that a split is read from. What is held out is read from those of train."""
+        valid = self.train if self.held_out else self.valid
+        test = self.train if self.held_out_test else self.test
+        return {"train": self.train, "valid": valid, "test": test}[split]
+
+    def share(self, split: str, n: int) -> range:
+        """Which of the `n` lines or characters of a file belong to a split, counted from 0: first
+        train, then valid, then test. What is held out is rounded up."""
+        # As they are written: 0.07 times 100 is 7, and a little more as a float.
+        n_valid, n_test = (
+            math.ceil(n * Fraction(str(share))) for share in (self.held_out, self.held_out_test)
+        )
+        test = n - n_test
+        valid = max(0, test - n_valid)
+        match split:
+            case "train":
+                return range(valid)
+            case "valid" if self.held_out:
+                return range(valid, test)
+            case "test" if self.held_out_test:
+                return range(test, n)
+            case _:
+                return range(n)

@@ -22,6 +22,8 @@ class TrainConfig:
 
     seed: int = 1
     """Of the first weights and of dropout; the order of the samples has its own, batches.seed."""
+    start_from: str | None = None
+    """A model folder whose weights a new run begins with. None: random ones, from the seed."""
     steps: int = 1000
     epochs: int | None = None
     """A second limit: passes over the training data. None: as many as the steps take."""

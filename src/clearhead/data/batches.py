@@ -54,6 +54,11 @@ class MaskedBatch:
     samples: SampleIds
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelledBatch(MaskedBatch):
+    """Texts of different lengths, padded on the right; what is masked is the label of each."""
+
+
 Batch = PairBatch | TokenBatch | MaskedBatch
 
 
@@ -82,6 +87,26 @@ def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -
     for number, row in enumerate(rows):
         padded[number, : len(row)] = row
     return torch.from_numpy(padded)
+
+
+def labelled_batch(
+    texts: Sequence[NDArray[np.integer]],
+    labels: Sequence[int],
+    *,
+    mask_id: int,
+    pad_id: int,
+    samples: SampleIds,
+) -> LabelledBatch:
+    """Each text, which ends in <eos>, with a mask before its end, where the label is to be
+    guessed."""
+    inputs = [np.insert(text.astype(np.int64), len(text) - 1, mask_id) for text in texts]
+    targets = [
+        np.insert(np.full(len(text), IGNORED, np.int64), len(text) - 1, label)
+        for text, label in zip(texts, labels)
+    ]
+    return LabelledBatch(
+        inputs=pad_rows(inputs, pad_id), targets=pad_rows(targets, IGNORED), samples=samples
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

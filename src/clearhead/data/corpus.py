@@ -5,10 +5,11 @@ from pathlib import Path
 
 from clearhead.config.batches import BatchConfig
 from clearhead.data.batches import Corruption
-from clearhead.data.layouts import Layout, Masked, Packed, Pairs, Stream
+from clearhead.data.layouts import Labelled, Layout, Masked, Packed, Pairs, Stream
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
 from clearhead.errors import ConfigError, DataError, nearest
+from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -34,15 +35,13 @@ class Corpus:
         """The kind of batches that the corpus's task asks for."""
         facts = self.facts(split)
         if self.manifest.task == "pairs":
-            longest = max(facts.longest.values())
-            if longest > config.batch_tokens:
-                rule = f"must hold the longest pair of {split}, which has {longest} tokens"
-                raise ConfigError(
-                    "batch_tokens", config.batch_tokens, rule, f"try batch_tokens={longest}"
-                )
+            self._check_holds(split, max(facts.longest.values()), config)
             source, target = (self.store(split, side) for side in ("source", "target"))
             return Pairs(source, target, config, self.tokenizers["target"])
         store, tokenizer = self.store(split, "text"), self.tokenizers["text"]
+        if self.manifest.task == "classification":
+            self._check_holds(split, facts.longest["text"] + 1, config)
+            return Labelled(store, self.store(split, "label"), config, tokenizer)
         if config.layout == "documents" and self.manifest.task == "language-model":
             return Packed(store, config, tokenizer)
         stream = Stream(store, config)
@@ -64,6 +63,18 @@ class Corpus:
                 vocab_size=tokenizer.vocab_size,
             ),
         )
+
+    def _check_holds(self, split: str, longest: int, config: BatchConfig) -> None:
+        if longest > config.batch_tokens:
+            rule = f"must hold the longest sample of {split}, which has {longest} tokens"
+            raise ConfigError(
+                "batch_tokens", config.batch_tokens, rule, f"try batch_tokens={longest}"
+            )
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """The token of each label (classification)."""
+        return label_ids(self.tokenizers["text"], self.manifest.data["labels"])
 
 
 def open_corpus(folder: Path) -> Corpus:

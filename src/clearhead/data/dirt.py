@@ -26,8 +26,16 @@ class Sieve:
     def __init__(self, config: DataConfig) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()
+        self.lines: range | None = None
+        """Those of the file at hand that belong to the split; None: all. The others' dirt is for
+        the split that they belong to."""
+
+    def wants(self, place: Place) -> bool:
+        return self.lines is None or place.line in self.lines
 
     def reject(self, kind: Dirt, place: Place, what: str) -> None:
+        if not self.wants(place):
+            return
         if kind not in self.config.skip:
             remedy = f"mend it, or have such lines skipped and counted: --data.skip '[\"{kind}\"]'"
             raise DataError(f"{place}: {what}; {remedy}")

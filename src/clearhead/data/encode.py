@@ -48,11 +48,17 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
     return Encoded(tokens, lengths)
 
 
+def encode_labels(ids: dict[str, int], labels: list[str]) -> Encoded:
+    """A token each, which nothing ends."""
+    tokens = np.array([ids[label] for label in labels], np.uint32)
+    return Encoded(tokens, np.ones(len(labels), np.int64))
+
+
 def encode_in_order(
     chunks: Iterable[Chunk], tokenizers: list[Tokenizer], processes: int
 ) -> Iterator[tuple[Chunk, list[Encoded]]]:
-    """Each chunk with its tokens by side. With one process the work is done here, on as many
-    threads as the library takes."""
+    """Each chunk with the tokens of its first sides, one for each tokenizer. With one process the
+    work is done here, on as many threads as the library takes."""
     if processes == 1:
         for chunk in chunks:
             yield chunk, [encode(*side) for side in zip(tokenizers, chunk.texts)]

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import Place, Sieve
-from clearhead.data.unpack import Opened, naming, need
+from clearhead.data.unpack import READ_SIZE, Opened, naming, need
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Document(NamedTuple):
-    """One text, or the two sides of a pair, and where it came from."""
+    """One text, the two sides of a pair, or a text and its label; and where it came from."""
 
     texts: tuple[str, ...]
     place: Place
@@ -24,10 +24,18 @@ def read_documents(
     files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
 ) -> Iterator[Document]:
     """The documents of one file, or of two that are read in step."""
+    documents = _documents(files, config, split, sieve)
+    in_columns = config.task == "classification" and config.format != "labelled"
+    return _with_known_labels(documents, config, sieve) if in_columns else documents
+
+
+def _documents(
+    files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
+) -> Iterator[Document]:
     match config.format:
         case "text" if config.document == "file":
             return _whole_file(files[0], config, split, sieve)
-        case "text":
+        case "text" | "labelled":
             return _clean(_lines(files[0], sieve), sieve)
         case "parallel":
             return _clean(_parallel(files, sieve), sieve)
@@ -39,13 +47,24 @@ def read_documents(
             return _clean(_parquet(files[0], config.columns, sieve), sieve)
 
 
+def count_lines(file: Opened, config: DataConfig) -> int:
+    """How many lines or rows a file has, clean or not."""
+    if config.format == "parquet":
+        return _table(file).metadata.num_rows
+    n, ended = 0, True
+    with naming(file.path):
+        while piece := file.data.read(READ_SIZE):
+            n, ended = n + piece.count(b"\n"), piece.endswith(b"\n")
+    return n if ended else n + 1
+
+
 Raw = tuple[list[bytes | str], Place]
 
 
 def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
     for fields, place in records:
-        if not fields:
-            continue  # rejected already
+        if not fields or not sieve.wants(place):
+            continue  # rejected already, or of another split
         texts: list[str] = []
         for field in fields:
             text = sieve.clean(field, place)
@@ -56,6 +75,17 @@ def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
             yield Document(tuple(texts), place)
 
 
+def _with_known_labels(
+    documents: Iterator[Document], config: DataConfig, sieve: Sieve
+) -> Iterator[Document]:
+    for document in documents:
+        label = document.texts[-1]
+        if label in config.labels:
+            yield document
+        else:
+            sieve.reject("malformed", document.place, f"the label {label!r} is not in data.labels")
+
+
 def _whole_file(file: Opened, config: DataConfig, split: str, sieve: Sieve) -> Iterator[Document]:
     """A file as one document, to the last byte, or the part of it that belongs to the split."""
     with naming(file.path):
@@ -64,9 +94,8 @@ def _whole_file(file: Opened, config: DataConfig, split: str, sieve: Sieve) -> I
     text = sieve.decode(raw, place)
     if text is None:
         return
-    if config.held_out:
-        cut = int(len(text) * (1 - config.held_out))
-        text = text[cut:] if split == "valid" else text[:cut]
+    share = config.share(split, len(text))
+    text = text[share.start : share.stop]
     if not text.strip():
         sieve.reject("blank", place, "no text in the file")
         return
@@ -170,17 +199,20 @@ def _field(record: Any, column: str) -> str:
     return value
 
 
-def _parquet(file: Opened, columns: Sequence[int | str], sieve: Sieve) -> Iterator[Raw]:
+def _table(file: Opened) -> Any:
     parquet = need("pyarrow.parquet", file.path)
-    names = [str(column) for column in columns]
     packed = file.data is not file.raw
     try:
-        table = parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
+        return parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
     except Exception as error:
         with naming(file.path):
             raise OSError(str(error)) from None
+
+
+def _parquet(file: Opened, columns: Sequence[int | str], sieve: Sieve) -> Iterator[Raw]:
+    names = [str(column) for column in columns]
     row = 0
-    for batch in table.iter_batches(batch_size=1024, columns=names):
+    for batch in _table(file).iter_batches(batch_size=1024, columns=names):
         for record in batch.to_pylist():
             row += 1
             place = Place(file.path, row)

@@ -1,5 +1,5 @@
-"""How samples lie in token files and how they are put together: pairs, a stream, a
-masked stream, packed documents.
+"""How samples lie in token files and how they are put together: pairs, texts with a label, a
+stream, a masked stream, packed documents.
 
 Each layout says how many samples there are and how many of them are looked at together (a window);
 cuts the samples of a window into global batches; and turns rows of a batch into tensors.
@@ -18,9 +18,11 @@ from clearhead.data.batches import (
     NO_DOCUMENT,
     Batch,
     Corruption,
+    LabelledBatch,
     MaskedBatch,
     PairBatch,
     TokenBatch,
+    labelled_batch,
     pad_rows,
 )
 from clearhead.data.order import derive_key, permute
@@ -70,15 +72,7 @@ class Pairs:
         longer, difference = np.maximum(source, target), target - source
         turn = np.where(longer % 2, -difference, difference)
         order = np.lexsort((samples, turn, longer))
-        batches: list[list[Row]] = [[]]
-        widest = 0
-        for sample, *lengths in np.stack([samples, source, target], axis=1)[order].tolist():
-            widest = max(widest, *lengths)
-            if (len(batches[-1]) + 1) * widest > self.budget and batches[-1]:
-                batches.append([])
-                widest = max(lengths)
-            batches[-1].append((Piece(sample, 0, lengths[1]),))
-        return _shuffled(batches, key)
+        return _shuffled(_within(self.budget, samples[order], longer[order]), key)
 
     def collate(self, rows: Sequence[Row], key: int) -> PairBatch:  # noqa: ARG002
         samples = tuple((row[0].sample,) for row in rows)
@@ -88,6 +82,38 @@ class Pairs:
             source=pad_rows(sources, self.pad_id),
             target_input=pad_rows([_shifted(each, self.bos_id) for each in targets], self.pad_id),
             target_output=pad_rows(targets, self.pad_id),
+            samples=samples,
+        )
+
+
+class Labelled:
+    """Texts of about the same length together, each followed by a mask in the place of its label.
+    Classification is the guessing of one masked token."""
+
+    def __init__(
+        self, text: TokenStore, label: TokenStore, config: BatchConfig, tokenizer: Tokenizer
+    ) -> None:
+        self.text, self.label, self.budget = text, label, config.batch_tokens
+        self.n_samples, self.window = text.n_documents, config.window
+        assert tokenizer.mask_id is not None
+        self.pad_id, self.mask_id = tokenizer.pad_id, tokenizer.mask_id
+
+    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+        lengths = self.text.lengths(samples) + 1  # the mask
+        # Stable: what is equally long stays in its random order. In that of the files, neighbours
+        # would have the same label.
+        order = np.argsort(lengths, kind="stable")
+        return _shuffled(_within(self.budget, samples[order], lengths[order]), key)
+
+    def collate(self, rows: Sequence[Row], key: int) -> LabelledBatch:  # noqa: ARG002
+        samples = tuple((row[0].sample,) for row in rows)
+        numbers = np.array(samples, np.int64).reshape(-1)
+        texts, labels = self.text.documents(numbers), self.label.documents(numbers)
+        return labelled_batch(
+            texts,
+            [int(label[0]) for label in labels],
+            mask_id=self.mask_id,
+            pad_id=self.pad_id,
             samples=samples,
         )
 
@@ -183,6 +209,19 @@ class Packed:
             return _shifted(tokens, self.bos_id), tokens
         tokens = self.store.document(piece.sample, piece.start - 1, piece.stop)
         return tokens[:-1], tokens[1:]
+
+
+def _within(budget: int, samples: Integers, lengths: Integers) -> list[list[Row]]:
+    """Neighbours together, as many as fit: rows times the longest is what a batch takes."""
+    batches: list[list[Row]] = [[]]
+    widest = 0
+    for sample, length in zip(samples.tolist(), lengths.tolist()):
+        widest = max(widest, length)
+        if (len(batches[-1]) + 1) * widest > budget and batches[-1]:
+            batches.append([])
+            widest = length
+        batches[-1].append((Piece(sample, 0, length),))
+    return batches
 
 
 def _pack(pieces: list[Piece], length: int) -> list[Row]:

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def _make(job: Job, inputs: Inputs, plan: Plan) -> Manifest:
 
 def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:
     """Each tokenizer's file, and the sides that it serves."""
-    if config.vocabularies == "separate" and len(config.sides) > 1:
+    if config.vocabularies == "separate" and config.task == "pairs":
         return {f"tokenizer.{side}.json": (side,) for side in config.sides}
     return {"tokenizer.json": config.sides}
 
@@ -99,6 +99,8 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
     if config.tokenizer == "file":
         assert config.tokenizer_file is not None
         path = job.root / Path(config.tokenizer_file).expanduser()
+        if not path.exists():  # a run's own folders are not in that of the corpora
+            path = Path(config.tokenizer_file).expanduser()
         tokenizer = load_tokenizer(path, config.special_tokens)
         if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
             raise DataError(
@@ -110,14 +112,16 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
     return train(
         _sample(job, inputs, served),
         config.vocab_size,
-        special_tokens=config.special_tokens,
+        special_tokens=config.control_tokens,
         normalize=config.normalize,
     )
 
 
 def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[str]:
     """The text that a tokenizer learns from: the head of every input."""
-    wanted = [number for number, side in enumerate(job.config.sides) if side in served]
+    wanted = [
+        number for number, side in enumerate(job.config.sides) if side in served and side != "label"
+    ]
     room = job.config.sample_mb * MEGABYTE // len(inputs)
     total, done = sum(each.size for each in inputs), 0
     job.report(Progress("tokenizer", 0, total))
@@ -168,10 +172,13 @@ def _begin(job: Job, plan: Plan) -> None:
 
 def _check_same(folder: Path, old: Plan, new: Plan) -> None:
     """What is in the folder was made from other settings or files: say which, and touch nothing."""
+    # A setting that is newer than the folder had its default then.
+    defaults = {field.name: field.default for field in fields(DataConfig)}
+    settings = json.loads(json.dumps(defaults)) | old["data"]
     changes = [
-        f"data.{key} was {old['data'].get(key)!r}, is {value!r}"
+        f"data.{key} was {settings[key]!r}, is {value!r}"
         for key, value in new["data"].items()
-        if old["data"].get(key) != value
+        if settings[key] != value
     ]
     before = {each["path"]: each["sha256"] for each in old["inputs"]}
     after = {each["path"]: each["sha256"] for each in new["inputs"]}

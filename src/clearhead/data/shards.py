@@ -12,12 +12,13 @@ import numpy as np
 
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import Place, Sieve
-from clearhead.data.encode import Encoded, encode_in_order
+from clearhead.data.encode import Encoded, encode_in_order, encode_labels
 from clearhead.data.formats import Document
 from clearhead.data.manifest import SplitFacts, to_json, write_whole
 from clearhead.data.sources import Cursor, Input, Reader
 from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype
 from clearhead.errors import DataError
+from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer
 
 CHUNK_BYTES = 1 << 20  # text that one process encodes at a time
@@ -120,12 +121,16 @@ def write_split(
     reader = Reader(inputs, job.config, split)
     cursor, counts = (records[-1].cursor, records[-1].counts) if records else (Cursor(), {})
     chunks = cut_into_chunks(reader, reader.documents(cursor, counts), len(sides))
+    texts = [tokenizer for side, tokenizer in sides.items() if side != "label"]
+    labels = label_ids(sides["label"], job.config.labels) if "label" in sides else None
     sieve = Sieve(job.config)  # for what only shows once the text is tokens
     total, written = sum(each.size for each in inputs), 0
     job.report(Progress(split, 0, total))
     processes = job.processes if total > SMALL else 1
     shard = None
-    for chunk, encoded in encode_in_order(chunks, list(sides.values()), processes):
+    for chunk, encoded in encode_in_order(chunks, texts, processes):
+        if labels is not None:
+            encoded.append(encode_labels(labels, chunk.texts[-1]))
         shard = shard or Shard(job.folder, f"{split}/{len(records):05d}", sides)
         shard.add(chunk, encoded, sieve)
         written += sum(len(each.tokens) for each in encoded)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import Sieve
-from clearhead.data.formats import Document, read_documents
+from clearhead.data.formats import Document, count_lines, read_documents
 from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
 from clearhead.errors import DataError
 
@@ -20,9 +20,10 @@ SUFFIXES = {
 
 
 class Input(NamedTuple):
-    """What is read together: one file, or two in step."""
+    """What is read together: one file, or two in step; and the label of all that is in it."""
 
     paths: tuple[Path, ...]
+    label: str | None = None
 
     @property
     def size(self) -> int:
@@ -39,8 +40,6 @@ class Cursor(NamedTuple):
 def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
     """The files of a split, in an order that does not depend on the file system."""
     patterns = config.paths(split)
-    if split == "valid" and config.held_out:
-        patterns = config.train
     if config.format == "parallel":
         sides = [_expand(pattern, root, split, "text") for pattern in patterns]
         if sides and len(sides[0]) != len(sides[1]):
@@ -49,6 +48,12 @@ def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
                 f"{len(sides[1])}; each source file needs its target"
             )
         return [Input(pair) for pair in zip(*sides)]
+    if config.format == "labelled":
+        return [
+            Input((path,), label)
+            for label, pattern in zip(config.labels, patterns)
+            for path in _expand(pattern, root, split, "text")
+        ]
     found = [path for pattern in patterns for path in _expand(pattern, root, split, config.format)]
     return [Input((path,)) for path in found]
 
@@ -98,6 +103,7 @@ class Reader:
             skip = start.documents if number == start.input else 0
             with ExitStack() as stack:
                 self._open = [open_bytes(path, stack) for path in each.paths]
+                self.sieve.lines = self._lines(each)
                 documents = read_documents(self._open, self.config, self.split, self.sieve)
                 for read, document in enumerate(documents, 1):
                     if read < skip:
@@ -107,6 +113,19 @@ class Reader:
                         self.sieve.counts.update(counts)
                         continue
                     self.cursor = Cursor(number, read)
-                    yield document
+                    label = () if each.label is None else (each.label,)
+                    yield Document(document.texts + label, document.place)
                 self._open = []
             self._finished += each.size
+
+    def _lines(self, each: Input) -> range | None:
+        """The lines or rows that belong to the split, by their numbers; None: all. Where a file is
+        shared out, they have to be counted first."""
+        config = self.config
+        if config.document == "file" or not (config.held_out or config.held_out_test):
+            return None
+        with ExitStack() as stack:
+            opened = [open_bytes(path, stack) for path in each.paths]
+            n = max(count_lines(file, config) for file in opened)
+        share = config.share(self.split, n)
+        return range(share.start + 1, share.stop + 1)

@@ -18,6 +18,7 @@ RULES: dict[str, Rule] = {
     "model.p_attention_dropout": "warn",
     "model.attention": "warn",
     "train.seed": "refuse",
+    "train.start_from": "refuse",
     "train.steps": "warn",
     "train.epochs": "allow",
     "train.max_minutes": "allow",

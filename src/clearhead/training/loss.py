@@ -8,7 +8,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearhead.config.train import TrainConfig
-from clearhead.data.batches import IGNORED, Batch, MaskedBatch, PairBatch, TokenBatch
+from clearhead.data.batches import (
+    IGNORED,
+    Batch,
+    LabelledBatch,
+    MaskedBatch,
+    PairBatch,
+    TokenBatch,
+)
 from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.shapes import Float, Int, Logits, Tensor, Tokens
 
@@ -107,7 +114,9 @@ class Objective(nn.Module):
                 hidden = model.hidden(batch.inputs, real="all", documents=documents)
                 targets = batch.targets
             case MaskedLM() as model, MaskedBatch():
-                hidden, targets = model.hidden(batch.inputs, real="all"), batch.targets
+                # A stream has no padding, and texts of different lengths have.
+                real = None if isinstance(batch, LabelledBatch) else "all"
+                hidden, targets = model.hidden(batch.inputs, real=real), batch.targets
                 chosen = targets != IGNORED  # one place in seven: the others need no logits
                 return hidden[chosen], targets[chosen]
             case _:

@@ -26,9 +26,15 @@ from clearhead.training.changes import changed_versions, check_changes, recipe_f
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
+from clearhead.training.start import start_from
 from clearhead.training.state import TrainState, versions
 
-FAMILIES = {"pairs": "encoder-decoder", "language-model": "decoder", "masked-lm": "encoder"}
+FAMILIES = {
+    "pairs": "encoder-decoder",
+    "language-model": "decoder",
+    "masked-lm": "encoder",
+    "classification": "encoder",
+}
 Say = Callable[[str], None]
 
 
@@ -132,6 +138,10 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks, say: Sa
         ema=None if config.ema is None else copy_weights(objective_of(objective)),
     )
     checkpoint = run.checkpoints.newest(say)
+    if checkpoint is None and config.start_from is not None:
+        start_from(Path(config.start_from).expanduser(), objective_of(objective).model, corpus)
+        run.ema = None if run.ema is None else copy_weights(objective_of(objective))
+        say(f"starting from the weights of {config.start_from}")
     if checkpoint is not None:
         run.restore(checkpoint, say)
         say(f"going on after step {run.state.step:,} ({checkpoint.folder})")
@@ -158,10 +168,11 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
         pad_id=first.pad_id,
     )
     longest = recipe.batches.length
-    if family == "encoder-decoder":
+    if corpus.manifest.task in ("pairs", "classification"):
         splits = corpus.manifest.splits.items()
         used = [facts for split, facts in splits if split in ("train", "valid")]
         longest = max(length for facts in used for length in facts.longest.values())
+        longest += corpus.manifest.task == "classification"  # the mask
     if longest > model.max_length:
         rule = f"must hold the longest sample, which has {longest} tokens"
         raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")

@@ -1,0 +1,55 @@
+"""How surprised a masked language model is by the tokens that it has to guess.
+
+This is no probability of a text: each guess sees both sides, and the exponential of the mean is
+called a pseudo-perplexity. It compares models of one tokenizer and one share of masked tokens."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from clearhead.config import BatchConfig
+from clearhead.data.batches import IGNORED, MaskedBatch, move
+from clearhead.data.corpus import Corpus
+from clearhead.data.loader import Loader
+from clearhead.models import MaskedLM
+
+ROWS = 32  # that are worked on together
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedLoss:
+    nats: float
+    n_tokens: int
+    """That were guessed."""
+
+    @property
+    def per_token(self) -> float:
+        return self.nats / self.n_tokens
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.per_token)
+
+
+@torch.no_grad()
+def masked_loss(
+    model: MaskedLM, corpus: Corpus, split: str, *, p_mask: float = 0.15, length: int | None = None
+) -> MaskedLoss:
+    """Over a split of prepared data, in rows of `length` tokens (None: as many as the model takes).
+    The same tokens are masked every time."""
+    config = BatchConfig(
+        seed=0, length=length or model.config.max_length, batch_size=ROWS, p_mask=p_mask
+    )
+    device = next(model.parameters()).device
+    nats, n_tokens = 0.0, 0
+    for batch in Loader(corpus, config, split=split, epochs=1):
+        batch = move(batch, device)
+        assert isinstance(batch, MaskedBatch)
+        chosen = batch.targets != IGNORED
+        hidden = model.hidden(batch.inputs, real="all")[chosen]
+        logits = model.output(hidden[None], model.tokens)[0].float()
+        nats += F.cross_entropy(logits, batch.targets[chosen], reduction="sum").item()
+        n_tokens += len(logits)
+    return MaskedLoss(nats=nats, n_tokens=n_tokens)

@@ -1,0 +1,41 @@
+"""`labels.json` in a model folder: what a classifier was trained to write in place of the mask. The
+tokenizer alone does not say which of its words are the labels."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.config import ModelConfig
+from clearhead.errors import FolderError
+from clearhead.interop.folders import has_file, read_json, write_json
+
+LABELS = "labels.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    mask: int
+    """The token that stands behind a text, where its label is to be guessed."""
+    ids: dict[str, int]
+    """The token of each label."""
+
+
+def write_labels(folder: Path, labels: Labels) -> None:
+    write_json(folder, LABELS, {"mask": labels.mask, "labels": labels.ids})
+
+
+def read_labels(folder: Path, config: ModelConfig) -> Labels | None:
+    """None: the model is no classifier."""
+    if not has_file(folder, LABELS):
+        return None
+    content = read_json(folder, LABELS)
+    mask, ids = content.get("mask"), content.get("labels")
+    if not isinstance(ids, dict) or len(ids) < 2:
+        raise FolderError(f"{folder / LABELS} must name at least two labels; is it damaged?")
+    for name, index in {"mask": mask, **ids}.items():
+        # A bool is an int, and no token.
+        if type(index) is not int or not 0 <= index < config.vocab_size:
+            raise FolderError(
+                f"{folder / LABELS}: {name!r} is {index!r}, which is not a token of a vocabulary "
+                f"of {config.vocab_size}; is it damaged?"
+            )
+    return Labels(mask=content["mask"], ids=ids)
