@@ -22,10 +22,12 @@ MINE = '[data]\ntrain = ["a.txt"]\nvocab_size = 300\n'
 def test_the_recipes_that_ship():
     assert recipe_names() == [
         "hongloumeng",
+        "movie-reviews",
         "multi30k-de-en",
         "shakespeare-char",
         "tatoeba-en-zh",
         "wikitext-2",
+        "wikitext-2-mlm",
     ]
 
 
