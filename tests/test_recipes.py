@@ -22,12 +22,14 @@ MINE = '[data]\ntrain = ["a.txt"]\nvocab_size = 300\n'
 def test_the_recipes_that_ship():
     assert recipe_names() == [
         "hongloumeng",
+        "movie-reviews",
         "multi30k-de-en",
         "multi30k-en-de",
         "python-docs-en-zh",
         "shakespeare-char",
         "tatoeba-en-zh",
         "wikitext-2",
+        "wikitext-2-mlm",
     ]
 
 
