@@ -191,7 +191,9 @@ def _write(spec: Any, folder: Path) -> None:
     spec.save(str(folder))
 
 
-def matmul_seconds(config: ModelConfig, rows: Rows, beam: int, max_new: int) -> float:
+def matmul_seconds(
+    config: ModelConfig, rows: Rows, beam: int, max_new: int, clock: Callable[[], float]
+) -> float:
     """The matrix products of one call alone: each of its shapes, timed, times how often it occurs.
     An encoder reads the sources once; then `max_new` steps of `beam` hypotheses for each row, each
     looking at the mean number of keys."""
@@ -201,36 +203,43 @@ def matmul_seconds(config: ModelConfig, rows: Rows, beam: int, max_new: int) -> 
     seconds = 0.0
     n_read = n * longest
     layer = [(n_read, d, 3 * d), (n_read, d, d), (n_read, d, ff), (n_read, ff, d)]
-    seconds += config.n_layers * _products(layer)
-    seconds += config.n_layers * _attention(n * heads, longest, longest, d_head)
+    seconds += config.n_layers * _products(layer, clock)
+    seconds += config.n_layers * _attention(n * heads, longest, longest, d_head, clock)
     step_rows = n * beam
     step = [(step_rows, d, 3 * d), (step_rows, d, d), (step_rows, d, ff), (step_rows, ff, d)]
     seen = max_new // 2 if pair else longest + max_new // 2
-    per_step = _attention(step_rows * heads, 1, seen, d_head)
+    per_step = _attention(step_rows * heads, 1, seen, d_head, clock)
     if pair:
         step += 2 * [(step_rows, d, d)]
-        seconds += config.decoder_layers * _products([(n_read, d, 2 * d)])
-        per_step += _attention(n * heads, beam, longest, d_head)
-    per_step = config.decoder_layers * (per_step + _products(step))
-    per_step += _products([(step_rows, d, config.output_vocab_size)])
+        seconds += config.decoder_layers * _products([(n_read, d, 2 * d)], clock)
+        per_step += _attention(n * heads, beam, longest, d_head, clock)
+    per_step = config.decoder_layers * (per_step + _products(step, clock))
+    per_step += _products([(step_rows, d, config.output_vocab_size)], clock)
     return seconds + max_new * per_step
 
 
-def _products(shapes: list[tuple[int, int, int]]) -> float:
-    return sum(_timed(torch.randn(m, k), torch.randn(k, n), torch.mm) for m, k, n in shapes)
+def _products(shapes: list[tuple[int, int, int]], clock: Callable[[], float]) -> float:
+    return sum(_timed(torch.randn(m, k), torch.randn(k, n), torch.mm, clock) for m, k, n in shapes)
 
 
-def _attention(batch: int, queries: int, keys: int, d_head: int) -> float:
+def _attention(
+    batch: int, queries: int, keys: int, d_head: int, clock: Callable[[], float]
+) -> float:
     q, k = torch.randn(batch, queries, d_head), torch.randn(batch, d_head, keys)
     w, v = torch.randn(batch, queries, keys), torch.randn(batch, keys, d_head)
-    return _timed(q, k, torch.bmm) + _timed(w, v, torch.bmm)
+    return _timed(q, k, torch.bmm, clock) + _timed(w, v, torch.bmm, clock)
 
 
-def _timed(a: Tensor, b: Tensor, product: Callable[[Tensor, Tensor], Tensor]) -> float:
+def _timed(
+    a: Tensor,
+    b: Tensor,
+    product: Callable[[Tensor, Tensor], Tensor],
+    clock: Callable[[], float],
+) -> float:
     best = float("inf")
     with torch.inference_mode():
         for _ in range(6):
-            start = time.perf_counter()
+            start = clock()
             product(a, b)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, clock() - start)
     return best
