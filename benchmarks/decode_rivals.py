@@ -3,7 +3,6 @@
 Each contestant is a function: token ids and a beam width in, the tokens written out.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
