@@ -190,55 +190,52 @@ def _write(spec: Any, folder: Path) -> None:
     spec.save(str(folder))
 
 
+Product = tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]
+
+
 def matmul_seconds(
     config: ModelConfig, rows: Rows, beam: int, max_new: int, clock: Callable[[], float]
 ) -> float:
-    """The matrix products of one call alone: each of its shapes, timed, times how often it occurs.
-    An encoder reads the sources once; then `max_new` steps of `beam` hypotheses for each row, each
-    looking at the mean number of keys."""
+    """The matrix products of one call alone, in their order, each layer with matrices of its own:
+    like the model, they come from memory at every step. An encoder reads the sources once; then
+    `max_new` steps of `beam` hypotheses for each row, each looking at the mean number of keys."""
     d, ff, heads = config.d_model, config.d_ff, config.n_heads
     d_head, longest, n = d // heads, max(map(len, rows)), len(rows)
     pair = config.family == "encoder-decoder"
-    seconds = 0.0
-    n_read = n * longest
-    layer = [(n_read, d, 3 * d), (n_read, d, d), (n_read, d, ff), (n_read, ff, d)]
-    seconds += config.n_layers * _products(layer, clock)
-    seconds += config.n_layers * _attention(n * heads, longest, longest, d_head, clock)
-    step_rows = n * beam
-    step = [(step_rows, d, 3 * d), (step_rows, d, d), (step_rows, d, ff), (step_rows, ff, d)]
+    n_read, n_step = n * longest, n * beam
     seen = max_new // 2 if pair else longest + max_new // 2
-    per_step = _attention(step_rows * heads, 1, seen, d_head, clock)
-    if pair:
-        step += 2 * [(step_rows, d, d)]
-        seconds += config.decoder_layers * _products([(n_read, d, 2 * d)], clock)
-        per_step += _attention(n * heads, beam, longest, d_head, clock)
-    per_step = config.decoder_layers * (per_step + _products(step, clock))
-    per_step += _products([(step_rows, d, config.output_vocab_size)], clock)
-    return seconds + max_new * per_step
+    read: list[Product] = []
+    step: list[Product] = []
+    for _ in range(config.n_layers):
+        read += _products((n_read, d, 3 * d), (n_read, d, d), (n_read, d, ff), (n_read, ff, d))
+        read += _attention(n * heads, longest, longest, d_head)
+    for _ in range(config.decoder_layers):
+        step += _products((n_step, d, 3 * d), (n_step, d, d), (n_step, d, ff), (n_step, ff, d))
+        step += _attention(n_step * heads, 1, seen, d_head)
+        if pair:
+            read += _products((n_read, d, 2 * d))
+            step += _products((n_step, d, d), (n_step, d, d))
+            step += _attention(n * heads, beam, longest, d_head)
+    step += _products((n_step, d, config.output_vocab_size))
+    return _timed(read, clock) + max_new * _timed(step, clock)
 
 
-def _products(shapes: list[tuple[int, int, int]], clock: Callable[[], float]) -> float:
-    return sum(_timed(torch.randn(m, k), torch.randn(k, n), torch.mm, clock) for m, k, n in shapes)
+def _products(*shapes: tuple[int, int, int]) -> list[Product]:
+    return [(torch.mm, torch.randn(m, k), torch.randn(k, n)) for m, k, n in shapes]
 
 
-def _attention(
-    batch: int, queries: int, keys: int, d_head: int, clock: Callable[[], float]
-) -> float:
+def _attention(batch: int, queries: int, keys: int, d_head: int) -> list[Product]:
     q, k = torch.randn(batch, queries, d_head), torch.randn(batch, d_head, keys)
     w, v = torch.randn(batch, queries, keys), torch.randn(batch, keys, d_head)
-    return _timed(q, k, torch.bmm, clock) + _timed(w, v, torch.bmm, clock)
+    return [(torch.bmm, q, k), (torch.bmm, w, v)]
 
 
-def _timed(
-    a: Tensor,
-    b: Tensor,
-    product: Callable[[Tensor, Tensor], Tensor],
-    clock: Callable[[], float],
-) -> float:
+def _timed(products: list[Product], clock: Callable[[], float]) -> float:
     best = float("inf")
     with torch.inference_mode():
         for _ in range(6):
             start = clock()
-            product(a, b)
+            for product, a, b in products:
+                product(a, b)
             best = min(best, clock() - start)
     return best
