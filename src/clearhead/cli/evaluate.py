@@ -3,16 +3,19 @@ and whether it differs from another model. A language model: perplexity of a tex
 
 import argparse
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
 from clearhead.cli.translate import add_search_arguments, beam_of
+from clearhead.data.unpack import naming, open_bytes
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.evaluation.translation import (
     N_RESAMPLES,
     compare_translations,
+    exact_share,
     translate_lines,
     translation_scores,
 )
@@ -22,11 +25,18 @@ from clearhead.models import Seq2Seq
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     pairs = parser.add_argument_group("an encoder-decoder")
-    pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate")
+    pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate (or .gz)")
     pairs.add_argument("--reference", type=Path, metavar="FILE", help="their right translations")
     pairs.add_argument("--against", type=Path, metavar="MODEL", help="compare with this model")
+    pairs.add_argument(
+        "--exact",
+        action="store_true",
+        help="only count the lines that are right to the last character (needs no sacrebleu)",
+    )
     pairs.add_argument("--tokenize", default="13a", help="sacrebleu's (13a; zh, ja-mecab, char …)")
-    pairs.add_argument("--resamples", type=int, default=N_RESAMPLES, metavar="N")
+    pairs.add_argument(
+        "--resamples", type=int, default=N_RESAMPLES, metavar="N", help="of the interval"
+    )
     add_search_arguments(parser)
     text = parser.add_argument_group("a language model")
     text.add_argument("--text", type=Path, metavar="FILE", help="what it should expect")
@@ -34,8 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument(
         "--stride", type=int, metavar="N", help="how far windows move (default: half of one)"
     )
-    text.add_argument("--start", choices=["none", "bos", "eos"], default="none")
-    parser.add_argument("--format", choices=["text", "jsonl"], default="text")
+    text.add_argument(
+        "--start", choices=["none", "bos", "eos"], default="none", help="a token before each text"
+    )
+    parser.add_argument(
+        "--format", choices=["text", "jsonl"], default="text", help="of what is printed"
+    )
 
 
 @polite
@@ -55,6 +69,13 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
             f"{len(references)}; line n of one must belong to line n of the other"
         )
     mine = _translate(opened, arguments, sources)
+    if arguments.exact:
+        share = exact_share(mine, references)
+        if arguments.format == "jsonl":
+            print(json.dumps({"name": "exact", "value": share, "n_lines": len(mine)}))
+        else:
+            print(f"exact   {share:.2%} of {len(mine):,} lines")
+        return 0
     for metric in translation_scores(
         mine, references, n_resamples=arguments.resamples, tokenize=arguments.tokenize
     ):
@@ -116,7 +137,10 @@ def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:
 
 def _lines(path: Path) -> list[str]:
     try:
-        text = path.read_bytes().decode("utf-8")
+        with ExitStack() as stack:
+            opened = open_bytes(path, stack)
+            stack.enter_context(naming(path))
+            text = opened.data.read().decode("utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
