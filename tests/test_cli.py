@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from rich.cells import cell_len
+
+from clearhead.cli import VERBS, main
 
 
 def clearhead(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,6 +26,51 @@ def test_a_mistyped_verb_suggests_the_nearest():
     run = clearhead("descibe")
     assert run.returncode == 2
     assert run.stderr == "clearhead: there is no verb 'descibe'; did you mean 'describe'?\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_fits_in_80_columns(verb: str, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: clearhead {verb} ")
+    assert [line for line in shown.splitlines() if cell_len(line) > 80] == []
+
+
+def test_the_help_imports_nothing_heavy():
+    code = "import sys; from clearhead.cli import main; main(['--help']); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    modules = set(run.stdout.splitlines()[-1].split())
+    assert "clearhead.cli" in modules
+    assert not modules & {"torch", "numpy", "tokenizers", "rich", "jsonargparse", "transformers"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what_to_do"),
+    [
+        (["trian", "copy-task"], "did you mean 'train'?"),
+        (["train", "copytask"], "did you mean 'copy-task'?"),
+        (["train", "copy-task", "--train.step", "5"], "did you mean '--train.steps'?"),
+        (["prepare", "multi30k-de-en"], "get it with: clearhead data get multi30k"),
+        (["prepare", "copy-task"], "get it with: clearhead data get copy-task"),
+        (["train", "copy-task"], "make it with: clearhead prepare copy-task"),
+        (["data", "copy-task"], "make it with: clearhead prepare copy-task"),
+        (["train", "copy-task", "--prepared", "x"], "clearhead prepare copy-task --out x"),
+        (["translate", "runs/copy-task/model"], "clearhead train copy-task"),
+        (["generate", "elsewhere"], "clearhead train RECIPE"),
+        (["runs"], "make one with: clearhead train RECIPE"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_missing_or_mistyped_is_answered_with_what_to_do(
+    arguments: list[str], what_to_do: str, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    assert main(arguments) == 2
+    assert what_to_do in capsys.readouterr().err
 
 
 def test_describe_lists_presets_and_shows_one():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.config import load_recipe, recipe_names, recipe_toml
+from clearhead.config import fill_template, load_recipe, recipe_names, recipe_toml
 from clearhead.config.recipe import FROM_DATA, SECTIONS, SHIPPED
 from clearhead.errors import ClearheadError, ConfigError
 
@@ -21,6 +21,7 @@ MINE = '[data]\ntrain = ["a.txt"]\nvocab_size = 300\n'
 
 def test_the_recipes_that_ship():
     assert recipe_names() == [
+        "copy-task",
         "hongloumeng",
         "movie-reviews",
         "multi30k-de-en",
@@ -33,11 +34,15 @@ def test_the_recipes_that_ship():
     ]
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_speaks_of_every_key(name: str):
+@pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.toml")), ids=lambda path: path.stem)
+def test_a_recipe_speaks_of_every_key(path: Path):
     """Set, or left out with a word on why."""
-    load_recipe(name)
-    text = (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
+    load_recipe(str(path))
+    speaks_of_every_key(path)
+
+
+def speaks_of_every_key(path: Path) -> None:
+    text, name = path.read_text(encoding="utf-8"), path.stem
     for section, of in SECTIONS.items():
         for field in fields(of):
             if f"{section}.{field.name}" in FROM_DATA:
@@ -109,6 +114,24 @@ def test_a_mistake_in_an_override_is_named(key: str, value: str, message: str):
 def test_an_unknown_recipe_gets_the_nearest_name():
     with pytest.raises(ClearheadError, match=r"no recipe 'wikitext2'; did you mean 'wikitext-2'"):
         load_recipe("wikitext2")
+
+
+def test_a_recipe_of_ones_own_is_named_with_its_end(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, MINE)
+    with pytest.raises(ClearheadError, match=r"no recipe 'mine'; .*: mine\.toml$"):
+        load_recipe("mine")
+    with pytest.raises(ClearheadError, match=r"no recipe 'yours.toml'; .*clearhead new NAME"):
+        load_recipe("yours.toml")
+
+
+def test_a_template_is_filled_in_and_keeps_its_comments():
+    template = "[data]\nlr = 1\n[train]\nsteps = 20   # updates\nlr = 0.1\n# steps of old\n"
+    filled = fill_template(template, {"train.lr": 0.5, "train.steps": 7})
+    steps = f"{'steps = 7':<30}# updates"
+    assert filled == f"[data]\nlr = 1\n[train]\n{steps}\nlr = 0.5\n# steps of old\n"
+    with pytest.raises(AssertionError, match=r"does not set train\.seed"):
+        fill_template(template, {"train.seed": 1})
 
 
 # Settings that do not go together, and what the error says.

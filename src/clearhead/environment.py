@@ -21,6 +21,11 @@ def data_folder() -> Path:
     return Path(value).expanduser()
 
 
+def environment_with(**changes: str) -> dict[str, str]:
+    """This process's environment for one that it starts, with some variables set."""
+    return {**os.environ, **changes}
+
+
 def keep_freed_memory() -> bool:
     """Tell glibc to keep large freed buffers instead of returning them to the kernel.
 

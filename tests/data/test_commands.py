@@ -78,8 +78,8 @@ def test_an_override_reaches_the_data(capsys: pytest.CaptureFixture[str]):
         (["prepare", "pairs.toml", "--data.vocb_size", "4"], "did you mean '--data.vocab_size'?"),
         (["prepare", "pairs.toml", "more"], "takes no 'more'; see clearhead prepare --help"),
         (["prepare", "pears"], "there is no recipe 'pears'"),
-        (["data", "pairs.toml"], "run first: clearhead prepare RECIPE"),
-        (["data", "get"], "name a corpus: clearhead data get multi30k|"),
+        (["data", "pairs.toml"], "make it with: clearhead prepare pairs.toml"),
+        (["data", "get"], "name a corpus: clearhead data get copy-task|multi30k|"),
         (["data", "get", "multi30"], "did you mean 'multi30k'?"),
     ],
 )

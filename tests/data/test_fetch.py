@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.data.fetch import fetch
+from clearhead.data.generated import copy_task
 from clearhead.data.public import get_corpus, public_corpora, public_corpus, split_tatoeba
 from clearhead.errors import DataError
 
@@ -168,6 +169,21 @@ def test_a_corpus_is_downloaded_made_and_kept(server: Server, tmp_path: Path):
     assert len(server.asked) == n_asked
 
 
+def test_a_corpus_that_is_not_downloaded_is_written_the_same_every_time(tmp_path: Path):
+    corpus = public_corpus("copy-task")
+    folder = get_corpus(corpus, tmp_path, lambda *each: None)
+    (folder / "train.txt").write_bytes(b"damaged\n")
+    get_corpus(corpus, tmp_path, lambda *each: None)
+    lines: dict[str, list[str]] = {}
+    for file, sha256 in corpus.made.items():
+        content = (folder / file).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == sha256
+        lines[file] = content.decode().splitlines()
+    together = [line for each in lines.values() for line in each]
+    assert len(together) == len(set(together)) == 21_000, "no line is in two files"
+    assert copy_task(seed=2) != copy_task(seed=1)
+
+
 def test_an_unknown_corpus_gets_the_nearest_name():
     with pytest.raises(DataError, match="no corpus 'multi30'; did you mean 'multi30k'"):
         public_corpus("multi30")
@@ -176,6 +192,7 @@ def test_an_unknown_corpus_gets_the_nearest_name():
 def test_every_corpus_has_addresses_hashes_and_a_licence():
     for corpus in public_corpora().values():
         assert corpus.licence and corpus.about
+        assert bool(corpus.downloads) != bool(corpus.generate)
         for download in corpus.downloads:
             assert download.url.startswith("https://")
             assert all(len(sha) == 64 for sha in [download.sha256, *download.made.values()])

@@ -1,5 +1,6 @@
 """The verbs that write, score and evaluate, as a shell sees them."""
 
+import gzip
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from clearhead.cli import main
 from clearhead.config import ModelConfig
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import build_model
+from clearhead.text.tokenizer import load_tokenizer
 from clearhead.text.train import train_bpe
 
 SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 1, "max_length": 40, "init_std": 0.3}
@@ -87,6 +89,44 @@ def test_a_line_in_is_a_line_out_in_order_and_empty_lines_stay(
     best = rows[0]["translations"][0]
     assert best["score"] >= rows[0]["translations"][1]["score"]
     assert sum(best["log_probs"]) / len(best["tokens"]) == pytest.approx(best["score"])
+
+
+def test_where_the_first_line_looked_is_drawn_and_lines_stay_lines(
+    folder: Path, tmp_path: Path, inside, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    picture = tmp_path / "attention.svg"
+    options = ("translate", folder / "mt", "--max-new", 5)
+    plain = inside(*options, given="\nein Hund\na dog\n")
+    drawn = inside(*options, "--attention", picture, given="\nein Hund\na dog\n")
+    assert drawn.stdout == plain.stdout
+    head, *columns, last, told = drawn.stderr.splitlines()
+    assert head.startswith("cross-attention, decoder layer 0") and told == f"drawn: {picture}"
+    assert len(columns) > 5 and last.strip()
+    svg = picture.read_text(encoding="utf-8")
+    tokens = len(load_tokenizer(folder / "mt" / "tokenizer.json").encode("ein Hund")) + 1
+    assert svg.count("<title>") == 5 * tokens and "&lt;eos&gt;" in svg
+    monkeypatch.setenv("COLUMNS", "10")
+    narrow = inside(*options, "--attention", picture, given="ein Hund\n")
+    assert narrow.stderr == f"drawn: {picture}\n"
+    wrong = inside(*options, "--attention", picture, "--layer", 3, given="ein Hund\n")
+    assert "layer=3 is not a layer of this decoder, which has 0 to 0; try layer=0" in wrong.stderr
+    with pytest.raises(SystemExit):
+        inside(*options, "--attention", "picture.jpg")
+
+
+def test_exact_lines_are_counted_without_sacrebleu(folder: Path, tmp_path: Path, inside):
+    lines = ["ein Hund", "a dog", "läuft"]
+    (tmp_path / "source").write_text("\n".join(lines), encoding="utf-8")
+    options = ("--max-new", 4, "--beam", 1)
+    written = inside("translate", folder / "mt", *options, given="\n".join(lines)).stdout
+    right = written.splitlines()
+    (tmp_path / "reference.gz").write_bytes(gzip.compress("\n".join([*right[:2], "?"]).encode()))
+    files = ("--source", tmp_path / "source", "--reference", tmp_path / "reference.gz")
+    run = inside("evaluate", folder / "mt", *files, *options, "--exact")
+    assert (run.stdout, run.stderr) == ("exact   66.67% of 3 lines\n", "")
+    run = inside("evaluate", folder / "mt", *files, *options, "--exact", "--format", "jsonl")
+    assert json.loads(run.stdout)["n_lines"] == 3
 
 
 def test_a_line_that_comes_alone_is_answered_at_once(folder: Path):

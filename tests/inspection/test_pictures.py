@@ -12,6 +12,11 @@ def test_text_shades_run_from_blank_to_full():
     assert text.splitlines() == ["     y", "   x z", " a ██", "bc ▒▒░░"]
 
 
+def test_wide_characters_take_two_cells_and_stay_in_their_columns():
+    text = heatmap_text(torch.eye(2), ["我", "ab"], ["你好", "x"])
+    assert text.splitlines() == ["   你", "   好x", "我 ██", "ab   ██"]
+
+
 def test_the_picture_is_well_formed_and_has_a_cell_per_number():
     svg = heatmap_svg(torch.randn(3, 4), ["<a>", "b", "c"], title="x & y")
     root = ElementTree.fromstring(svg)

@@ -18,7 +18,9 @@ VERBS = {
     "export": "a model folder that other software opens",
     "generate": "text that goes on from yours",
     "import": "a model folder from other software's",
+    "new": "a recipe for your own text, sized to it and to your time",
     "prepare": "text into token files",
+    "quickstart": "a tour of three minutes, from text to a picture",
     "runs": "the runs in a folder, and their curves",
     "score": "how likely a model finds given texts",
     "train": "a model from prepared data; stopped, it goes on",
@@ -68,5 +70,5 @@ def _overview() -> str:
     return (
         "clearhead: a Transformer you can see through\n\n"
         f"usage: clearhead VERB …\n\n{verbs}\n\n"
-        "clearhead VERB --help tells more."
+        "New here? clearhead quickstart. And clearhead VERB --help tells more."
     )

@@ -1,5 +1,5 @@
 """Shows what the model will see of a prepared recipe: counts, lengths, padding, three batches.
-With `get NAME` instead of a recipe, downloads a public corpus into CLEARHEAD_DATA."""
+With `get NAME` instead of a recipe, puts a public corpus into CLEARHEAD_DATA."""
 
 import argparse
 from itertools import islice
@@ -12,7 +12,12 @@ from rich.text import Text
 from torch import Tensor
 
 from clearhead.cli.prepare import show_manifest
-from clearhead.cli.recipes import add_recipe_arguments, prepared_folder, read_recipe
+from clearhead.cli.recipes import (
+    add_recipe_arguments,
+    open_prepared,
+    prepared_folder,
+    read_recipe,
+)
 from clearhead.config import BatchConfig
 from clearhead.data.batches import (
     IGNORED,
@@ -23,7 +28,7 @@ from clearhead.data.batches import (
     PairBatch,
     TokenBatch,
 )
-from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.order import permute
 from clearhead.data.public import get_corpus, public_corpora, public_corpus
@@ -51,7 +56,7 @@ def run(namespace: argparse.Namespace) -> int:
             raise ClearheadError(f"name a corpus: clearhead data get {'|'.join(public_corpora())}")
         return _get(console, namespace.name)
     recipe = read_recipe(namespace)
-    corpus = open_corpus(prepared_folder(namespace, recipe))
+    corpus = open_prepared(namespace, prepared_folder(namespace, recipe))
     show_manifest(console, corpus.manifest)
     _show_lengths(console, corpus, namespace.split)
     _show_padding(console, corpus, recipe.batches, namespace.split)
@@ -147,7 +152,8 @@ def _get(console: Console, name: str) -> int:
     corpus = public_corpus(name)
     console.print(f"[bold]{name}[/]: {corpus.about}")
     console.print(f"licence: {corpus.licence}")
-    console.print(f"size:    {sum(each.size for each in corpus.downloads):,} bytes from")
+    if corpus.downloads:
+        console.print(f"size:    {sum(each.size for each in corpus.downloads):,} bytes from")
     for download in corpus.downloads:
         console.print(f"         {download.url}\n         sha256 {download.sha256}", soft_wrap=True)
     with Progress(

@@ -1,4 +1,5 @@
-"""Finds what is silently wrong in any Transformer, and says why, where and how to mend it."""
+"""Finds what is silently wrong in any Transformer,
+and says why, where and how to mend it."""
 
 import argparse
 import importlib.util
@@ -22,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  clearhead doctor my_model.py:build_model --kind decoder\n"
         "  clearhead doctor path/to/model/folder --language zh --html report.html\n\n"
-        "The exit code is 0 for a healthy model, 1 for one that is not, 2 if it cannot be opened."
+        "The exit code is 0 for a healthy model, 1 for one that is not,\n"
+        "2 if it cannot be opened."
     )
     parser.add_argument(
         "model",

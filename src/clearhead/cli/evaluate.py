@@ -6,6 +6,7 @@ file, the test set is the run's own."""
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
@@ -15,6 +16,7 @@ from clearhead.cli.translate import add_search_arguments, beam_of
 from clearhead.config import DataConfig, load_recipe
 from clearhead.data.corpus import open_corpus
 from clearhead.data.sources import Cursor, Reader, find_inputs
+from clearhead.data.unpack import naming, open_bytes
 from clearhead.environment import data_folder
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import accuracy
@@ -23,6 +25,7 @@ from clearhead.evaluation.perplexity import perplexity
 from clearhead.evaluation.translation import (
     N_RESAMPLES,
     compare_translations,
+    exact_share,
     translate_lines,
     translation_scores,
 )
@@ -39,12 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the run's data (default: test, or valid where it has none)",
     )
     pairs = parser.add_argument_group("an encoder-decoder")
-    pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate")
+    pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate (or .gz)")
     pairs.add_argument("--reference", type=Path, metavar="FILE", help="their right translations")
     pairs.add_argument("--against", type=Path, metavar="MODEL", help="compare with this model")
+    pairs.add_argument(
+        "--exact",
+        action="store_true",
+        help="only count the lines that are right to the last character (needs no sacrebleu)",
+    )
     pairs.add_argument("--tokenize", default="13a", help="sacrebleu's (13a; zh, ja-mecab, char …)")
     pairs.add_argument("--lowercase", action="store_true", help="compare without regard to case")
-    pairs.add_argument("--resamples", type=int, default=N_RESAMPLES, metavar="N")
+    pairs.add_argument(
+        "--resamples", type=int, default=N_RESAMPLES, metavar="N", help="of the interval"
+    )
     add_search_arguments(parser)
     text = parser.add_argument_group("a language model")
     text.add_argument("--text", type=Path, metavar="FILE", help="what it should expect")
@@ -52,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument(
         "--stride", type=int, metavar="N", help="how far windows move (default: half of one)"
     )
-    text.add_argument("--start", choices=["none", "bos", "eos"], default="none")
+    text.add_argument(
+        "--start", choices=["none", "bos", "eos"], default="none", help="a token before each text"
+    )
     encoder = parser.add_argument_group("an encoder")
     encoder.add_argument(
         "--prepared", type=Path, metavar="FOLDER", help=f"its data (default: {PREPARED}/RUN)"
@@ -60,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     encoder.add_argument(
         "--p-mask", type=float, default=0.15, metavar="P", help="masked tokens (default 0.15)"
     )
-    parser.add_argument("--format", choices=["text", "jsonl"], default="text")
+    parser.add_argument(
+        "--format", choices=["text", "jsonl"], default="text", help="of what is printed"
+    )
 
 
 @polite
@@ -86,6 +100,13 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
             f"{len(references)}; line n of one must belong to line n of the other"
         )
     mine = _translate(opened, arguments, sources)
+    if arguments.exact:
+        share = exact_share(mine, references)
+        if arguments.format == "jsonl":
+            print(json.dumps({"name": "exact", "value": share, "n_lines": len(mine)}))
+        else:
+            print(f"exact   {share:.2%} of {len(mine):,} lines")
+        return 0
     how = {
         "n_resamples": arguments.resamples,
         "tokenize": arguments.tokenize,
@@ -206,7 +227,10 @@ def _encoder(opened: Opened, model: MaskedLM, arguments: argparse.Namespace) -> 
 
 def _lines(path: Path) -> list[str]:
     try:
-        text = path.read_bytes().decode("utf-8")
+        with ExitStack() as stack:
+            opened = open_bytes(path, stack)
+            stack.enter_context(naming(path))
+            text = opened.data.read().decode("utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:

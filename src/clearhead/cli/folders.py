@@ -77,7 +77,12 @@ def open_folder(folder: Path) -> Opened:
     """The model folder, or that of a run, with its tokenizer, or one for each side."""
     folder = model_folder(folder)
     if not folder.is_dir():
-        raise FolderError(f"{folder} is not a folder; give the model folder that a run has written")
+        run = folder.parent  # a run's model is in RUN/model
+        recipe = run.name if run.parent.name == "runs" else "RECIPE"
+        raise FolderError(
+            f"{folder} is not a folder; give the model folder that a run has written, or make one "
+            f"with: clearhead train {recipe}"
+        )
     keep_freed_memory()  # every step frees what the next one needs
     ids = read_description(folder).ids
     model = load_model(folder)

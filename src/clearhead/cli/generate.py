@@ -26,13 +26,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", metavar="TEXT", help="continue this, and show it as it comes")
     parser.add_argument("--max-new", type=at_least_one, default=128, metavar="N", help="tokens")
     choice = Choice()
-    parser.add_argument("--temperature", type=float, default=choice.temperature, metavar="T")
-    parser.add_argument("--greedy", action="store_true", help="the same as --temperature 0")
-    parser.add_argument("--top-k", type=int, metavar="K")
-    parser.add_argument("--top-p", type=float, default=choice.top_p, metavar="P")
-    parser.add_argument("--min-p", type=float, default=choice.min_p, metavar="P")
     parser.add_argument(
-        "--repetition-penalty", type=float, default=choice.repetition_penalty, metavar="R"
+        "--temperature",
+        type=float,
+        default=choice.temperature,
+        metavar="T",
+        help="below 1: likely tokens even likelier (default 1)",
+    )
+    parser.add_argument("--greedy", action="store_true", help="the same as --temperature 0")
+    parser.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        default=choice.top_p,
+        metavar="P",
+        help="only the likeliest tokens that make up P together",
+    )
+    parser.add_argument(
+        "--min-p",
+        type=float,
+        default=choice.min_p,
+        metavar="P",
+        help="only tokens at least P times as likely as the likeliest",
+    )
+    parser.add_argument(
+        "--repetition-penalty",
+        type=float,
+        default=choice.repetition_penalty,
+        metavar="R",
+        help="above 1: what has been written becomes less likely",
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed writes the same texts")
     parser.add_argument(
@@ -56,7 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="refuse",
         help="a prompt beyond the model's length ends the run (default), or its front is cut",
     )
-    parser.add_argument("--batch", type=at_least_one, default=32, metavar="N")
+    parser.add_argument(
+        "--batch", type=at_least_one, default=32, metavar="N", help="lines that run side by side"
+    )
 
 
 @polite

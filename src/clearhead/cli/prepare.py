@@ -3,6 +3,7 @@ Stopped at any moment and run again, it goes on; what is finished already is onl
 
 import argparse
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -11,11 +12,10 @@ from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from clearhead.cli.recipes import add_recipe_arguments, prepared_folder, read_recipe
+from clearhead.cli.recipes import add_recipe_arguments, data_root, prepared_folder, read_recipe
 from clearhead.data.manifest import Manifest
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job, Progress
-from clearhead.environment import data_folder
 
 STAGES = {"hashing": "checking the input", "tokenizer": "training the tokenizer"}
 
@@ -47,7 +47,7 @@ def run(namespace: argparse.Namespace) -> int:
     ) as bars:
         job = Job(
             config=recipe.data,
-            root=data_folder(),
+            root=data_root(recipe.data),
             folder=folder,
             processes=max(1, namespace.processes),
             report=_Bars(bars),
@@ -55,7 +55,9 @@ def run(namespace: argparse.Namespace) -> int:
         manifest = prepare(job, overwrite=namespace.overwrite)
     show_manifest(console, manifest)
     console.print(f"\n{folder} is ready ({time.monotonic() - started:.1f} s).")
-    console.print(f"Look at it with: clearhead data {namespace.recipe}{_out(namespace.out)}")
+    recipe_name = shlex.quote(namespace.recipe)
+    console.print(f"Look at it with: clearhead data {recipe_name}{_out('--out', namespace.out)}")
+    console.print(f"Train with: clearhead train {recipe_name}{_out('--prepared', namespace.out)}")
     return 0
 
 
@@ -102,5 +104,5 @@ def show_manifest(console: Console, manifest: Manifest) -> None:
         console.print(f"{facts.file}: {facts.vocab_size:,} tokens")
 
 
-def _out(out: Path | None) -> str:
-    return f" --out {out}" if out else ""
+def _out(option: str, out: Path | None) -> str:
+    return f" {option} {shlex.quote(str(out))}" if out else ""

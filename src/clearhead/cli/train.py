@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from clearhead.cli.recipes import PREPARED, add_recipe_arguments, read_recipe
+from clearhead.cli.recipes import PREPARED, add_recipe_arguments, open_prepared, read_recipe
 from clearhead.config import Recipe, recipe_toml
-from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.corpus import Corpus
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError
 from clearhead.evaluation.classification import accuracy
@@ -68,7 +68,7 @@ def run(namespace: argparse.Namespace) -> int:
     folder = namespace.folder or RUNS / recipe.name
     console = Console(highlight=False)
     keep_freed_memory()
-    corpus = open_corpus(namespace.prepared or PREPARED / recipe.name)
+    corpus = open_prepared(namespace, namespace.prepared or PREPARED / recipe.name)
     with joined(recipe.train) as ranks:
         if namespace.plan:
             return _plan(console, recipe, corpus, ranks, namespace.picture)

@@ -3,8 +3,12 @@ type. Empty lines stay empty, and the order is kept."""
 
 import argparse
 import json
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
+
+from rich.cells import cell_len
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import (
@@ -16,7 +20,9 @@ from clearhead.cli.lines import (
     talk,
 )
 from clearhead.decoding import BeamConfig, Output, beam_search, greedy, prepare
-from clearhead.errors import InputError
+from clearhead.errors import DataError, InputError
+from clearhead.inspection.attention import cross_attention
+from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="refuse",
         help="a line beyond the model's length ends the run (default), or is cut and reported",
     )
+    parser.add_argument(
+        "--attention",
+        type=_svg,
+        metavar="FILE.svg",
+        help="draw where the first line's translation looked; on standard error, too",
+    )
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help="of --attention, from 0 (default: the last)"
+    )
+
+
+def _svg(text: str) -> Path:
+    if not text.endswith(".svg"):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .svg, which is what is drawn")
+    return Path(text)
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +67,18 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "--beam", type=at_least_one, default=4, metavar="N", help="width (default 4; 1 is greedy)"
     )
     parser.add_argument(
-        "--length-penalty", choices=["none", "average", "gnmt"], default="average", metavar="KIND"
+        "--length-penalty",
+        choices=["none", "average", "gnmt"],
+        default="average",
+        metavar="KIND",
+        help="how long and short beams are compared: none, average (default), gnmt",
     )
-    parser.add_argument("--alpha", type=float, default=1.0, help="strength of the penalty")
-    parser.add_argument("--max-new", type=at_least_one, default=256, metavar="N", help="tokens")
+    parser.add_argument(
+        "--alpha", type=float, default=1.0, metavar="A", help="strength of the penalty (default 1)"
+    )
+    parser.add_argument(
+        "--max-new", type=at_least_one, default=256, metavar="N", help="tokens (default 256)"
+    )
     parser.add_argument(
         "--batch", type=at_least_one, default=32, metavar="N", help="lines that run side by side"
     )
@@ -81,6 +110,7 @@ class _Translator:
         self.model = prepare(opened.translator)
         self.config = opened.decode_config(arguments.max_new)
         self.beam = beam_of(arguments, arguments.n_best)
+        self.picture: Path | None = arguments.attention
 
     def show(self, number: int, line: str) -> None:
         print("".join(self([(number, line)])), end="", flush=True)
@@ -95,6 +125,10 @@ class _Translator:
         by_length = sorted(sources, key=lambda place: len(sources[place]))
         found = self._search([sources[place] for place in by_length])
         outputs = dict(zip(by_length, found))
+        if self.picture is not None and sources:
+            first = min(sources)
+            self._draw(self.picture, sources[first], outputs[first][0])
+            self.picture = None
         return [
             self._written(number, line, outputs.get(place, []))
             for place, (number, line) in enumerate(chunk)
@@ -105,6 +139,27 @@ class _Translator:
         if self.beam.width == 1:
             return [[text] for text in greedy(self.model, sources, self.config, max_rows=rows)]
         return beam_search(self.model, sources, self.config, self.beam, max_sentences=rows)
+
+    def _draw(self, path: Path, source: list[int], output: Output) -> None:
+        found = cross_attention(
+            self.opened.translator,
+            source,
+            output,
+            tokenizers=(self.opened.source, self.opened.target),
+            start_id=self.config.start_id,
+            layer=self.arguments.layer,
+        )
+        title = f"cross-attention, decoder layer {found.layer}, mean of the heads"
+        try:
+            svg = heatmap_svg(found.weights, found.written, found.source, title)
+            path.write_text(svg, encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written ({error.strerror})") from None
+        # On standard error: a line in is a line out, even when somebody looks on.
+        drawn = heatmap_text(found.weights, found.written, found.source)
+        if max(map(cell_len, drawn.splitlines())) <= shutil.get_terminal_size().columns:
+            print(f"{title}: rows are written, columns read\n{drawn}", file=sys.stderr)
+        print(f"drawn: {path}", file=sys.stderr)
 
     def _source(self, number: int, line: str) -> list[int]:
         ids, longest = self.opened.source.encode(line), self.model.config.max_length

@@ -6,6 +6,7 @@ from clearhead.config.decode import BeamConfig, Choice, DecodeConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.recipe import (
     Recipe,
+    fill_template,
     load_recipe,
     recipe_keys,
     recipe_names,
@@ -22,6 +23,7 @@ __all__ = [
     "ModelConfig",
     "Recipe",
     "TrainConfig",
+    "fill_template",
     "load_recipe",
     "recipe_keys",
     "recipe_names",

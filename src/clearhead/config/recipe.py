@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -16,6 +16,7 @@ from clearhead.config.train import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent.parent / "recipes"
+TEMPLATES = SHIPPED / "templates"  # to be filled in: no names of recipes
 SECTIONS: dict[str, type] = {
     "data": DataConfig,
     "batches": BatchConfig,
@@ -52,6 +53,10 @@ def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
+        if Path(f"{name}.toml").is_file():
+            remedy = f"a file is named with its end: {name}.toml"
+        elif name.endswith(".toml"):
+            remedy = "check the path, or have one made: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -86,6 +91,22 @@ def recipe_toml(recipe: Recipe) -> str:
                 for key, value in values.items()
                 if value is not None and f"{section}.{key}" not in FROM_DATA
             ]
+    return "\n".join(lines) + "\n"
+
+
+def fill_template(template: str, values: Mapping[str, object]) -> str:
+    """A commented recipe with other values, by their dotted keys. The comments stay."""
+    section, lines, left = "", [], dict(values)
+    for line in template.splitlines():
+        if table := re.fullmatch(r"\[(\w+)\]", line):
+            section = table[1]
+        setting = re.fullmatch(r"(\w+) = .*?(\s+# .*)?", line)
+        if setting and f"{section}.{setting[1]}" in left:
+            value = json.dumps(left.pop(f"{section}.{setting[1]}"), ensure_ascii=False)
+            comment = (setting[2] or "").strip()
+            line = f"{f'{setting[1]} = {value}':<29} {comment}".rstrip()
+        lines.append(line)
+    assert not left, f"the template does not set {', '.join(left)}"
     return "\n".join(lines) + "\n"
 
 

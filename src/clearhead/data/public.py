@@ -1,16 +1,17 @@
 """The public corpora that the recipes use: where they are, whose they are, and how the downloaded
-file becomes the one that a recipe names."""
+file becomes the one that a recipe names. Some are not downloaded but written here."""
 
 import gzip
 import hashlib
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from clearhead.data.fetch import fetch
+from clearhead.data.generated import GENERATORS
 from clearhead.errors import DataError, nearest
 
 Report = Callable[[str, int, int], None]
@@ -33,12 +34,18 @@ class PublicCorpus:
     about: str
     licence: str
     folder: str
-    downloads: list[Download]
+    downloads: list[Download] = field(default_factory=list)
+    generate: str | None = None
+    """What writes the files, where nothing is downloaded: a name in generated.py."""
+    made: dict[str, str] = field(default_factory=dict)
+    """The names of those files, and the sha256 of each."""
 
 
 def get_corpus(corpus: PublicCorpus, root: Path, report: Report) -> Path:
     """Leaves the files of a corpus below `root`, each checked; what is there already is kept."""
     folder = root / corpus.folder
+    if corpus.generate is not None:
+        _generate(corpus, folder)
     for download in corpus.downloads:
         if all(_unpacked_sha256(folder / file) == sha for file, sha in download.made.items()):
             continue
@@ -56,6 +63,16 @@ def get_corpus(corpus: PublicCorpus, root: Path, report: Report) -> Path:
     return folder
 
 
+def _generate(corpus: PublicCorpus, folder: Path) -> None:
+    assert corpus.generate is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    for (file, sha256), content in zip(corpus.made.items(), GENERATORS[corpus.generate]()):
+        assert hashlib.sha256(content).hexdigest() == sha256, f"{file} is not what it should be"
+        beside = folder / f"{file}.part"
+        beside.write_bytes(content)
+        beside.replace(folder / file)
+
+
 def _write_made(download: Download, content: bytes, folder: Path) -> None:
     contents = MAKERS[download.make](content)
     for file, each in zip(download.made, contents):
@@ -71,7 +88,7 @@ def public_corpora() -> dict[str, PublicCorpus]:
     table = tomllib.loads(Path(__file__).with_name("public.toml").read_text(encoding="utf-8"))
     return {
         name: PublicCorpus(
-            **entry | {"downloads": [Download(**each) for each in entry["downloads"]]}
+            **entry | {"downloads": [Download(**each) for each in entry.get("downloads", [])]}
         )
         for name, entry in table.items()
     }

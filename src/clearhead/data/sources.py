@@ -8,6 +8,7 @@ from typing import NamedTuple
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import Sieve
 from clearhead.data.formats import Document, count_lines, read_documents
+from clearhead.data.public import public_corpora
 from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
 from clearhead.errors import DataError
 
@@ -71,11 +72,19 @@ def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
         found = [p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file()]
         missing = "matches no file"
     if not found:
-        raise DataError(
-            f"data.{split}: {path} {missing}; check the name, and that CLEARHEAD_DATA is the "
-            "folder that the recipe's paths start from"
-        )
+        raise DataError(f"data.{split}: {path} {missing}; {_remedy(pattern)}")
     return sorted(found)
+
+
+def _remedy(pattern: str) -> str:
+    for name, corpus in public_corpora().items():
+        if Path(pattern).parts[:1] == (corpus.folder,):
+            return f"get it with: clearhead data get {name}"
+    if Path(pattern).expanduser().is_absolute():
+        return "check the path"
+    return (
+        "check the name, and that CLEARHEAD_DATA is the folder that the recipe's paths start from"
+    )
 
 
 class Reader:

@@ -113,6 +113,13 @@ def translation_scores(
     ]
 
 
+def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
+    """The share of lines that are their reference, character for character: for notations that are
+    either right or wrong."""
+    _check(translations, references)
+    return sum(map(str.__eq__, translations, references)) / len(references)
+
+
 def compare_translations(
     first: Sequence[str],
     second: Sequence[str],

@@ -1,8 +1,10 @@
 """Matrices as pictures: attention maps, position tables. As text for a terminal, as SVG for a
-page; neither needs anything installed."""
+page; neither needs anything more installed."""
 
 from collections.abc import Sequence
 from html import escape
+
+from rich.cells import cell_len
 
 from clearhead.shapes import Float, Tensor
 
@@ -20,15 +22,15 @@ def heatmap_text(
     top = max(matrix.abs().max().item(), 1e-30)
     rows = _labels(rows, matrix.shape[0])
     columns = _labels(columns, matrix.shape[1])
-    margin = max(map(len, rows))
+    margin = max(map(cell_len, rows))
     depth = max(map(len, columns))
     lines = [
-        " " * (margin + 1) + " ".join(column.rjust(depth)[i] for column in columns)
+        " " * (margin + 1) + "".join(_two_cells(column.rjust(depth)[i]) for column in columns)
         for i in range(depth)
     ]
     for label, numbers in zip(rows, matrix.tolist()):
         cells = (SHADES[round(abs(x) / top * (len(SHADES) - 1))] * 2 for x in numbers)
-        lines.append(f"{label:>{margin}} " + "".join(cells))
+        lines.append(" " * (margin - cell_len(label)) + f"{label} " + "".join(cells))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -43,8 +45,8 @@ def heatmap_svg(
     top = max(matrix.abs().max().item(), 1e-30)
     rows = _labels(rows, matrix.shape[0])
     columns = _labels(columns, matrix.shape[1])
-    left = 12 + round(0.62 * _FONT * max(map(len, rows)))
-    above = 34 + round(0.62 * _FONT * max(map(len, columns)))
+    left = 12 + round(0.62 * _FONT * max(map(cell_len, rows)))
+    above = 34 + round(0.62 * _FONT * max(map(cell_len, columns)))
     width, height = left + _CELL * len(columns) + 12, above + _CELL * len(rows) + 12
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -65,6 +67,11 @@ def heatmap_svg(
                 f"{number:.3f}</title></rect>"
             )
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _two_cells(character: str) -> str:
+    """A Chinese character is as wide as two others."""
+    return character + " " * (2 - cell_len(character))
 
 
 def _labels(labels: Sequence[str] | None, n: int) -> list[str]:

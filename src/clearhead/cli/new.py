@@ -1,0 +1,83 @@
+"""Writes a recipe for your own text: complete, every key commented, its sizes chosen from the text
+and from a few real steps on this machine, each with its reason."""
+
+import argparse
+import shlex
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+from clearhead.errors import ClearheadError
+
+WIDTH = 80
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="of the recipe, such as my-pairs")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="pairs: the lines to translate")
+    parser.add_argument("--target", type=Path, metavar="FILE", help="pairs: their translations")
+    parser.add_argument(
+        "--text", type=Path, nargs="+", metavar="FILE", help="instead: text for a language model"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, metavar="N", help="of training (default: 30)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: NAME.toml")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    template = _template(arguments)
+    out: Path = arguments.out or Path(f"{arguments.name}.toml")
+    _check(arguments, out)
+    # Here, so that a mistake is answered before torch is there.
+    from clearhead.config import fill_template
+    from clearhead.config.recipe import TEMPLATES, load_recipe
+    from clearhead.data.survey import check_files
+    from clearhead.environment import keep_freed_memory
+    from clearhead.training.sizing import size_recipe
+
+    keep_freed_memory()  # as training does: the steps are timed
+    files = [path.expanduser().absolute() for path in _files(arguments)]
+    recipe = load_recipe(str(TEMPLATES / template))
+    data = replace(recipe.data, train=tuple(map(str, files)))
+    check_files(files, data)
+    sized = size_recipe(replace(recipe, data=data), arguments.minutes)
+    paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
+    text = fill_template(
+        (TEMPLATES / template).read_text(encoding="utf-8").split("\n\n", 1)[1],
+        {"data.train": list(data.train), **sized.values},
+    )
+    why = [f"# {line}" for paragraph in paragraphs for line in paragraph.splitlines()]
+    head = f"# {arguments.name}: made by clearhead new, for {arguments.minutes:g} minutes."
+    out.write_text("\n".join([head, *why]) + "\n\n" + text, encoding="utf-8")
+    load_recipe(str(out))
+    print("\n\n".join(paragraphs))
+    named = shlex.quote(str(out))
+    print(f"\nwrote {out}; read it, change it, and then:")
+    print(f"  clearhead prepare {named}\n  clearhead train {named}")
+    return 0
+
+
+def _template(arguments: argparse.Namespace) -> str:
+    pair = (arguments.source, arguments.target)
+    if arguments.text is not None and pair == (None, None):
+        return "my-text.toml"
+    if arguments.text is None and None not in pair:
+        return "my-pairs.toml"
+    raise ClearheadError(
+        f"clearhead new {arguments.name} needs pairs (--source FILE --target FILE) "
+        "or text (--text FILES), not both and not half"
+    )
+
+
+def _files(arguments: argparse.Namespace) -> list[Path]:
+    return arguments.text or [arguments.source, arguments.target]
+
+
+def _check(arguments: argparse.Namespace, out: Path) -> None:
+    if not arguments.minutes > 0:
+        raise ClearheadError(f"minutes={arguments.minutes:g} must be above 0; try --minutes 30")
+    if out.suffix != ".toml":
+        raise ClearheadError(f"out={str(out)!r} must end in .toml; try --out {out}.toml")
+    if out.exists():
+        raise ClearheadError(f"{out} is already there; remove it, or name another: --out FILE")

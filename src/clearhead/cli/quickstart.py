@@ -1,0 +1,154 @@
+"""A tour of three minutes, in a folder of its own: text, training, a score, a line that the model
+writes, and a picture of where it looked. Every command is shown before it runs, and is one that you
+can type. Stopped at any moment, the same command goes on."""
+
+import argparse
+import importlib.util
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from clearhead.cli.lines import at_least_one
+from clearhead.environment import environment_with
+from clearhead.errors import ClearheadError
+
+FOLDER = Path("clearhead-quickstart")
+MARK, FINISHED = ".quickstart", "finished"
+EXPORTED = "copy-task-hf"
+LINE = "clearhead2026"
+PATIENCE = 10  # seconds that a command has to end by itself after Ctrl-C
+
+NEXT = """\
+Where to go next
+  clearhead translate runs/copy-task/model
+      lines that you type yourself, in {folder}
+  clearhead train copy-task --model.positions none --folder runs/blind
+      and there: does it copy if it does not know where it is?
+  clearhead new my-pairs --source FILE --target FILE
+      a recipe for your own pairs; with --text FILES, for your own text
+  clearhead doctor FILE.py:FUNCTION
+      is your own Transformer healthy?"""
+
+
+class Stop(NamedTuple):
+    """One command of the tour."""
+
+    shows: str
+    arguments: list[str]
+    typed: str | None = None
+    """What stands on its standard input."""
+
+    @property
+    def command(self) -> str:
+        echo = "" if self.typed is None else f"echo {self.typed} | "
+        return echo + shlex.join(["clearhead", *self.arguments])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=FOLDER, help=f"a new one (default: {FOLDER})"
+    )
+    parser.add_argument(
+        "--steps", type=at_least_one, metavar="N", help="train for so many (default: the recipe's)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder: Path = arguments.folder
+    _enter(folder)
+    print(f"$ cd {shlex.quote(str(folder))} && export CLEARHEAD_DATA=data")
+    again = shlex.join(["clearhead", "quickstart", str(folder)])
+    for stop in _tour(folder, arguments.steps):
+        print(f"\n# {stop.shows}\n$ {stop.command}", flush=True)
+        status, interrupted = _execute(stop, folder)
+        if interrupted:
+            print(f"\nclearhead: interrupted; {again} goes on from here", file=sys.stderr)
+            return 128 + signal.SIGINT
+        if status:
+            print(
+                f"clearhead: the tour stops, since that command ended with {status}; "
+                f"when it is mended, {again} goes on",
+                file=sys.stderr,
+            )
+            return status
+    (folder / MARK).write_text(f"{FINISHED}\n", encoding="utf-8")
+    print(f"\nThe picture: {folder / 'attention.svg'}. Open it in a browser.\n")
+    print(NEXT.format(folder=folder))
+    return 0
+
+
+def _tour(folder: Path, steps: int | None) -> list[Stop]:
+    model, test = "runs/copy-task/model", "data/copy_task/test.txt"
+    stops = [
+        Stop("Text: strings at random, to be copied.", ["data", "get", "copy-task"]),
+        Stop("Text into token files, and a tokenizer.", ["prepare", "copy-task"]),
+        Stop(
+            "A Transformer of one layer learns to copy. This takes most of the time.",
+            ["train", "copy-task", *([] if steps is None else ["--train.steps", str(steps)])],
+        ),
+        Stop(
+            "How many lines that it has never seen does it copy exactly?",
+            ["evaluate", model, "--source", test, "--reference", test, "--exact"],
+        ),
+    ]
+    if (folder / EXPORTED).exists():
+        print(f"(there is {EXPORTED} already: the export is left out)")
+    elif importlib.util.find_spec("transformers") is None:
+        print('(the export is left out: it needs pip install "clearhead[hf]")')
+    else:
+        to = ["--to", "huggingface", EXPORTED]
+        stops.append(Stop("The same model for Hugging Face.", ["export", model, *to]))
+    stops.append(
+        Stop(
+            "A line of your own, and where each written character looked: the diagonal.",
+            ["translate", model, "--attention", "attention.svg"],
+            typed=LINE,
+        )
+    )
+    return stops
+
+
+def _enter(folder: Path) -> None:
+    """A new folder, or one in which this tour was begun and not finished."""
+    if folder.exists() and not folder.is_dir():
+        raise ClearheadError(f"{folder} is a file; name a new folder: clearhead quickstart FOLDER")
+    mark = folder / MARK
+    if mark.is_file():
+        if mark.read_text(encoding="utf-8").strip() == FINISHED:
+            raise ClearheadError(
+                f"the tour in {folder} is finished; name a new folder: clearhead quickstart FOLDER"
+            )
+    elif folder.exists() and any(folder.iterdir()):
+        raise ClearheadError(
+            f"{folder} is not empty; name a new folder: clearhead quickstart FOLDER"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.write_text("begun\n", encoding="utf-8")
+
+
+def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:
+    """The command's exit code, and whether somebody has pressed Ctrl-C meanwhile."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clearhead", *stop.arguments],
+        cwd=folder,
+        env=environment_with(CLEARHEAD_DATA="data"),
+        stdin=None if stop.typed is None else subprocess.PIPE,
+        text=True,
+    )
+    try:
+        if stop.typed is not None:
+            assert process.stdin is not None
+            process.stdin.write(f"{stop.typed}\n")
+            process.stdin.close()
+        return process.wait(), False
+    except KeyboardInterrupt:
+        # A terminal has told the command as well, which may have a checkpoint to finish.
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+        return process.returncode, True

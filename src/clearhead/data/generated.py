@@ -1,0 +1,31 @@
+"""Corpora that are written here instead of downloaded: pure functions of a seed."""
+
+import random
+from collections.abc import Callable
+
+COPY_SPLITS = {"train.txt": 20_000, "valid.txt": 500, "test.txt": 500}
+COPY_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+COPY_LENGTHS = range(3, 17)
+
+
+def copy_task(seed: int = 1) -> list[bytes]:
+    """Random strings, one a line, in files that have no line in common. No string can be guessed
+    from the others, so a model that writes them all has learnt to copy."""
+    # `random()` gives the same numbers in every version of Python; `choice` makes no such promise.
+    draw = random.Random(seed).random
+
+    def string() -> str:
+        length = COPY_LENGTHS[int(draw() * len(COPY_LENGTHS))]
+        return "".join(COPY_CHARACTERS[int(draw() * len(COPY_CHARACTERS))] for _ in range(length))
+
+    lines: dict[str, None] = {}  # keeps its order, and holds each line once
+    while len(lines) < sum(COPY_SPLITS.values()):
+        lines[string()] = None
+    rest = iter(lines)
+    return [
+        "".join(f"{next(rest)}\n" for _ in range(size)).encode() for size in COPY_SPLITS.values()
+    ]
+
+
+GENERATORS: dict[str, Callable[[], list[bytes]]] = {"copy-task": copy_task}
+"""What writes a corpus that is not downloaded: its files' contents, in the order of its table."""

@@ -1,0 +1,72 @@
+"""How much text somebody has: counted in one pass, with a sample of it put aside."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clearhead.config.data import DataConfig
+from clearhead.data.formats import count_lines
+from clearhead.data.sources import Cursor, Reader, find_inputs
+from clearhead.data.unpack import open_bytes
+from clearhead.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    documents: int
+    """Pairs or texts, blank ones left out."""
+    n_bytes: int
+    """Of all sides together."""
+    longest: int
+    """Bytes of the longest side of a document."""
+    sample: DataConfig
+    """The settings for the sample, which is all of the text if there is little."""
+    sample_bytes: int
+
+
+def check_files(paths: Sequence[Path], config: DataConfig) -> None:
+    """Files are there, hold something, and are in step if they are a pair."""
+    counts: list[int] = []
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"there is no file {path}; check the path")
+        with ExitStack() as stack:
+            counts.append(count_lines(open_bytes(path, stack), config))
+        if not counts[-1]:
+            raise DataError(f"{path} is empty; name a file with text in it")
+    if config.format == "parallel" and counts[0] != counts[1]:
+        raise DataError(
+            f"{paths[0]} has {counts[0]:,} lines and {paths[1]} {counts[1]:,}; "
+            "line n of one must belong to line n of the other"
+        )
+
+
+def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> Survey:
+    """Reads the training files, whose paths are absolute, and writes a sample into `folder`."""
+    whole = replace(config, held_out=0.0, held_out_test=0.0)
+    files = [folder / f"{side}.txt" for side in config.sides]
+    documents = n_bytes = longest = sampled = 0
+    reader = Reader(find_inputs(whole, "train", folder), whole, "train")
+    with ExitStack() as stack:
+        outs = [stack.enter_context(file.open("wb")) for file in files]
+        for document in reader.documents(Cursor(), {}):
+            sides = [text.encode() for text in document.texts]
+            documents += 1
+            n_bytes += sum(map(len, sides))
+            longest = max(longest, *map(len, sides), 0)
+            if sampled < sample_bytes:
+                for out, side in zip(outs, sides):
+                    # A whole book is cut, at a place that may not be between two characters.
+                    piece = side[:sample_bytes].decode(errors="ignore").encode()
+                    out.write(piece + b"\n")
+                    sampled += len(piece)
+    if not documents:
+        raise DataError(f"{', '.join(config.train)}: every line is blank; name a file with text")
+    return Survey(
+        documents=documents,
+        n_bytes=n_bytes,
+        longest=longest,
+        sample=replace(whole, train=tuple(map(str, files))),
+        sample_bytes=sampled,
+    )

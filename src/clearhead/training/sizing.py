@@ -1,0 +1,230 @@
+"""A first recipe for somebody's own text: sizes that suit the text, the machine and the time, each
+with its reason. The tables are rules of thumb; the speed is measured."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearhead.config import Recipe
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.prepare import prepare
+from clearhead.data.shards import Job
+from clearhead.data.survey import Survey, survey
+from clearhead.errors import DataError
+from clearhead.training.distributed import joined
+from clearhead.training.plan import make_plan
+from clearhead.training.run import open_run
+
+# Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
+VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
+PASSES_WANTED = 5  # a model that sees its text less often is too large for the time
+PASSES_ENOUGH = {"pairs": 40, "language-model": 15}  # after that, small models learn by heart
+STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
+DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
+FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
+TOO_LONG = 512  # tokens of a side of a pair
+
+
+class Size(NamedTuple):
+    """A row of the table: up to so many tokens, this model, these batches, this learning rate."""
+
+    tokens: float
+    d_model: int
+    n_layers: int
+    n_heads: int
+    d_ff: int
+    batch_tokens: int
+    lr: float
+
+
+SIZES = (
+    Size(200_000, 64, 2, 4, 256, 1024, 0.003),
+    Size(2_000_000, 128, 3, 4, 512, 4096, 0.003),
+    Size(20_000_000, 256, 4, 4, 1024, 4096, 0.001),
+    Size(200_000_000, 384, 6, 6, 1536, 8192, 0.0007),
+    Size(float("inf"), 512, 6, 8, 2048, 8192, 0.0005),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    values: dict[str, Any]
+    """By the recipe's dotted keys."""
+    reasons: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Text:
+    """What is known of the text once a sample of it has been prepared."""
+
+    survey: Survey
+    corpus: Corpus
+    vocab_size: int
+    tokens: int
+    """To be guessed in one pass: of the target, if there is one."""
+    longest: int
+    """Tokens of the longest side of a document."""
+
+
+def size_recipe(template: Recipe, minutes: float) -> Sized:
+    """Values for the template's keys. Its paths are those of the text, absolute."""
+    with tempfile.TemporaryDirectory(prefix="clearhead-") as folder:
+        text = _measure(template, Path(folder))
+        fits = next(number for number, size in enumerate(SIZES) if text.tokens <= size.tokens)
+        number = fits
+        while True:
+            size = SIZES[number]
+            shape = _shape(template, text, size)
+            seconds, targets = _time(template, shape, text.corpus)
+            possible = int(FOR_STEPS * 60 * minutes / seconds)
+            if number == 0 or possible * targets >= PASSES_WANTED * text.tokens:
+                break
+            number -= 1
+    enough = max(STEPS_AT_LEAST, int(PASSES_ENOUGH[template.data.task] * text.tokens / targets))
+    steps = max(1, min(possible, enough))
+    passes = steps * targets / text.tokens
+    dropout = next(share for least, share in DROPOUTS if passes >= least)
+    often = max(1, steps // 10)
+    rhythm = {
+        "model.p_dropout": dropout,
+        "train.steps": steps,
+        "train.lr": size.lr,
+        "train.warmup_steps": min(1000, often),
+        "train.validate_every": often,
+        "train.save_every": often,
+        "train.log_every": max(1, min(50, often)),
+    }
+    took = steps * seconds / FOR_STEPS / 60
+    reasons = [
+        *_about_the_text(template, text, shape),
+        f"Model: d_model = {size.d_model}, {size.n_layers} layers"
+        + (
+            f", smaller than the text deserves, since in {minutes:g} minutes a larger one would "
+            f"see it fewer than {PASSES_WANTED} times."
+            if size is not SIZES[fits]
+            else f", which suits up to {size.tokens:,.0f} tokens."
+        ),
+        f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
+        f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times"
+        + ("." if steps == possible else "; more would teach little, and the time allows more."),
+        f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
+        f"Learning rate: {size.lr} at most, which suits this width, after "
+        f"{rhythm['train.warmup_steps']:,} steps of warm-up, and down to nearly nothing.",
+    ]
+    return Sized(values={**shape, **rhythm}, reasons=reasons)
+
+
+def _measure(template: Recipe, folder: Path) -> _Text:
+    found = survey(template.data, folder)
+    vocab_size = _row(VOCABULARIES, found.n_bytes)
+    pairs = template.data.task == "pairs"
+    limit = TOO_LONG if pairs else None
+    sample = replace(found.sample, vocab_size=vocab_size, max_tokens=limit)
+    prepare(Job(config=sample, root=folder, folder=folder / "prepared"))
+    corpus = open_corpus(folder / "prepared")
+    facts = corpus.facts("train")
+    scale = found.n_bytes / found.sample_bytes
+    side = list(facts.tokens)[-1]
+    most = max(facts.tokens.values()) / max(1, found.sample_bytes / len(facts.tokens))
+    return _Text(
+        survey=found,
+        corpus=corpus,
+        vocab_size=vocab_size,
+        tokens=int(facts.tokens[side] * scale),
+        longest=max(*facts.longest.values(), int(found.longest * most)),
+    )
+
+
+def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
+    """What a candidate is made of: data, batches and model."""
+    shape: dict[str, Any] = {
+        "data.vocab_size": text.vocab_size,
+        "model.d_model": size.d_model,
+        "model.n_layers": size.n_layers,
+        "model.n_heads": size.n_heads,
+        "model.d_ff": size.d_ff,
+    }
+    if template.data.task == "pairs":
+        longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
+        held_out = _held_out(text.survey.documents)
+        return shape | {
+            "data.held_out": held_out,
+            "data.max_tokens": longest,
+            "batches.batch_tokens": max(size.batch_tokens, longest),
+            "model.max_length": max(128, longest),
+        }
+    length = 256 if text.tokens >= 100_000 else 64
+    held_out = 0.1 if text.tokens < 1_000_000 else 0.02
+    if text.tokens * held_out <= 2 * length:
+        raise DataError(
+            f"there are only about {text.tokens:,} tokens of text, and a language model needs "
+            f"{2 * length / held_out:,.0f}; give more text"
+        )
+    return shape | {
+        "data.held_out": held_out,
+        "batches.length": length,
+        "batches.batch_size": size.batch_tokens // length,
+        "model.max_length": length,
+    }
+
+
+def _held_out(pairs: int) -> float:
+    """A fiftieth, but two thousand pairs at most, and of few pairs more."""
+    if pairs < 1000:
+        return 0.1
+    return 0.02 if pairs < 100_000 else round(2000 / pairs, 6)
+
+
+def _time(template: Recipe, shape: dict[str, Any], corpus: Corpus) -> tuple[float, float]:
+    """Seconds and targets of a step, from a few real ones on the sample."""
+    assert template.model is not None
+
+    def of(section: str) -> dict[str, Any]:
+        parts = ((key.split("."), value) for key, value in shape.items())
+        return {name: value for (room, name), value in parts if room == section}
+
+    room = {"max_length": max(TOO_LONG, shape["model.max_length"])}  # for whatever the sample holds
+    recipe = replace(
+        template,
+        batches=replace(template.batches, **of("batches")),
+        model=replace(template.model, **of("model") | room),
+        train=replace(template.train, validate_every=0, patience=None, publish="last"),
+    )
+    with joined(recipe.train) as ranks:
+        # A folder that is not there: nothing is resumed and nothing written.
+        run = open_run(recipe, corpus, Path("/nonexistent"), ranks, lambda _: None)
+        plan = make_plan(run)
+    return plan.seconds_per_step, plan.targets_per_step
+
+
+def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> list[str]:
+    found, what = text.survey, "pairs" if template.data.task == "pairs" else "texts"
+    held_out = shape["data.held_out"]
+    reasons = [
+        f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
+        f"to guess (counted in a sample of {found.sample_bytes:,} bytes).",
+        f"Vocabulary: {text.vocab_size:,} tokens, so that each is seen often enough in that much "
+        "text.",
+        f"Validation: the last {held_out:.2%} of each file. If your text is sorted, shuffle it "
+        "first, or name files of their own.",
+    ]
+    if template.data.task == "pairs":
+        limit = shape["data.max_tokens"]
+        rest = " Longer pairs are skipped and counted." if text.longest > limit else ""
+        reasons.append(
+            f"Length: the longest line has about {text.longest:,} tokens, and {limit} are "
+            f"allowed.{rest}"
+        )
+    else:
+        reasons.append(f"Length: samples of {shape['batches.length']} tokens, cut from the text.")
+    return reasons
+
+
+def _row(table: Sequence[tuple[float, int]], size: float) -> int:
+    return next(value for limit, value in table if size <= limit)
+
+
+def _spoken(minutes: float) -> str:
+    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"

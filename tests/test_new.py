@@ -1,0 +1,114 @@
+"""A recipe for somebody's own text: made, explained, and good enough to train with."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import load_recipe
+from clearhead.training import sizing
+from tests.data.small_corpora import write_pairs, write_text
+from tests.test_recipes import speaks_of_every_key
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with text, and no CLEARHEAD_DATA."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLEARHEAD_DATA", raising=False)
+    write_pairs(tmp_path, 300)
+    write_text(tmp_path, 300)
+    return tmp_path
+
+
+PAIRS = ["new", "my-pairs", "--source", "source.txt", "--target", "target.txt"]
+TEXT = ["new", "my-text", "--text", "text.txt"]
+
+
+def test_from_two_files_to_a_translation(here: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([*PAIRS, "--minutes", "0.2"]) == 0
+    told = capsys.readouterr().out
+    for word in ("Text", "Vocabulary", "Validation", "Length", "Model", "Steps", "Dropout"):
+        assert f"\n{word}: " in f"\n{told}"
+    assert all(len(line) <= 80 for line in told.splitlines())
+    recipe = load_recipe("my-pairs.toml")
+    assert recipe.data.train == (str(here / "source.txt"), str(here / "target.txt"))
+    speaks_of_every_key(here / "my-pairs.toml")
+    assert told.splitlines()[0] in (here / "my-pairs.toml").read_text(encoding="utf-8")
+    (here / "elsewhere").mkdir()
+    assert main(["prepare", "my-pairs.toml"]) == 0
+    assert main(["train", "my-pairs.toml", "--train.steps", "5"]) == 0
+    model, lines = "runs/my-pairs/model", ["--input", "source.txt", "--output", "out.txt"]
+    assert main(["translate", model, *lines, "--max-new", "3", "--beam", "1"]) == 0
+    assert (here / "out.txt").read_text(encoding="utf-8").count("\n") == 300
+
+
+def test_from_a_file_to_a_language_model(here: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([*TEXT, "--minutes", "0.1", "--out", "other.toml"]) == 0
+    speaks_of_every_key(here / "other.toml")
+    assert "  clearhead train other.toml\n" in capsys.readouterr().out
+    assert main(["prepare", "other.toml"]) == 0
+    assert main(["train", "other.toml", "--train.steps", "2"]) == 0
+    assert "runs/other/model" in capsys.readouterr().out
+
+
+def sizes(minutes: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> sizing.Sized:
+    """With steps of so many seconds, and 100 tokens to guess in each."""
+    monkeypatch.setattr(sizing, "_time", lambda *_: (seconds, 100.0))
+    template = load_recipe(
+        str(Path(sizing.__file__).parents[1] / "recipes/templates/my-pairs.toml")
+    )
+    from dataclasses import replace
+
+    train = tuple(str(Path(name).absolute()) for name in ("source.txt", "target.txt"))
+    return sizing.size_recipe(replace(template, data=replace(template.data, train=train)), minutes)
+
+
+@pytest.mark.usefixtures("here")
+def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
+    short, long, endless = (sizes(minutes, 1.0, monkeypatch) for minutes in (2, 4, 1e6))
+    assert short.values["train.steps"] == 108 and long.values["train.steps"] == 216
+    assert endless.values["train.steps"] < 10_000
+    assert "the time allows more" in " ".join(endless.reasons)
+    assert short.values["model.p_dropout"] < endless.values["model.p_dropout"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_short_time_takes_a_smaller_model(monkeypatch):
+    small, large = sizing.SIZES[0], sizing.SIZES[1]
+    monkeypatch.setattr(sizing, "SIZES", (small._replace(tokens=100), large))
+    much, little = (sizes(minutes, 1.0, monkeypatch) for minutes in (100, 1))
+    assert much.values["model.d_model"] == large.d_model
+    assert little.values["model.d_model"] == small.d_model
+    assert "smaller than the text deserves" in " ".join(little.reasons)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["new", "x", "--source", "source.txt", "--target", "no"], "there is no file .*no; check"),
+        (["new", "x", "--source", "source.txt", "--target", "short"], "300 lines and .*short 2;"),
+        (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
+        (["new", "x", "--text", "blank"], "every line is blank|no text in the file"),
+        (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
+        ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0; try --minutes 30"),
+        ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be above 0"),
+        ([*PAIRS, "--out", "there.toml"], "there.toml is already there; .* --out FILE"),
+        ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
+        (["new", "x", "--source", "source.txt"], "needs pairs .* or text"),
+        ([*PAIRS, "--text", "text.txt"], "not both"),
+        (["new", "x"], "needs pairs"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+):
+    (here / "short").write_text("a line\nand another\n")
+    (here / "empty").write_text("")
+    (here / "blank").write_text("\n \n")
+    (here / "there.toml").write_text("mine")
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert not (here / "x.toml").exists() and (here / "there.toml").read_text() == "mine"
