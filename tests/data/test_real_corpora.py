@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -63,6 +64,24 @@ def test_wikitext_2_loses_its_blank_lines_and_nothing_else(data: Path, tmp_path:
     text = tokenizer.decode(store.read(0, store.n_tokens))
     assert text.count("\ufeff") == 36
     assert text.count("<unk>") == 54_625
+
+
+def test_film_reviews_are_held_out_by_label_and_all_fit_the_model(data: Path, tmp_path: Path):
+    """With a tokenizer of their own: that of the recipe comes from a run."""
+    recipe = load_recipe("movie-reviews")
+    config = replace(recipe.data, tokenizer="bpe", tokenizer_file=None, vocab_size=2000)
+    prepare(Job(config=config, root=data, folder=tmp_path))
+    corpus = open_corpus(tmp_path)
+    counts = {split: facts.documents for split, facts in corpus.manifest.splits.items()}
+    assert counts == {"train": 8_526, "valid": 1_068, "test": 1_068}
+    assert not any(facts.skipped for facts in corpus.manifest.splits.values())
+    for split, n in counts.items():
+        labels = corpus.store(split, "label").read(0, n).tolist()
+        assert labels == [4] * (n // 2) + [5] * (n // 2)
+    assert recipe.model is not None
+    assert max(each.longest["text"] for each in corpus.manifest.splits.values()) < (
+        recipe.model.max_length
+    )
 
 
 @pytest.mark.parametrize(
