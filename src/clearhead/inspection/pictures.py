@@ -47,7 +47,9 @@ def heatmap_svg(
     columns = _labels(columns, matrix.shape[1])
     left = 12 + round(0.62 * _FONT * max(map(cell_len, rows)))
     above = 34 + round(0.62 * _FONT * max(map(cell_len, columns)))
-    width, height = left + _CELL * len(columns) + 12, above + _CELL * len(rows) + 12
+    title_width = round(0.62 * (_FONT + 2) * cell_len(title))
+    width = left + max(_CELL * len(columns), title_width) + 12
+    height = above + _CELL * len(rows) + 12
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="{_FONT}">',
