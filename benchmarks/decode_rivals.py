@@ -80,6 +80,7 @@ def ctranslate2_pair(model: Seq2Seq, folder: Path, max_new: int, threads: int) -
     _save(spec, config, folder)
     translator = ctranslate2.Translator(str(folder), intra_threads=threads, inter_threads=1)
     names = _names(config)
+    ids = {name: number for number, name in enumerate(names)}
 
     def write(rows: Rows, beam: int) -> Rows:
         results = translator.translate_batch(
@@ -90,7 +91,7 @@ def ctranslate2_pair(model: Seq2Seq, folder: Path, max_new: int, threads: int) -
             max_decoding_length=max_new,
             min_decoding_length=max_new,
         )
-        return [[int(t[1:]) if t[0] == "t" else PAD for t in r.hypotheses[0]] for r in results]
+        return [[ids[token] for token in result.hypotheses[0]] for result in results]
 
     return write
 

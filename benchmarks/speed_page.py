@@ -1,4 +1,5 @@
-"""The table of docs/speed.md, from the result file that `python -m benchmarks.step` wrote.
+"""The tables of docs/speed.md, from the result files that `python -m benchmarks.step` and
+`python -m benchmarks.decode` wrote.
 
 python -m benchmarks.speed_page      # writes it into both languages' pages
 """
@@ -12,14 +13,17 @@ from benchmarks.result import FOLDER
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = [DOCS / "speed.md", DOCS / "speed.zh-CN.md"]
-TABLE = re.compile(r"(?<=<!-- step.json -->\n).*?(?=<!-- end -->)", flags=re.S)
 HEADINGS = {
     "speed.md": ("network", "dropout", "ms", "of the matmul peak"),
     "speed.zh-CN.md": ("网络", "dropout", "毫秒", "占矩阵乘法峰值"),
 }
+DECODE_HEADINGS = {
+    "speed.md": ("network", "input", "search", "tokens/s", "of the matrix products"),
+    "speed.zh-CN.md": ("网络", "输入", "搜索", "词元/秒", "相对矩阵乘法"),
+}
 
 
-def table(result: dict[str, Any], page: str) -> str:
+def step_table(result: dict[str, Any], page: str) -> str:
     network, dropout, ms, peak = HEADINGS[page]
     rivals = list(result["steps"][0]["our_speed_relative_to"])
     lines = [
@@ -34,17 +38,38 @@ def table(result: dict[str, Any], page: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_table(text: str, result: dict[str, Any], page: str) -> str:
-    new, n = TABLE.subn(table(result, page).replace("\\", r"\\"), text)
-    assert n == 1, f"{page} has lost its markers"
-    return new
+def decode_table(result: dict[str, Any], page: str) -> str:
+    network, given, search, speed, bound = DECODE_HEADINGS[page]
+    rivals = list(result["decoding"][0]["our_speed_relative_to"])
+    lines = [
+        f"| {network} | {given} | {search} | {speed} | {' | '.join(rivals)} | {bound} |",
+        "|---|---|---|---|" + "---|" * (len(rivals) + 1),
+    ]
+    for row in result["decoding"]:
+        ratios = " | ".join(f"{row['our_speed_relative_to'][rival]:.2f}" for rival in rivals)
+        share = row.get("share_of_matmul_bound")
+        cells = f"{row['setting']} | {row['input']} | {row['search']}"
+        cells += f" | {row['tokens_per_second']['clearhead']:,.0f} | {ratios}"
+        lines.append(f"| {cells} | {'' if share is None else f'{share:.2f}'} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"step.json": step_table, "decode_one_thread.json": decode_table}
+
+
+def with_tables(text: str, page: str) -> str:
+    """The page with every table made anew from its result file."""
+    for file, table in TABLES.items():
+        result = json.loads((FOLDER / file).read_text(encoding="utf-8"))
+        place = re.compile(rf"(?<=<!-- {re.escape(file)} -->\n).*?(?=<!-- end -->)", flags=re.S)
+        text, n = place.subn(table(result, page).replace("\\", r"\\"), text)
+        assert n == 1, f"{page} has lost its markers of {file}"
+    return text
 
 
 def main() -> None:
-    result = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))
     for path in PAGES:
-        text = with_table(path.read_text(encoding="utf-8"), result, path.name)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(with_tables(path.read_text("utf-8"), path.name), encoding="utf-8")
 
 
 if __name__ == "__main__":

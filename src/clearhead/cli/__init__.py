@@ -1,6 +1,7 @@
 """The command line: `clearhead VERB …`. A verb is a file in this folder, imported when used."""
 
 import argparse
+import signal
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -29,13 +30,16 @@ VERBS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb. Returns 0, or 2 for an error that is the user's to mend."""
+    """Runs one verb. Returns 0, 2 for an error that is the user's to mend, or 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return _run(arguments)
     except ClearheadError as error:
         print(f"clearhead: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("clearhead: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def _run(arguments: list[str]) -> int:

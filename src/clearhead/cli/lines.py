@@ -37,7 +37,7 @@ def add_line_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Ctrl-C ends with one line; a reader that has closed the pipe ends it without a word."""
+    """A reader that has closed the pipe ends it without a word."""
 
     @wraps(run)
     def polite_run(arguments: argparse.Namespace) -> int:
@@ -45,9 +45,6 @@ def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Names
             status = run(arguments)
             sys.stdout.flush()
             return status
-        except KeyboardInterrupt:
-            print("clearhead: interrupted", file=sys.stderr)
-            return 128 + signal.SIGINT
         except BrokenPipeError:
             # Python flushes once more at its end, and must find something that takes it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
