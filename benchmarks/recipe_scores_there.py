@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from clearhead.evaluation.perplexity import windows
-from clearhead.evaluation.translation import translation_scores
+from clearhead.evaluation.translation import exact_share, translation_scores
 
 BATCH = 32
 MAX_NEW = 200
@@ -62,12 +62,15 @@ def bits_per_byte(folder: Path, texts: list[str], end: bool, window: int) -> flo
 
 
 def score_there(
-    out: Path, documents: list[tuple[str, ...]], *, task: str, beam: int, tokenize: str, end: bool,
+    out: Path, documents: list[tuple[str, ...]], *, task: str, beam: int, tokenize: str, exact: bool,
+    end: bool,
     window: int,
 ) -> dict[str, Any]:  # fmt: skip
     if task == "pairs":
         sources, references = ([texts[side] for texts in documents] for side in (0, 1))
         texts = translated(out, [source.strip() for source in sources], beam)
+        if exact:
+            return {"scores": {"exact": exact_share(texts, references)}}
         metrics = translation_scores(texts, references, n_resamples=0, tokenize=tokenize)
         return {"scores": {metric.name: round(metric.value, 4) for metric in metrics}}
     if task == "language-model":

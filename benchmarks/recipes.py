@@ -125,6 +125,8 @@ def commands(name: str, overrides: list[str]) -> list[str]:
 
 
 def evaluate_options(name: str) -> list[str]:
+    if name == "copy-task":
+        return ["--exact"]
     if load_recipe(name).data.task != "pairs":
         return []
     kind = tokenizer_of_bleu(name)
@@ -137,7 +139,9 @@ def tokenizer_of_bleu(name: str) -> str:
 
 def measure_run(name: str, label: str, seed: int) -> dict[str, Any]:
     folder = run_folder(label, seed)
-    told = clearhead("evaluate", folder, *evaluate_options(name), "--format", "jsonl")
+    encoder = load_recipe(name).data.task in ("masked-lm", "classification")
+    where = ["--prepared", prepared_folder(name)] if encoder else []
+    told = clearhead("evaluate", folder, *evaluate_options(name), *where, "--format", "jsonl")
     used = [json.loads(line) for line in (folder / USAGE).read_text("utf-8").splitlines()]
     records = read_metrics(folder / "metrics.jsonl")
     steps = [record for record in records if "valid" not in record]
@@ -170,7 +174,13 @@ def scores_of(told: str) -> dict[str, dict[str, Any]]:
                 "value": line["value"], "half_interval": half, "signature": signature
             }  # fmt: skip
         elif "accuracy" in line:
-            found["accuracy"] = {"value": line["accuracy"], "interval": line.get("interval")}
+            found["accuracy"] = {
+                "value": line["accuracy"],
+                "low": line["low"],
+                "high": line["high"],
+            }
+        elif line.get("name") == "exact":
+            found["exact"] = {"value": line["value"]}
         else:
             kept = ("bits_per_byte", "perplexity_per_word", "perplexity_per_token", "loss")
             found |= {key: {"value": line[key]} for key in kept if key in line}
@@ -221,6 +231,7 @@ def hugging_face(name: str, folder: Path, documents: list[tuple[str, ...]]) -> d
         task=recipe.data.task,
         beam=BEAM,
         tokenize=tokenizer_of_bleu(name),
+        exact=name == "copy-task",
         end=recipe.data.document != "file",
         window=recipe.model.max_length,
     )

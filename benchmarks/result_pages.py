@@ -15,13 +15,14 @@ HEADINGS = {
 UNITS = {
     "BLEU": "BLEU",
     "chrF++": "chrF++",
-    "accuracy": "accuracy",
+    "accuracy": "of the texts right",
+    "exact": "of the lines exact",
     "bits_per_byte": "bits per byte",
     "perplexity_per_word": "perplexity per word",
     "perplexity_per_token": "perplexity per token",
     "loss": "loss",
 }
-SHOWN = ("BLEU", "chrF++", "accuracy", "bits_per_byte", "perplexity_per_word", "loss")
+SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word", "loss")
 
 
 def read_results() -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def read_results() -> list[dict[str, Any]]:
 
 
 def number(name: str, value: float) -> str:
-    if name == "accuracy":
+    if name in ("accuracy", "exact"):
         return f"{100 * value:.1f} %"
     return f"{value:.3f}" if name in ("bits_per_byte", "loss") else f"{value:.1f}"
 
@@ -40,7 +41,7 @@ def score(result: dict[str, Any], name: str) -> str:
     told = number(name, found["mean"])
     if found["spread"] is not None:
         told += f" ± {number(name, found['spread'])} ({len(result['runs'])} seeds)"
-    return f"{told} {UNITS[name]}" if name != "accuracy" else f"{told} right"
+    return f"{told} {UNITS[name]}"
 
 
 def table(results: list[dict[str, Any]], page: str) -> str:

@@ -23,7 +23,7 @@ PATIENCE = 10  # seconds that a command has to end by itself after Ctrl-C
 
 NEXT = """\
 Where to go next
-  clearhead translate runs/copy-task/model
+  clearhead translate runs/copy-task
       lines that you type yourself, in {folder}
   clearhead train copy-task --model.positions none --folder runs/blind
       and there: does it copy if it does not know where it is?
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tour(folder: Path, steps: int | None) -> list[Stop]:
-    model, test = "runs/copy-task/model", "data/copy_task/test.txt"
+    trained = "runs/copy-task"
     stops = [
         Stop("Text: strings at random, to be copied.", ["data", "get", "copy-task"]),
         Stop("Text into token files, and a tokenizer.", ["prepare", "copy-task"]),
@@ -91,7 +91,7 @@ def _tour(folder: Path, steps: int | None) -> list[Stop]:
         ),
         Stop(
             "How many lines that it has never seen does it copy exactly?",
-            ["evaluate", model, "--source", test, "--reference", test, "--exact"],
+            ["evaluate", trained, "--exact"],
         ),
     ]
     if (folder / EXPORTED).exists():
@@ -100,11 +100,11 @@ def _tour(folder: Path, steps: int | None) -> list[Stop]:
         print('(the export is left out: it needs pip install "clearhead[hf]")')
     else:
         to = ["--to", "huggingface", EXPORTED]
-        stops.append(Stop("The same model for Hugging Face.", ["export", model, *to]))
+        stops.append(Stop("The same model for Hugging Face.", ["export", trained, *to]))
     stops.append(
         Stop(
             "A line of your own, and where each written character looked: the diagonal.",
-            ["translate", model, "--attention", "attention.svg"],
+            ["translate", trained, "--attention", "attention.svg"],
             typed=LINE,
         )
     )
