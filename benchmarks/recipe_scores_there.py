@@ -62,10 +62,16 @@ def bits_per_byte(folder: Path, texts: list[str], end: bool, window: int) -> flo
 
 
 def score_there(
-    out: Path, documents: list[tuple[str, ...]], *, task: str, beam: int, tokenize: str, exact: bool,
+    out: Path,
+    documents: list[tuple[str, ...]],
+    *,
+    task: str,
+    beam: int,
+    tokenize: str,
+    exact: bool,
     end: bool,
     window: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     if task == "pairs":
         sources, references = ([texts[side] for texts in documents] for side in (0, 1))
         texts = translated(out, [source.strip() for source in sources], beam)
