@@ -54,7 +54,7 @@ def decode_table(result: dict[str, Any], page: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"step.json": step_table, "decode_one_thread.json": decode_table}
+TABLES = {"step.json": step_table, "decode.json": decode_table}
 
 
 def with_tables(text: str, page: str) -> str:
