@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.cli import main
+from tests.signals import listen_to_ctrl_c
 
 COMMANDS = ["data get", "prepare", "train", "evaluate", "export", "translate"]
 
@@ -22,6 +23,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen_to_ctrl_c,
         start_new_session=True,  # a group of its own, as a terminal's Ctrl-C finds it
     )
 

@@ -33,7 +33,7 @@ def test_multi30k_loses_two_junk_pairs_and_hardly_any_room(data: Path, tmp_path:
     assert counts == {"train": 28_998, "valid": 1_014, "test": 1_000}
     assert corpus.facts("train").skipped == {"dropped": 2}
     assert corpus.facts("train").documents == 29_000 - 2
-    assert load_recipe("multi30k-de-en").batches.batch_tokens == 4096
+    assert load_recipe("multi30k-de-en").batches.batch_tokens == 2048
     assert padding(corpus, "multi30k-de-en") <= 0.05
     store, tokenizer = corpus.store("train", "source"), corpus.tokenizers["source"]
     texts = [tokenizer.decode(store.document(n)) for n in range(store.n_documents)]

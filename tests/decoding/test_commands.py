@@ -18,6 +18,7 @@ from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import build_model
 from clearhead.text.tokenizer import load_tokenizer
 from clearhead.text.train import train_bpe
+from tests.signals import listen_to_ctrl_c
 
 SIZES = {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 1, "max_length": 40, "init_std": 0.3}
 
@@ -66,6 +67,7 @@ def start(*arguments: object) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=listen_to_ctrl_c,
     )
 
 

@@ -219,6 +219,8 @@ def test_evaluate_gives_the_loss_of_a_masked_language_model(tmp_path: Path, monk
     shown = capsys.readouterr().out
     assert "masked tokens of test, 30 % of all" in shown and "pseudo-perplexity" in shown
     assert main(["evaluate", "runs/masked"]) == 2
+    assert "prepared/masked holds no prepared data" in capsys.readouterr().err
+    assert main(["evaluate", "runs/masked/model"]) == 2
     assert "--prepared is missing" in capsys.readouterr().err
 
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     parser.add_argument(
         "--split",
-        choices=["test", "valid"],
+        choices=["train", "valid", "test"],
         help="of the run's data (default: test, or valid where it has none)",
     )
     pairs = parser.add_argument_group("an encoder-decoder")
