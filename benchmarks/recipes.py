@@ -204,9 +204,8 @@ def samples(name: str, folder: Path, documents: list[tuple[str, ...]]) -> list[d
         options = ["--max-new", 120, "--temperature", 0.8, "--top-k", 50, "--seed", 1]
         given = f"{prompt}\n" * N_SAMPLES
         told = clearhead("generate", folder, *options, "--format", "jsonl", given=given)
-        return [
-            {"prompt": prompt, "written": json.loads(line)["text"]} for line in told.splitlines()
-        ]
+        texts = [json.loads(line)["texts"][0]["text"] for line in told.splitlines()]
+        return [{"prompt": prompt, "written": text} for text in texts]
     return []
 
 
