@@ -146,6 +146,10 @@ def measure_run(name: str, label: str, seed: int) -> dict[str, Any]:
     records = read_metrics(folder / "metrics.jsonl")
     steps = [record for record in records if "valid" not in record]
     validations = [(r["step"], round(r["loss"], 5)) for r in records if "valid" in r]
+    best = min(validations, key=lambda pair: pair[1])
+    scores = scores_of(told)
+    if "bits_per_byte" in scores:
+        scores["validation_loss"] = {"value": best[1]}
     return {
         "seed": seed,
         "steps": steps[-1]["step"],
@@ -154,8 +158,8 @@ def measure_run(name: str, label: str, seed: int) -> dict[str, Any]:
         "core_minutes": round(sum(use["core_seconds"] for use in used) / 60, 1),
         "wall_minutes": round(sum(use["seconds"] for use in used) / 60, 1),
         "peak_memory_mb": max(use["peak_memory_mb"] for use in used),
-        "best_validation": min(validations, key=lambda pair: pair[1]) if validations else None,
-        "scores": scores_of(told),
+        "best_validation": best,
+        "scores": scores,
         "validations": validations,
     }
 

@@ -21,8 +21,9 @@ UNITS = {
     "perplexity_per_word": "perplexity per word",
     "perplexity_per_token": "perplexity per token",
     "loss": "loss",
+    "validation_loss": "validation loss",
 }
-SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word", "loss")
+SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "validation_loss", "loss")
 
 
 def read_results() -> list[dict[str, Any]]:
@@ -32,7 +33,9 @@ def read_results() -> list[dict[str, Any]]:
 def number(name: str, value: float) -> str:
     if name in ("accuracy", "exact"):
         return f"{100 * value:.1f} %"
-    return f"{value:.3f}" if name in ("bits_per_byte", "loss") else f"{value:.1f}"
+    return (
+        f"{value:.3f}" if name in ("bits_per_byte", "loss", "validation_loss") else f"{value:.1f}"
+    )
 
 
 def score(result: dict[str, Any], name: str) -> str:
@@ -100,27 +103,35 @@ def page(result: dict[str, Any]) -> str:
         for name, found in run["scores"].items()
         if "signature" in found
     }
-    lines += ["", *sorted(signatures)]
-    best = [(run["seed"], run["best_validation"]) for run in result["runs"]]
-    for seed, found in best:
-        if found is not None:
-            lines += ["", f"Seed {seed}: best validation loss {found[1]:.4f} at step {found[0]:,}."]
+    lines += ["", *sorted(signatures)] if signatures else []
+    for run in result["runs"]:
+        step, loss = run["best_validation"]
+        lines += ["", f"Seed {run['seed']}: best validation loss {loss:.4f} at step {step:,}."]
     lines += ["", f"![validation loss]({label}.png)", "", "## In Hugging Face", ""]
     lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
     for name, value in result["hugging_face"]["scores"].items():
         mine = result["runs"][0]["scores"][name]["value"]
         lines += [f"{UNITS[name]} of seed {result['runs'][0]['seed']} there: {value:.4f}; "
                   f"here: {mine:.4f}.", ""]  # fmt: skip
-    if result["samples"]:
-        lines += ["## Ten samples, at places that a permutation chose", ""]
-    for sample in result["samples"]:
-        for kind, text in sample.items():
-            shown = text.replace("\n", " ⏎ ")
-            lines.append(
-                f"- {kind}: {shown}" if kind == next(iter(sample)) else f"  {kind}: {shown}  "
-            )
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *sample_lines(result["samples"])]).rstrip() + "\n"
+
+
+def sample_lines(samples: list[dict[str, str]]) -> list[str]:
+    if not samples:
+        return []
+    if "prompt" in samples[0]:
+        heading = f"## Ten texts that go on from “{samples[0]['prompt']}”, with ten seeds in a row"
+        texts = [sample["written"].strip().replace("\n", " ⏎ ") for sample in samples]
+        return [heading, "", "```text", *texts, "```"]
+    names = list(samples[0])
+    rows = [" | ".join(text.replace("|", "\\|") for text in each.values()) for each in samples]
+    return [
+        "## Ten samples, at places of the test set that a permutation chose",
+        "",
+        f"| {' | '.join(names)} |",
+        "|---" * len(names) + "|",
+        *(f"| {row} |" for row in rows),
+    ]
 
 
 def interval(name: str, found: dict[str, Any]) -> str:
