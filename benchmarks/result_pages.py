@@ -111,8 +111,8 @@ def page(result: dict[str, Any]) -> str:
     lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
     for name, value in result["hugging_face"]["scores"].items():
         mine = result["runs"][0]["scores"][name]["value"]
-        lines += [f"{UNITS[name]} of seed {result['runs'][0]['seed']} there: {value:.4f}; "
-                  f"here: {mine:.4f}.", ""]  # fmt: skip
+        seed, unit = result["runs"][0]["seed"], UNITS[name]
+        lines += [f"Seed {seed} there: {value:.4f} {unit}; here: {mine:.4f}.", ""]
     return "\n".join([*lines, *sample_lines(result["samples"])]).rstrip() + "\n"
 
 
