@@ -199,6 +199,11 @@ def samples(name: str, folder: Path, documents: list[tuple[str, ...]]) -> list[d
         chosen = [documents[place] for place in places]
         sources = "".join(f"{source}\n" for source, _ in chosen)
         written = clearhead("translate", folder, "--beam", BEAM, given=sources).splitlines()
+        if name.startswith("multi30k"):  # not ours to redistribute: our own words alone
+            return [
+                {"line of the test set": str(place + 1), "written": text}
+                for place, text in zip(places, written, strict=True)
+            ]
         return [
             {"source": source, "reference": reference, "written": text}
             for (source, reference), text in zip(chosen, written, strict=True)
