@@ -221,7 +221,7 @@ def samples(name: str, folder: Path, documents: list[tuple[str, ...]]) -> list[d
 def split_documents(folder: Path) -> list[tuple[str, ...]]:
     """What `clearhead evaluate` measures a run on."""
     config = load_recipe(str(folder / "recipe.toml")).data
-    split = "test" if config.test or config.held_out_test else "valid"
+    split = "test" if config.paths("test") else "valid"
     reader = Reader(find_inputs(config, split, data_folder()), config, split)
     return [document.texts for document in reader.documents(Cursor(), {})]
 

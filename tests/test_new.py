@@ -36,12 +36,14 @@ def test_from_two_files_to_a_translation(here: Path, capsys: pytest.CaptureFixtu
     assert recipe.data.train == (str(here / "source.txt"), str(here / "target.txt"))
     speaks_of_every_key(here / "my-pairs.toml")
     assert told.splitlines()[0] in (here / "my-pairs.toml").read_text(encoding="utf-8")
-    (here / "elsewhere").mkdir()
     assert main(["prepare", "my-pairs.toml"]) == 0
     assert main(["train", "my-pairs.toml", "--train.steps", "5"]) == 0
     model, lines = "runs/my-pairs/model", ["--input", "source.txt", "--output", "out.txt"]
     assert main(["translate", model, *lines, "--max-new", "3", "--beam", "1"]) == 0
     assert (here / "out.txt").read_text(encoding="utf-8").count("\n") == 300
+    capsys.readouterr()
+    assert main(["evaluate", "runs/my-pairs", "--exact", "--max-new", "3", "--beam", "1"]) == 0
+    assert "of 30 lines" in capsys.readouterr().out  # the held-out tenth
 
 
 def test_from_a_file_to_a_language_model(here: Path, capsys: pytest.CaptureFixture[str]):

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
-from clearhead.cli.recipes import PREPARED
+from clearhead.cli.recipes import PREPARED, data_root
 from clearhead.cli.translate import add_search_arguments, beam_of
 from clearhead.config import DataConfig, load_recipe
 from clearhead.data.corpus import open_corpus
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.unpack import naming, open_bytes
-from clearhead.environment import data_folder
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
@@ -178,8 +177,8 @@ def _is_run(folder: Path) -> bool:
 def _documents(arguments: argparse.Namespace) -> tuple[DataConfig, Iterator[tuple[str, ...]]]:
     """The texts of a split of the run's data, cleaned as its training data were."""
     config = load_recipe(str(arguments.model / RECIPE)).data
-    split = arguments.split or ("test" if config.test or config.held_out_test else "valid")
-    inputs = find_inputs(config, split, data_folder())
+    split = arguments.split or ("test" if config.paths("test") else "valid")
+    inputs = find_inputs(config, split, data_root(config))
     if not inputs:
         remedy = "name one in the recipe, or give the files"
         raise DataError(f"the data of {arguments.model} have no split {split!r}; {remedy}")
