@@ -1,12 +1,23 @@
 """The score of a recipe's model once more, by transformers, from the folder that was exported."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from torch.nn.functional import cross_entropy
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
 
+from clearhead.config import BatchConfig
+from clearhead.data.batches import IGNORED, MaskedBatch
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.loader import Loader
 from clearhead.evaluation.perplexity import windows
 from clearhead.evaluation.translation import exact_share, translation_scores
 
@@ -61,9 +72,48 @@ def bits_per_byte(folder: Path, texts: list[str], end: bool, window: int) -> flo
     return nats / math.log(2) / n_bytes
 
 
+def encoder_batches(corpus: Corpus, config: BatchConfig) -> Iterator[MaskedBatch]:
+    """Of the split that `clearhead evaluate` takes."""
+    split = "test" if "test" in corpus.manifest.splits else "valid"
+    for batch in Loader(corpus, config, split=split, epochs=1):
+        assert isinstance(batch, MaskedBatch)
+        yield batch
+
+
+def masked_loss(folder: Path, prepared: Path, window: int) -> float:
+    """On the tokens that `clearhead evaluate` masks."""
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    config = BatchConfig(seed=0, length=window, batch_size=BATCH, p_mask=0.15)
+    nats, n_tokens = 0.0, 0
+    with torch.inference_mode():
+        for batch in encoder_batches(open_corpus(prepared), config):
+            chosen = batch.targets != IGNORED
+            logits = model(batch.inputs).logits[chosen]
+            nats += cross_entropy(logits, batch.targets[chosen], reduction="sum").item()
+            n_tokens += len(logits)
+    return nats / n_tokens
+
+
+def accuracy(folder: Path, prepared: Path) -> float:
+    """The likelier label of each text, where the mask stands."""
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    corpus = open_corpus(prepared)
+    ids = torch.tensor(list(corpus.labels.values()))
+    n_right = n = 0
+    with torch.inference_mode():
+        for batch in encoder_batches(corpus, BatchConfig(batch_tokens=4096)):
+            real = (batch.inputs != model.config.pad_token_id).long()
+            at = batch.targets != IGNORED
+            logits = model(batch.inputs, attention_mask=real).logits[at]
+            n_right += int((ids[logits[:, ids].argmax(1)] == batch.targets[at]).sum())
+            n += len(logits)
+    return n_right / n
+
+
 def score_there(
     out: Path,
     documents: list[tuple[str, ...]],
+    prepared: Path,
     *,
     task: str,
     beam: int,
@@ -82,4 +132,6 @@ def score_there(
     if task == "language-model":
         texts = [texts[0] for texts in documents]
         return {"scores": {"bits_per_byte": bits_per_byte(out, texts, end, window)}}
-    return {"scores": {}}
+    if task == "masked-lm":
+        return {"scores": {"loss": masked_loss(out, prepared, window)}}
+    return {"scores": {"accuracy": accuracy(out, prepared)}}

@@ -14,6 +14,7 @@ HEADINGS = {
 }
 UNITS = {
     "BLEU": "BLEU",
+    "BLEU, lower-cased": "BLEU (lower-cased)",
     "chrF++": "chrF++",
     "accuracy": "of the texts right",
     "exact": "of the lines exact",
@@ -105,8 +106,7 @@ def page(result: dict[str, Any]) -> str:
     }
     lines += ["", *sorted(signatures)] if signatures else []
     for run in result["runs"]:
-        step, loss = run["best_validation"]
-        lines += ["", f"Seed {run['seed']}: best validation loss {loss:.4f} at step {step:,}."]
+        lines += ["", over_fitting(run)]
     lines += ["", f"![validation loss]({label}.png)", "", "## In Hugging Face", ""]
     lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
     for name, value in result["hugging_face"]["scores"].items():
@@ -114,6 +114,16 @@ def page(result: dict[str, Any]) -> str:
         seed, unit = result["runs"][0]["seed"], UNITS[name]
         lines += [f"Seed {seed} there: {value:.4f} {unit}; here: {mine:.4f}.", ""]
     return "\n".join([*lines, *sample_lines(result["samples"])]).rstrip() + "\n"
+
+
+def over_fitting(run: dict[str, Any]) -> str:
+    """From where on more training makes the model worse, or that it still becomes better."""
+    step, loss = run["best_validation"]
+    last_step, last_loss = run["validations"][-1]
+    told = f"Seed {run['seed']}: best validation loss {loss:.4f} at step {step:,}"
+    if step == last_step:
+        return f"{told}, the last one: it does not over-fit yet."
+    return f"{told}; at the end, step {last_step:,}, it was {last_loss:.4f} again."
 
 
 def sample_lines(samples: list[dict[str, str]]) -> list[str]:

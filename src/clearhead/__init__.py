@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clearhead.config import ModelConfig as ModelConfig
+    from clearhead.interop.model_folder import load_model as load_model
+    from clearhead.interop.model_folder import save_model as save_model
     from clearhead.models import build_model as build_model
     from clearhead.models import count_parameters as count_parameters
     from clearhead.models import preset as preset
@@ -19,9 +21,19 @@ _HOMES = {
     "Recorder": "clearhead.parts.recorder",
     "build_model": "clearhead.models",
     "count_parameters": "clearhead.models",
+    "load_model": "clearhead.interop.model_folder",
     "preset": "clearhead.models",
+    "save_model": "clearhead.interop.model_folder",
 }
-__all__ = ["ModelConfig", "Recorder", "build_model", "count_parameters", "preset"]
+__all__ = [
+    "ModelConfig",
+    "Recorder",
+    "build_model",
+    "count_parameters",
+    "load_model",
+    "preset",
+    "save_model",
+]
 
 
 def __getattr__(name: str) -> object:

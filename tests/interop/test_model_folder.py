@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from safetensors.torch import load_file
 
+import clearhead
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.folders import whole_or_absent
@@ -40,6 +41,12 @@ def test_a_model_can_be_loaded_in_another_dtype(tmp_path: Path):
     save_model(model, tmp_path / "ours")
     loaded = load_model(tmp_path / "ours", dtype=torch.bfloat16)
     assert torch.equal(loaded.tokens.weight, model.tokens.weight.bfloat16())
+
+
+def test_the_front_door_saves_and_loads_by_the_name_of_a_folder(tmp_path: Path):
+    model = random_model(our_config("gpt2"), dtype=torch.float32)
+    clearhead.save_model(model, f"{tmp_path}/ours")
+    assert torch.equal(clearhead.load_model(f"{tmp_path}/ours").tokens.weight, model.tokens.weight)
 
 
 def test_large_models_are_written_in_shards_with_an_index(tmp_path: Path):

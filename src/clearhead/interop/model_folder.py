@@ -52,7 +52,7 @@ class Description:
 
 def save_model(
     model: Model,
-    folder: Path,
+    folder: str | Path,
     *,
     ids: TokenIds = TokenIds(),  # noqa: B008 (frozen)
     tokenizer: Path | None = None,
@@ -65,7 +65,7 @@ def save_model(
         Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])
         for name, tensor in state.items()
     ]
-    with whole_or_absent(folder) as unfinished:
+    with whole_or_absent(Path(folder)) as unfinished:
         dtype = next(iter(state.values())).dtype
         write_tensors(unfinished, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
         write_description(unfinished, Description(model=model.config, ids=ids))
@@ -74,9 +74,12 @@ def save_model(
 
 
 @torch.no_grad()
-def load_model(folder: Path, *, dtype: torch.dtype | None = None, device: str = "cpu") -> Model:
+def load_model(
+    folder: str | Path, *, dtype: torch.dtype | None = None, device: str = "cpu"
+) -> Model:
     """The model of a folder, in the dtype of its weights unless told otherwise. Beside the model
     itself, one tensor at a time is in memory."""
+    folder = Path(folder)
     config = read_description(folder).model
     with TensorFiles(folder) as tensors:
         check_plausible(config, len(tensors.shapes))
