@@ -62,7 +62,7 @@ def bits_per_byte(folder: Path, texts: list[str], end: bool, window: int) -> flo
     for text in texts:
         ids += tokenizer(text, add_special_tokens=False)["input_ids"] + ends
     n_bytes = sum(len(text.encode()) + len(ends) for text in texts)
-    n_bytes -= len(tokenizer.decode(ids[:1]).encode())
+    n_bytes -= len(tokenizer.decode(ids[:1]).rstrip("\ufffd").encode())
     nats = 0.0
     with torch.inference_mode():
         for start, first, last in windows(len(ids), window, max(1, window // 2)):

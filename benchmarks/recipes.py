@@ -192,8 +192,9 @@ def scores_of(told: str) -> dict[str, dict[str, Any]]:
         elif line.get("name") == "exact":
             found["exact"] = {"value": line["value"]}
         else:
-            kept = ("bits_per_byte", "perplexity_per_word", "perplexity_per_token", "loss")
-            found |= {key: {"value": line[key]} for key in kept if key in line}
+            per = [f"perplexity_per_{unit}" for unit in ("word", "character", "token")]
+            kept = ("bits_per_byte", *per, "loss")
+            found |= {key: {"value": line[key]} for key in kept if line.get(key) is not None}
     return found
 
 

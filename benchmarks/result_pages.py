@@ -20,11 +20,17 @@ UNITS = {
     "exact": "of the lines exact",
     "bits_per_byte": "bits per byte",
     "perplexity_per_word": "perplexity per word",
+    "perplexity_per_character": "perplexity per character",
     "perplexity_per_token": "perplexity per token",
     "loss": "loss",
     "validation_loss": "validation loss",
 }
-SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "validation_loss", "loss")
+SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word",
+         "perplexity_per_character", "loss")  # fmt: skip
+SHOWN_OF = {
+    "multi30k-en-de": ("BLEU", "BLEU, lower-cased"),  # what others have published for it
+    "shakespeare-char": ("bits_per_byte", "validation_loss"),
+}
 
 
 def read_results() -> list[dict[str, Any]]:
@@ -51,7 +57,8 @@ def score(result: dict[str, Any], name: str) -> str:
 def table(results: list[dict[str, Any]], page: str) -> str:
     lines = [f"| {' | '.join(HEADINGS[page])} |", "|---|---|---|---|"]
     for result in results:
-        shown = [name for name in SHOWN if name in result["scores"]][:2]
+        shown = SHOWN_OF.get(result["recipe"], SHOWN)
+        shown = [name for name in shown if name in result["scores"]][:2]
         minutes = sum(run["core_minutes"] for run in result["runs"]) / len(result["runs"])
         link = f"[{result['label']}](results/{result['label']}.md)"
         told = ", ".join(score(result, name) for name in shown)

@@ -42,6 +42,7 @@ def test_perplexity_is_the_exponential_of_the_mean_surprise():
     found = perplexity(model, TOKENIZER, [TEXT], bos_id=1)
     assert found.n_tokens == len(ids) - 1
     assert (found.n_bytes, found.n_words) == (len(TEXT.encode()), 8)
+    assert found.n_characters == len(TEXT)
     assert found.nats == pytest.approx(-math.fsum(log_probs))
     assert found.per_token == pytest.approx(math.exp(found.nats / found.n_tokens))
     assert found.per_byte == pytest.approx(2**found.bits_per_byte)
@@ -63,6 +64,18 @@ def test_joined_texts_are_one_stream_with_an_end_behind_each():
     given = len(TOKENIZER.decode(ids[:1]).encode())
     assert found.n_bytes == len("the dog\nruns 你好\n".encode()) - given
     assert found.n_tokens == len(ids) - 1 and found.n_words == 4
+
+
+def test_a_text_without_blanks_has_no_words_and_every_character_counts():
+    model = random_model(ModelConfig(family="decoder", max_length=64, **SIZES))
+    chinese = (
+        "滿紙荒唐言一把辛酸淚" * 40
+    )  # as one word, e to its surprise would be beyond all numbers
+    found = perplexity(model, TOKENIZER, [chinese], bos_id=1)
+    assert found.per_word is None
+    assert found.per_character == pytest.approx(math.exp(found.nats / len(chinese)))
+    one = perplexity(model, TOKENIZER, ["淚"])  # three tokens, the first of which is given
+    assert (one.n_tokens, one.n_characters) == (2, 1)
 
 
 def test_a_stride_that_leaves_tokens_out_and_an_empty_text_are_refused():

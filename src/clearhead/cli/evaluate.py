@@ -157,6 +157,7 @@ def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:
     per = {
         "token": (found.per_token, found.n_tokens),
         "byte": (found.per_byte, found.n_bytes),
+        "character": (found.per_character, found.n_characters),
         "word": (found.per_word, found.n_words),
     }
     if arguments.format == "jsonl":
@@ -165,8 +166,11 @@ def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:
         print(json.dumps({**whole, **counts, "bits_per_byte": found.bits_per_byte}))
         return 0
     for name, (value, n) in per.items():
-        print(f"perplexity per {name:<6}{value:>14,.3f}   ({n:,} {name}s)")
-    print(f"bits per byte        {found.bits_per_byte:>14,.3f}")
+        if value is None:
+            print(f"perplexity per {name:<9}{'—':>14}   (no blanks between the {name}s)")
+        else:
+            print(f"perplexity per {name:<9}{value:>14,.3f}   ({n:,} {name}s)")
+    print(f"bits per byte           {found.bits_per_byte:>14,.3f}")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""How surprised a language model is by a text, per token, byte and word.
+"""How surprised a language model is by a text, per token, byte, character and word.
 
-Tokens compare runs of one tokenizer. Bytes and words (what stands between blanks) are the same for
-every tokenizer, so that models with different ones compare.
+Tokens compare runs of one tokenizer. Bytes, characters and words (what stands between blanks) are
+the same for every tokenizer, so that models with different ones compare.
 """
 
 import math
@@ -13,6 +13,10 @@ from clearhead.errors import InputError
 from clearhead.models import CausalLM
 from clearhead.text.tokenizer import Tokenizer
 
+LONGEST_MEAN_WORD = 25
+"""Characters. Where words are longer on average, blanks do not stand between words: the text is
+Chinese or Japanese, say, and a word of it is not known."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
@@ -20,6 +24,7 @@ class Perplexity:
     """-log p of all that was scored."""
     n_tokens: int
     n_bytes: int
+    n_characters: int
     n_words: int
 
     @property
@@ -31,8 +36,15 @@ class Perplexity:
         return math.exp(self.nats / self.n_bytes)
 
     @property
-    def per_word(self) -> float:
-        return math.exp(self.nats / self.n_words) if self.n_words else math.nan
+    def per_character(self) -> float:
+        return math.exp(self.nats / self.n_characters)
+
+    @property
+    def per_word(self) -> float | None:
+        """None for a text that is written without blanks between words."""
+        if self.n_characters > LONGEST_MEAN_WORD * self.n_words:
+            return None
+        return math.exp(self.nats / self.n_words)
 
     @property
     def bits_per_byte(self) -> float:
@@ -65,7 +77,7 @@ def perplexity(
             f"stride={stride} must be between 1 and the window of {window} tokens; "
             "a larger one would leave tokens out"
         )
-    nats, n_tokens, n_bytes, n_words = 0.0, 0, 0, 0
+    nats, n_tokens, n_bytes, n_characters, n_words = 0.0, 0, 0, 0, 0
     given: list[Sequence[int]] = []
     wanted: list[Sequence[int]] = []
     starts = [] if bos_id is None else [bos_id]
@@ -74,13 +86,17 @@ def perplexity(
     for text in texts:
         ids = [*starts, *tokenizer.encode(text), *ends]
         n_bytes += len(text.encode("utf-8")) + len(ends)
+        n_characters += len(text) + len(ends)
         n_words += len(text.split())
         if joined and rows:
             rows[0] += ids
         else:
             rows.append(ids)
     for ids in rows:
-        n_bytes -= len(tokenizer.decode(ids[:1]).encode("utf-8"))  # given, so not counted
+        # The first token is given, so that its characters are not counted: those that are whole.
+        first_text = tokenizer.decode(ids[:1]).rstrip("\ufffd")
+        n_bytes -= len(first_text.encode("utf-8"))
+        n_characters -= len(first_text)
         for start, first, last in windows(len(ids), window, stride):
             given.append(ids[start:first])
             wanted.append(ids[first:last])
@@ -89,7 +105,9 @@ def perplexity(
         n_tokens += len(log_probs)
     if n_tokens == 0:
         raise InputError("there is no token to score; give a text of at least two tokens")
-    return Perplexity(nats=nats, n_tokens=n_tokens, n_bytes=n_bytes, n_words=n_words)
+    return Perplexity(
+        nats=nats, n_tokens=n_tokens, n_bytes=n_bytes, n_characters=n_characters, n_words=n_words
+    )
 
 
 def windows(n_tokens: int, window: int, stride: int) -> Iterable[tuple[int, int, int]]:
