@@ -32,6 +32,12 @@ SHOWN_OF = {
     "shakespeare-char": ("bits_per_byte", "validation_loss"),
 }
 
+CREDITS = {  # whose sentences the samples quote
+    "tatoeba-en-zh": "Sentences: [Tatoeba](https://tatoeba.org), CC BY 2.0 FR.",
+    "python-docs-en-zh": "Paragraphs: the documentation of Python (PSF licence) and its "
+    "[Chinese translation](https://github.com/python/python-docs-zh-cn) (CC0).",
+}
+
 
 def read_results() -> list[dict[str, Any]]:
     return [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))]
@@ -120,7 +126,9 @@ def page(result: dict[str, Any]) -> str:
         mine = result["runs"][0]["scores"][name]["value"]
         seed, unit = result["runs"][0]["seed"], UNITS[name]
         lines += [f"Seed {seed} there: {value:.4f} {unit}; here: {mine:.4f}.", ""]
-    return "\n".join([*lines, *sample_lines(result["samples"])]).rstrip() + "\n"
+    lines += sample_lines(result["samples"])
+    lines += ["", CREDITS[label]] if label in CREDITS else []
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def over_fitting(run: dict[str, Any]) -> str:
