@@ -21,7 +21,10 @@ TRAIN = TrainConfig(
 )
 PAIRS = Recipe(
     name="pairs",
-    data=DataConfig(task="pairs", format="parallel", train=("a", "b"), vocab_size=300),
+    data=DataConfig(
+        task="pairs", format="parallel", train=("source.txt", "target.txt"),
+        valid=("source.txt", "target.txt"), vocab_size=300,
+    ),
     batches=BatchConfig(batch_tokens=200, window=64),
     model=ModelConfig(
         d_model=16, n_heads=2, n_layers=1, d_ff=24, max_length=300, p_dropout=0.1,
@@ -31,7 +34,7 @@ PAIRS = Recipe(
 )  # fmt: skip
 TEXT = Recipe(
     name="text",
-    data=DataConfig(train=("a",), vocab_size=300),
+    data=DataConfig(train=("text.txt",), valid=("text.txt",), vocab_size=300),
     batches=BatchConfig(length=20, batch_size=7),
     model=ModelConfig(
         family="decoder", d_model=16, n_heads=2, n_layers=2, d_ff=24, max_length=20, p_dropout=0.1

@@ -28,7 +28,7 @@ from tests.training.small import TRAIN, digest, go, with_train
 
 LABELLED = Recipe(
     name="labelled",
-    data=labelled_config(("a", "b"), held_out=0.2, held_out_test=0.2),
+    data=labelled_config(("sun.txt", "rain.txt"), held_out=0.2, held_out_test=0.2),
     batches=BatchConfig(batch_tokens=400, length=24),
     model=ModelConfig(
         family="encoder", d_model=32, n_heads=2, n_layers=1, d_ff=48, max_length=120,

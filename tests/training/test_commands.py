@@ -100,6 +100,21 @@ def test_a_mistake_is_one_line_with_a_remedy(
     assert message in capsys.readouterr().err.replace("\n", " ")
 
 
+def test_a_recipe_must_be_the_one_that_the_data_were_prepared_with(
+    text: Corpus, tmp_path: Path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    elsewhere = replace(TEXT.data, train=("/moved/text.txt",))  # the same file by its name
+    recipe = written(with_train(replace(TEXT, data=elsewhere), steps=1), tmp_path)
+    where = ["--prepared", str(text.folder)]
+    assert main(["train", recipe, *where, "--data.vocab_size", "280"]) == 2
+    assert "another recipe: data.vocab_size was 300, is 280; set it back" in (
+        capsys.readouterr().err.replace("\n", " ")
+    )
+    assert not Path("runs").exists()
+    assert main(["train", recipe, *where]) == 0
+
+
 def test_a_run_is_evaluated_on_its_own_split(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))

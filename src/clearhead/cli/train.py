@@ -68,7 +68,9 @@ def run(namespace: argparse.Namespace) -> int:
     folder = namespace.folder or RUNS / recipe.name
     console = Console(highlight=False)
     keep_freed_memory()
-    corpus = open_prepared(namespace, namespace.prepared or PREPARED / recipe.name)
+    prepared = namespace.prepared or PREPARED / recipe.name
+    corpus = open_prepared(namespace, prepared)
+    corpus.manifest.check_recipe(prepared, recipe.data)
     with joined(recipe.train) as ranks:
         if namespace.plan:
             return _plan(console, recipe, corpus, ranks, namespace.picture)

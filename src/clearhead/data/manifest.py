@@ -3,10 +3,11 @@
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.token_files import INDEX, FileFacts
 from clearhead.errors import DataError
 
@@ -53,6 +54,18 @@ class Manifest:
         seen = [facts.sha256 for facts in self.tokenizers.values()]
         seen += [f"{f.sha256} {f.index_sha256}" for f in self.token_files()]
         return hashlib.sha256("\n".join(seen).encode()).hexdigest()
+
+    def check_recipe(self, folder: Path, config: DataConfig) -> None:
+        """Whoever trains on the folder must mean what was prepared: the recipe is written into the
+        run, and a run is evaluated on the test set of its recipe."""
+        if "tokenizer" not in self.data:  # token files that came about in another way
+            return
+        old, new = (_with_names(data) for data in (self.data, as_json(config)))
+        if changes := changed_settings(old, new):
+            raise DataError(
+                f"{folder} was prepared with another recipe: {'; '.join(changes)}; set it back, or "
+                "prepare again (clearhead prepare … --overwrite, or to another --out)"
+            )
 
     def token_files(self) -> list[FileFacts]:
         return [
@@ -170,3 +183,27 @@ def write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+def as_json(config: DataConfig) -> dict[str, Any]:
+    """As a manifest has it."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Of data that were prepared, and of data that are asked for, in words."""
+    # A setting that is newer than the folder had its default then.
+    defaults = {each.name: each.default for each in fields(DataConfig)}
+    settings = json.loads(json.dumps(defaults)) | old
+    return [
+        f"data.{key} was {settings[key]!r}, is {value!r}"
+        for key, value in new.items()
+        if settings[key] != value
+    ]
+
+
+def _with_names(data: dict[str, Any]) -> dict[str, Any]:
+    """Files by their names alone: the same text may stand elsewhere by now."""
+    named = {split: [Path(path).name for path in data.get(split, ())] for split in SPLITS}
+    file = data.get("tokenizer_file")
+    return data | named | {"tokenizer_file": file and Path(file).name}

@@ -7,7 +7,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from clearhead.data.manifest import (
     VERIFIED,
     Manifest,
     TokenizerFacts,
+    as_json,
+    changed_settings,
     read_manifest,
     remember,
     sha256_of,
@@ -42,7 +43,7 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
         if overwrite:
             _clear(job)
         described = _describe(job, inputs)
-        plan = json.loads(json.dumps({"data": asdict(job.config), "inputs": described}))
+        plan = {"data": as_json(job.config), "inputs": json.loads(json.dumps(described))}
         if (job.folder / MANIFEST).is_file():
             manifest = read_manifest(job.folder)
             _check_same(job.folder, {"data": manifest.data, "inputs": manifest.inputs}, plan)
@@ -172,14 +173,7 @@ def _begin(job: Job, plan: Plan) -> None:
 
 def _check_same(folder: Path, old: Plan, new: Plan) -> None:
     """What is in the folder was made from other settings or files: say which, and touch nothing."""
-    # A setting that is newer than the folder had its default then.
-    defaults = {field.name: field.default for field in fields(DataConfig)}
-    settings = json.loads(json.dumps(defaults)) | old["data"]
-    changes = [
-        f"data.{key} was {settings[key]!r}, is {value!r}"
-        for key, value in new["data"].items()
-        if settings[key] != value
-    ]
+    changes = changed_settings(old["data"], new["data"])
     before = {each["path"]: each["sha256"] for each in old["inputs"]}
     after = {each["path"]: each["sha256"] for each in new["inputs"]}
     changes += [f"{path} is new" for path in after if path not in before]
