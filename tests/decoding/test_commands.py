@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.cli import main
+from clearhead.cli import evaluate, main
+from clearhead.cli.lines import one_line
 from clearhead.config import ModelConfig
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import build_model
@@ -129,6 +130,69 @@ def test_exact_lines_are_counted_without_sacrebleu(folder: Path, tmp_path: Path,
     assert (run.stdout, run.stderr) == ("exact   66.67% of 3 lines\n", "")
     run = inside("evaluate", folder / "mt", *files, *options, "--exact", "--format", "jsonl")
     assert json.loads(run.stdout)["n_lines"] == 3
+
+
+def test_backslashes_are_text_and_only_line_ends_are_spelt():
+    assert one_line("\\frac{a}{b} C:\\new") == "\\frac{a}{b} C:\\new"
+    assert one_line("two\nlines\r\n") == "two\\nlines\\r\\n"
+
+
+def test_an_output_is_not_emptied_for_an_input_that_is_itself_or_is_not_there(
+    folder: Path, tmp_path: Path, inside
+):
+    kept = tmp_path / "kept.txt"
+    kept.write_text("ein Hund\n")
+    again = inside("translate", folder / "mt", "--input", kept, "--output", kept)
+    assert again.returncode == 2 and "is the input itself; name another" in again.stderr
+    missing = inside("translate", folder / "mt", "--input", tmp_path / "no", "--output", kept)
+    assert missing.returncode == 2 and "there is no such file" in missing.stderr
+    assert kept.read_text() == "ein Hund\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, tmp_path: Path, inside):
+    marked = inside("translate", folder / "mt", "--format", "jsonl", given="\ufeffein Hund\n")
+    assert json.loads(marked.stdout)["source"] == "ein Hund"
+    for name in ("source", "reference"):
+        (tmp_path / name).write_text("\ufeffein Hund\n", encoding="utf-8")
+    files = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
+    plain = inside("translate", folder / "mt", given="ein Hund\n").stdout
+    (tmp_path / "reference").write_text(f"\ufeff{plain}", encoding="utf-8")
+    assert "exact   100.00%" in inside("evaluate", folder / "mt", *files, "--exact").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tokenize", "bogus"], "tokenize='bogus' is not known to sacrebleu; choose from none"),
+        (["--resamples", "-3"], "resamples=-3 must not be below 0"),
+        (["--against", "mt2", "--exact"], "leave out --exact"),
+        (["--against", "mt2", "--resamples", "0"], "have --resamples 1000"),
+    ],
+)
+def test_a_wrong_way_of_scoring_is_told_before_anything_is_translated(
+    folder: Path, tmp_path: Path, inside, monkeypatch, options, message
+):
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    monkeypatch.setattr(evaluate, "translate_lines", None)  # not reached
+    (tmp_path / "lines").write_text("ein Hund\n")
+    files = ["--source", tmp_path / "lines", "--reference", tmp_path / "lines"]
+    told = inside("evaluate", folder / "mt", *files, *options)
+    assert told.returncode == 2 and message in told.stderr.replace("\n", " ")
+
+
+def test_a_prompt_is_answered_in_the_file_and_the_format_that_are_asked_for(
+    folder: Path, tmp_path: Path, inside
+):
+    out = tmp_path / "out.jsonl"
+    asked = ["--prompt", "a dog", "--max-new", 3, "--format", "jsonl", "--output", out]
+    assert inside("generate", folder / "lm", *asked).returncode == 0
+    assert json.loads(out.read_text())["prompt"] == "a dog"
+
+
+def test_a_run_that_has_no_model_yet_says_how_it_gets_one(tmp_path: Path, inside):
+    (tmp_path / "recipe.toml").touch()
+    told = inside("translate", tmp_path)
+    assert told.returncode == 2 and "has not written its model yet" in told.stderr
 
 
 def test_a_line_that_comes_alone_is_answered_at_once(folder: Path):

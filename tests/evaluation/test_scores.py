@@ -99,6 +99,14 @@ def test_lines_are_translated_in_order_and_empty_ones_stay_empty():
         assert together == alone and together[1] == ""
 
 
+def test_sources_that_are_cut_are_counted(caplog: pytest.LogCaptureFixture):
+    model = random_model(ModelConfig(max_length=9, **SIZES))
+    config = DecodeConfig(max_new=2, eos_id=TOKENIZER.eos_id, start_id=TOKENIZER.bos_id)
+    lines = ["the dog", "the dog runs on and on and on, " * 9]
+    translate_lines(model, TOKENIZER, TOKENIZER, lines, config=config)
+    assert "1 of 2 sources were cut to 9 tokens" in caplog.text
+
+
 def test_translation_scores_are_sacrebleus_with_its_signature():
     sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra eval")
     references = ["the dog runs on the grass .", "a cat sleeps in the warm sun ."]

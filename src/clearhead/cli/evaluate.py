@@ -9,28 +9,29 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from clearhead.cli.folders import Opened, add_folder, open_folder
+from clearhead.cli.folders import RECIPE, Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
 from clearhead.cli.recipes import PREPARED, data_root
 from clearhead.cli.translate import add_search_arguments, beam_of
 from clearhead.config import DataConfig, load_recipe
 from clearhead.data.corpus import open_corpus
+from clearhead.data.formats import BYTE_ORDER_MARK
+from clearhead.data.manifest import MANIFEST
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.unpack import naming, open_bytes
-from clearhead.errors import DataError
+from clearhead.errors import ClearheadError, DataError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
 from clearhead.evaluation.perplexity import perplexity
 from clearhead.evaluation.translation import (
     N_RESAMPLES,
+    check_scoring,
     compare_translations,
     exact_share,
     translate_lines,
     translation_scores,
 )
 from clearhead.models import MaskedLM, Seq2Seq
-
-RECIPE = "recipe.toml"  # in the folder of a run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
+    if arguments.against is not None and (arguments.exact or arguments.resamples < 2):
+        raise ClearheadError(
+            "--against compares BLEU and chrF++ by resampling; leave out --exact, and have "
+            f"--resamples {N_RESAMPLES}"
+        )
     if arguments.source is None and arguments.reference is None and _is_run(arguments.model):
         documents = list(_documents(arguments)[1])
         sources, references = ([texts[side] for texts in documents] for side in (0, 1))
@@ -98,6 +104,13 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
             f"{arguments.source} has {len(sources)} lines and {arguments.reference} "
             f"{len(references)}; line n of one must belong to line n of the other"
         )
+    how = {
+        "n_resamples": arguments.resamples,
+        "tokenize": arguments.tokenize,
+        "lowercase": arguments.lowercase,
+    }
+    if not arguments.exact:
+        check_scoring(**how)  # before the translating, which takes its time
     mine = _translate(opened, arguments, sources)
     if arguments.exact:
         share = exact_share(mine, references)
@@ -106,11 +119,6 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
         else:
             print(f"exact   {share:.2%} of {len(mine):,} lines")
         return 0
-    how = {
-        "n_resamples": arguments.resamples,
-        "tokenize": arguments.tokenize,
-        "lowercase": arguments.lowercase,
-    }
     for metric in translation_scores(mine, references, **how):
         if arguments.format == "jsonl":
             print(json.dumps(vars(metric)))
@@ -135,7 +143,13 @@ def _translate(opened: Opened, arguments: argparse.Namespace, sources: list[str]
     beam = None if arguments.beam == 1 else beam_of(arguments)
     config = opened.decode_config(arguments.max_new)
     return translate_lines(
-        opened.translator, opened.source, opened.target, sources, config=config, beam=beam
+        opened.translator,
+        opened.source,
+        opened.target,
+        sources,
+        config=config,
+        beam=beam,
+        batch=arguments.batch,
     )
 
 
@@ -179,7 +193,8 @@ def _is_run(folder: Path) -> bool:
 
 
 def _documents(arguments: argparse.Namespace) -> tuple[DataConfig, Iterator[tuple[str, ...]]]:
-    """The texts of a split of the run's data, cleaned as its training data were."""
+    """The texts of a split of the run's data, cleaned as its training data were; those with more
+    than data.max_tokens stay, since a test set without its hardest lines flatters."""
     config = load_recipe(str(arguments.model / RECIPE)).data
     split = arguments.split or ("test" if config.paths("test") else "valid")
     inputs = find_inputs(config, split, data_root(config))
@@ -194,7 +209,12 @@ def _encoder(opened: Opened, model: MaskedLM, arguments: argparse.Namespace) -> 
     folder = arguments.prepared
     if folder is None and _is_run(arguments.model):
         folder = PREPARED / arguments.model.resolve().name
-    corpus = open_corpus(need(folder, "--prepared", "the folder of the prepared data"))
+    folder = need(folder, "--prepared", "the folder of the prepared data")
+    if not (folder / MANIFEST).is_file():
+        raise DataError(
+            f"{folder} holds no prepared data; name what the run was trained on: --prepared FOLDER"
+        )
+    corpus = open_corpus(folder)
     split = arguments.split or ("test" if "test" in corpus.manifest.splits else "valid")
     words = opened.target.library.get_vocab()
     if corpus.tokenizers[next(iter(corpus.tokenizers))].library.get_vocab() != words:
@@ -233,7 +253,7 @@ def _lines(path: Path) -> list[str]:
         with ExitStack() as stack:
             opened = open_bytes(path, stack)
             stack.enter_context(naming(path))
-            text = opened.data.read().decode("utf-8")
+            text = opened.data.read().removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:

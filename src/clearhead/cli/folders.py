@@ -4,18 +4,17 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Tokenizer as LibraryTokenizer
-
+from clearhead.config import recipe_names
 from clearhead.decoding import DecodeConfig
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.labels import LABELS, Labels, read_labels
 from clearhead.interop.model_folder import TokenIds, load_model, read_description
-from clearhead.interop.tokenizer_file import TOKENIZER
+from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER, open_tokenizer
 from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 
-SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
+RECIPE = "recipe.toml"  # in the folder of a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +74,16 @@ def model_folder(folder: Path) -> Path:
 
 def open_folder(folder: Path) -> Opened:
     """The model folder, or that of a run, with its tokenizer, or one for each side."""
+    if (folder / RECIPE).is_file() and not (folder / "model").is_dir():
+        raise FolderError(
+            f"{folder} has not written its model yet; the `clearhead train` that began it goes on "
+            "where it was, and writes the model at its end, or when Ctrl-C stops it"
+        )
     folder = model_folder(folder)
     if not folder.is_dir():
-        run = folder.parent  # a run's model is in RUN/model
-        recipe = run.name if run.parent.name == "runs" else "RECIPE"
+        names = recipe_names()
+        run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
+        recipe = run.name if run.name in names else "RECIPE"
         raise FolderError(
             f"{folder} is not a folder; give the model folder that a run has written, or make one "
             f"with: clearhead train {recipe}"
@@ -111,7 +116,7 @@ def open_folder(folder: Path) -> Opened:
 
 def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:
     """Its control tokens are those whose ids the model's config.json gives."""
-    library = _library(path)
+    library = open_tokenizer(path.parent, path.name)
     start = ids.bos if ids.bos is not None else ids.decoder_start
     end = ids.eos
     names: list[str] = []
@@ -123,14 +128,6 @@ def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:
             raise FolderError(f"{path} has no token {index}, which config.json makes the {role}")
         names.append(name)
     return load_tokenizer(path, names)
-
-
-def _library(path: Path):
-
-    try:
-        return LibraryTokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise FolderError(f"{path} is not a tokenizer ({error}); damaged?") from None
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from clearhead.cli.lines import (
     answer_lines,
     at_least_one,
     one_line,
+    opened_output,
     polite,
     talk,
 )
@@ -95,7 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_folder(arguments.model)
     generator = _Generator(opened, arguments, choice)
     if arguments.prompt is not None:
-        generator.show(1, arguments.prompt)
+        if arguments.output is None and arguments.format == "text":
+            generator.show(1, arguments.prompt)
+        else:
+            with opened_output(arguments) as out:
+                out.writelines(generator([(1, arguments.prompt)]))
         return 0
     if arguments.input is None and sys.stdin.isatty():
         return talk("A line is continued when you press Enter; Ctrl-D ends.", generator.show)

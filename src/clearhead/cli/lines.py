@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.errors import ClearheadError, DataError, InputError
 
 CHUNK = 512
@@ -85,6 +86,8 @@ def _chunks(file: BinaryIO, name: str) -> Iterator[list[tuple[int, str]]]:
                 ended = True
                 break
             number += 1
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)  # as in training
             try:
                 chunk.append((number, line.decode("utf-8").rstrip("\r\n")))
             except UnicodeDecodeError as wrong:
@@ -120,6 +123,17 @@ def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
             yield line + b"\n"
     if begun:
         yield begun
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Before the output is emptied."""
+    if arguments.input is None:
+        return
+    if not arguments.input.exists():
+        raise DataError(f"{arguments.input} cannot be read (there is no such file)")
+    out = arguments.output
+    if out is not None and out.exists() and out.samefile(arguments.input):
+        raise DataError(f"--output {out} is the input itself; name another file")
 
 
 @contextmanager
@@ -169,8 +183,9 @@ class Bar:
 
 
 def one_line(text: str) -> str:
-    """A text that may hold line ends, on one line: as they are written in a string of Python."""
-    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+    """A text that may hold line ends, on one line. All else stays as it is: backslashes are text,
+    and whoever has to tell the two apart asks for JSON."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def at_least_one(text: str) -> int:
@@ -193,6 +208,7 @@ def answer_lines(
     arguments: argparse.Namespace, answer: Callable[[list[tuple[int, str]]], list[str]]
 ) -> int:
     """Every line's answer, in the order of the lines, as soon as its chunk has been worked on."""
+    _check_files(arguments)
     with opened_output(arguments) as out, Bar(arguments) as bar:
         for chunk in read_lines(arguments):
             for text in answer(chunk):

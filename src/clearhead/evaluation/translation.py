@@ -1,5 +1,6 @@
 """BLEU and chrF++ by sacrebleu (the extra `eval`), with intervals, and two models compared."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from clearhead.models import Seq2Seq
 from clearhead.text.tokenizer import Tokenizer
 
 N_RESAMPLES = 1000
+_log = logging.getLogger("clearhead")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +47,10 @@ def translate_lines(
     *,
     config: DecodeConfig,
     beam: BeamConfig | None = None,
+    batch: int = 32,
 ) -> list[str]:
     """Each line's best translation, in the order of the lines. An empty line stays empty; a line
-    that is too long is cut. `beam=None`: greedy."""
+    that is too long is cut, with a warning. `beam=None`: greedy. `batch`: lines side by side."""
     ids = [source_tokenizer.encode(line.strip()) for line in lines]
     # As in training: a source ends with the end token.
     ends = [] if source_tokenizer.eos_id is None else [source_tokenizer.eos_id]
@@ -55,11 +58,14 @@ def translate_lines(
     filled = [place for place, line in enumerate(ids) if line]
     by_length = sorted(filled, key=lambda place: len(ids[place]))
     sources = [ids[place][:room] + ends for place in by_length]
+    if n_cut := sum(len(line) > room for line in ids):
+        _log.warning("%d of %d sources were cut to %d tokens", n_cut, len(ids), room + len(ends))
     prepared = prepare(model)
     if beam is None:
-        outputs = greedy(prepared, sources, config)
+        outputs = greedy(prepared, sources, config, max_rows=batch)
     else:
-        outputs = [texts[0] for texts in beam_search(prepared, sources, config, beam)]
+        found = beam_search(prepared, sources, config, beam, max_sentences=batch)
+        outputs = [texts[0] for texts in found]
     translated = [""] * len(lines)
     for place, output in zip(by_length, outputs):
         translated[place] = target_tokenizer.decode(output.tokens)
@@ -111,6 +117,13 @@ def translation_scores(
         )
         for name, metric in metrics.items()
     ]
+
+
+def check_scoring(*, n_resamples: int, tokenize: str, lowercase: bool) -> None:
+    """Raises what scoring with these would raise, before anything has been translated."""
+    if n_resamples < 0:
+        raise InputError(f"resamples={n_resamples} must not be below 0; 0 gives no interval")
+    _metrics(tokenize, lowercase)
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
@@ -176,10 +189,15 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
         raise ClearheadError(
             "BLEU and chrF++ need sacrebleu; install it with: pip install 'clearhead[eval]'"
         ) from None
-    return {
-        "BLEU": BLEU(tokenize=tokenize, lowercase=lowercase),
-        "chrF++": CHRF(word_order=2, lowercase=lowercase),
-    }
+    if tokenize not in BLEU.TOKENIZERS:
+        known = ", ".join(BLEU.TOKENIZERS)
+        raise InputError(f"tokenize={tokenize!r} is not known to sacrebleu; choose from {known}")
+    try:
+        bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    except (ImportError, RuntimeError) as error:  # a tokenizer that needs a package of its own
+        told = " ".join(str(error).split())
+        raise ClearheadError(f"tokenize={tokenize!r}: {told}") from None
+    return {"BLEU": bleu, "chrF++": CHRF(word_order=2, lowercase=lowercase)}
 
 
 def _check(translations: Sequence[str], references: Sequence[str]) -> None:
