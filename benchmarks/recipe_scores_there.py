@@ -22,16 +22,16 @@ from clearhead.evaluation.perplexity import windows
 from clearhead.evaluation.translation import exact_share, translation_scores
 
 BATCH = 32
-MAX_NEW = 200
+MAX_NEW = 256  # as ours
 
 
-def translated(folder: Path, sources: list[str], beam: int) -> list[str]:
-    """By `generate`, with the settings that are our defaults: an average over the length, and an
-    end when as many texts as the beam is wide have ended."""
+def translated(folder: Path, sources: list[str], beam: int, window: int) -> list[str]:
+    """By `generate`, with the settings that are our defaults: an average over the length, an end
+    when as many texts as the beam is wide have ended, sources cut to what the model takes."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     rows = [tokenizer(line, add_special_tokens=False)["input_ids"] for line in sources]
-    rows = [[*row, model.config.eos_token_id] for row in rows]
+    rows = [[*row[: window - 1], model.config.eos_token_id] for row in rows]
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
     texts = [""] * len(rows)
     for first in range(0, len(order), BATCH):
@@ -45,7 +45,7 @@ def translated(folder: Path, sources: list[str], beam: int) -> list[str]:
         with torch.inference_mode():
             written = model.generate(
                 ids, attention_mask=real, num_beams=beam, do_sample=False, length_penalty=1.0,
-                early_stopping=True, max_new_tokens=MAX_NEW,
+                early_stopping=True, max_new_tokens=min(MAX_NEW, window),
             )  # fmt: skip
         decoded = tokenizer.batch_decode(written, skip_special_tokens=True)
         for place, text in zip(places, decoded):
@@ -124,7 +124,7 @@ def score_there(
 ) -> dict[str, Any]:
     if task == "pairs":
         sources, references = ([texts[side] for texts in documents] for side in (0, 1))
-        texts = translated(out, [source.strip() for source in sources], beam)
+        texts = translated(out, [source.strip() for source in sources], beam, window)
         if exact:
             return {"scores": {"exact": exact_share(texts, references)}}
         metrics = translation_scores(texts, references, n_resamples=0, tokenize=tokenize)

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.recipe_scores_there import score_there
 from benchmarks.result import circumstances
-from benchmarks.result_pages import RESULTS, write_pages
+from benchmarks.result_pages import RESULTS, same_recipe, write_pages
 from clearhead.config import load_recipe
 from clearhead.data.manifest import read_manifest
 from clearhead.data.order import permute
@@ -82,6 +82,9 @@ def write(name: str, label: str, seeds: list[int], overrides: list[str]) -> None
     """Everything about a recipe that has been trained with these seeds."""
     first = run_folder(label, seeds[0])
     recipe = load_recipe(str(first / "recipe.toml"))
+    assert same_recipe(recipe_facts(recipe), name, overrides), (
+        f"{first} was trained with another recipe than {name} {' '.join(overrides)}"
+    )
     documents = split_documents(first)
     runs = [measure_run(name, label, seed) for seed in seeds]
     manifest = read_manifest(prepared_folder(name))
@@ -90,6 +93,7 @@ def write(name: str, label: str, seeds: list[int], overrides: list[str]) -> None
         "recipe": name,
         "label": label,
         "commands": commands(name, overrides),
+        "overrides": overrides,
         "parameters": n_parameters(first),
         "config": recipe_facts(recipe),
         "data": {"fingerprint": manifest.fingerprint, "inputs": manifest.inputs},
@@ -126,10 +130,10 @@ def commands(name: str, overrides: list[str]) -> list[str]:
 
 
 def evaluate_options(name: str) -> list[str]:
-    if name == "copy-task":
-        return ["--exact"]
     if load_recipe(name).data.task != "pairs":
         return []
+    if name == "copy-task":
+        return ["--beam", str(BEAM), "--exact"]
     kind = tokenizer_of_bleu(name)
     return ["--beam", str(BEAM), *([] if kind == "13a" else ["--tokenize", kind])]
 

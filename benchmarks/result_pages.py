@@ -5,6 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from clearhead.config import load_recipe
+from clearhead.training.changes import recipe_facts
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end of results -->)", flags=re.S)
@@ -41,6 +44,17 @@ CREDITS = {  # whose sentences the samples quote
 
 def read_results() -> list[dict[str, Any]]:
     return [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+
+
+def same_recipe(config: dict[str, Any], name: str, overrides: list[str]) -> bool:
+    """Whether a run's configuration is the recipe that is shipped now, with these options; seeds
+    may differ."""
+    keys = [(key.removeprefix("--"), value) for key, value in zip(*[iter(overrides)] * 2)]
+    shipped = recipe_facts(load_recipe(name, keys))
+    for facts in (config := json.loads(json.dumps(config)), shipped):
+        for section in ("batches", "train"):
+            facts[section]["seed"] = None
+    return config == json.loads(json.dumps(shipped))
 
 
 def number(name: str, value: float) -> str:
@@ -160,8 +174,10 @@ def sample_lines(samples: list[dict[str, str]]) -> list[str]:
 
 
 def interval(name: str, found: dict[str, Any]) -> str:
-    half = found.get("half_interval")
     told = number(name, found["value"])
+    if "low" in found:
+        return f"{told} ({number(name, found['low'])} … {number(name, found['high'])})"
+    half = found.get("half_interval")
     return told if half is None else f"{told} ± {half:.1f}"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.result_pages import HEADINGS, RESULTS, page, read_results, with_table
+from benchmarks.result_pages import HEADINGS, RESULTS, page, read_results, same_recipe, with_table
 from clearhead.config import recipe_names
 
 ROOT = Path(__file__).parent.parent
@@ -25,6 +25,9 @@ def test_every_result_has_its_page_and_its_curve():
 def test_every_result_is_of_a_shipped_recipe_and_says_how_it_came_about():
     for result in read_results():
         assert result["recipe"] in recipe_names()
+        assert same_recipe(result["config"], result["recipe"], result["overrides"]), (
+            f"{result['recipe']} was changed after its result was measured: train it again"
+        )
         assert result["commit"] and result["date"] and result["machine"]["processor"]
         for run in result["runs"]:
             assert run["steps"] > 0 and run["core_minutes"] > 0 and run["scores"]
