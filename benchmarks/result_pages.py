@@ -16,18 +16,19 @@ HEADINGS = {
     "README.zh-CN.md": ("配方", "参数量", "训练（核·分钟）", "结果"),
 }
 UNITS = {
-    "BLEU": "BLEU",
-    "BLEU, lower-cased": "BLEU (lower-cased)",
-    "chrF++": "chrF++",
-    "accuracy": "of the texts right",
-    "exact": "of the lines exact",
-    "bits_per_byte": "bits per byte",
-    "perplexity_per_word": "perplexity per word",
-    "perplexity_per_character": "perplexity per character",
-    "perplexity_per_token": "perplexity per token",
-    "loss": "loss",
-    "validation_loss": "validation loss",
+    "BLEU": ("BLEU", "BLEU"),
+    "BLEU, lower-cased": ("BLEU (lower-cased)", "BLEU（小写）"),
+    "chrF++": ("chrF++", "chrF++"),
+    "accuracy": ("of the texts right", "的文本判断正确"),
+    "exact": ("of the lines exact", "的行完全正确"),
+    "bits_per_byte": ("bits per byte", "比特/字节"),
+    "perplexity_per_word": ("perplexity per word", "单词困惑度"),
+    "perplexity_per_character": ("perplexity per character", "字符困惑度"),
+    "perplexity_per_token": ("perplexity per token", "词元困惑度"),
+    "loss": ("loss", "损失"),
+    "validation_loss": ("validation loss", "验证损失"),
 }
+SEEDS = ("({} seeds)", "（{} 个种子）")
 SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word",
          "perplexity_per_character", "loss")  # fmt: skip
 SHOWN_OF = {
@@ -65,13 +66,14 @@ def number(name: str, value: float) -> str:
     )
 
 
-def score(result: dict[str, Any], name: str) -> str:
+def score(result: dict[str, Any], name: str, chinese: bool) -> str:
     """The mean over the seeds, and their spread where there are several."""
     found = result["scores"][name]
     told = number(name, found["mean"])
     if found["spread"] is not None:
-        told += f" ± {number(name, found['spread'])} ({len(result['runs'])} seeds)"
-    return f"{told} {UNITS[name]}"
+        seeds = SEEDS[chinese].format(len(result["runs"]))
+        told += f" ± {number(name, found['spread'])} {seeds}"
+    return f"{told} {UNITS[name][chinese]}"
 
 
 def table(results: list[dict[str, Any]], page: str) -> str:
@@ -81,7 +83,8 @@ def table(results: list[dict[str, Any]], page: str) -> str:
         shown = [name for name in shown if name in result["scores"]][:2]
         minutes = sum(run["core_minutes"] for run in result["runs"]) / len(result["runs"])
         link = f"[{result['label']}](results/{result['label']}.md)"
-        told = ", ".join(score(result, name) for name in shown)
+        chinese = page.endswith("zh-CN.md")
+        told = ("，" if chinese else ", ").join(score(result, name, chinese) for name in shown)
         lines.append(f"| {link} | {result['parameters']:,} | {minutes:.0f} | {told} |")
     return "\n".join(lines) + "\n"
 
@@ -138,7 +141,7 @@ def page(result: dict[str, Any]) -> str:
     lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
     for name, value in result["hugging_face"]["scores"].items():
         mine = result["runs"][0]["scores"][name]["value"]
-        seed, unit = result["runs"][0]["seed"], UNITS[name]
+        seed, unit = result["runs"][0]["seed"], UNITS[name][False]
         lines += [f"Seed {seed} there: {value:.4f} {unit}; here: {mine:.4f}.", ""]
     lines += sample_lines(result["samples"])
     lines += ["", CREDITS[label]] if label in CREDITS else []
