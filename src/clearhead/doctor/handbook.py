@@ -20,18 +20,24 @@ def handbook(language: Language) -> str:
 
 def _entry(check: Check, language: Language) -> list[str]:
     text = sentences(language)["checks"][check.name]
-    lines = [f"## {text['title']} (`{check.name}`)", ""]
+    title = word("entry", language).format(title=text["title"], name=check.name)
+    lines = [f"## {title}", ""]
     for key in ("asks", "why", "cause"):
-        lines += [f"**{word(key, language)}.** {text[key]}", ""]
+        lines += [_label(key, language) + text[key], ""]
     if not check.quick:
         lines += [word("quick_no", language), ""]
-    lines += [f"**{word('can_say', language)}.**", ""]
-    lines += [f"- `{check.name}.{case}`: {sentence}" for case, sentence in text["seen"].items()]
+    lines += [_label("can_say", language).rstrip(), ""]
+    colon = word("colon", language)
+    lines += [f"- `{check.name}.{case}`{colon}{said}" for case, said in text["seen"].items()]
     pair = code()[check.name]
     for key, sign in (("wrong", "✗"), ("right", "✓")):
         lines += ["", f"{sign} {word(key, language)}", "", "```python"]
         lines += [pair[key].strip("\n"), "```"]
     return [*lines, ""]
+
+
+def _label(key: str, language: Language) -> str:
+    return word("label", language).format(label=word(key, language))
 
 
 def path(folder: Path, language: Language) -> Path:

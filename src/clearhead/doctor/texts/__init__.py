@@ -76,7 +76,7 @@ def verdict(outcome: Outcome, language: Language) -> str:
     if outcome.reason is None:
         return status
     known = sentences(language)["reasons"]
-    return f"{status}: {known.get(outcome.reason, outcome.reason)}"
+    return status + word("colon", language) + known.get(outcome.reason, outcome.reason)
 
 
 def summary(findings: tuple[Finding, ...], language: Language) -> str:
