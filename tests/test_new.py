@@ -94,6 +94,8 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
         (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
         (["new", "x", "--text", "blank"], "every line is blank|no text in the file"),
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
+        (["new", "x", "--text", "latin"], r"not UTF-8; convert it to UTF-8, .* iconv$"),
+        (["new", "x", "--source", "latin", "--target", "latin"], "convert it to UTF-8"),
         ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0; try --minutes 30"),
         ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be above 0"),
         ([*PAIRS, "--out", "there.toml"], "there.toml is already there; .* --out FILE"),
@@ -109,6 +111,7 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     (here / "short").write_text("a line\nand another\n")
     (here / "empty").write_text("")
     (here / "blank").write_text("\n \n")
+    (here / "latin").write_bytes("ein grüner Vogel\n".encode("latin-1"))
     (here / "there.toml").write_text("mine")
     assert main(arguments) == 2
     error = capsys.readouterr().err

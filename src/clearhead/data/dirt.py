@@ -1,5 +1,6 @@
 """What counts as dirt in text, and what happens to it: an error with its place, or a count."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,8 @@ class Sieve:
         self.lines: range | None = None
         """Those of the file at hand that belong to the split; None: all. The others' dirt is for
         the split that they belong to."""
+        self.has_recipe = True
+        """Whether there is a recipe that could name more kinds to skip."""
 
     def wants(self, place: Place) -> bool:
         return self.lines is None or place.line in self.lines
@@ -37,9 +40,19 @@ class Sieve:
         if not self.wants(place):
             return
         if kind not in self.config.skip:
-            remedy = f"mend it, or have such lines skipped and counted: --data.skip '[\"{kind}\"]'"
-            raise DataError(f"{place}: {what}; {remedy}")
+            raise DataError(f"{place}: {what}; {self._remedy(kind)}")
         self.counts[kind] += 1
+
+    def _remedy(self, kind: Dirt) -> str:
+        whole_file = self.config.document == "file"
+        # Of a text in another encoding, skipping would leave little or nothing.
+        if kind == "invalid-utf8" and (whole_file or not self.has_recipe):
+            return "convert it to UTF-8, for example with iconv"
+        if not self.has_recipe:
+            return "mend it"
+        skip = json.dumps([*self.config.skip, kind])
+        what = "files" if whole_file else "lines"
+        return f"mend it, or have such {what} skipped and counted: data.skip = {skip} in the recipe"
 
     def clean(self, raw: bytes | str, place: Place) -> str | None:
         """The text of a line or field; None if it was rejected or is one to drop."""

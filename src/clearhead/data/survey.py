@@ -48,6 +48,7 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
     files = [folder / f"{side}.txt" for side in config.sides]
     documents = n_bytes = longest = sampled = 0
     reader = Reader(find_inputs(whole, "train", folder), whole, "train")
+    reader.sieve.has_recipe = False  # it is being made
     with ExitStack() as stack:
         outs = [stack.enter_context(file.open("wb")) for file in files]
         for document in reader.documents(Cursor(), {}):
