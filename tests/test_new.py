@@ -96,8 +96,14 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
         (["new", "x", "--text", "latin"], r"not UTF-8; convert it to UTF-8, .* iconv$"),
         (["new", "x", "--source", "latin", "--target", "latin"], "convert it to UTF-8"),
-        ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0; try --minutes 30"),
+        ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0 and finite; try --minutes 30"),
         ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be above 0"),
+        ([*PAIRS, "--minutes", "inf"], "minutes=inf must be .* finite; try --minutes 30"),
+        ([*PAIRS, "--minutes", "nan"], "minutes=nan must be .* finite"),
+        ([*PAIRS, "--out", "nodir/x.toml"], "a folder that is not there; .*: mkdir -p nodir$"),
+        (["new", "my/pairs", *PAIRS[2:]], "a folder that is not there; .*: mkdir -p my$"),
+        (["new", "x", "--text", "\udce9.txt"], "is not UTF-8, and a recipe is; rename it"),
+        (["new", "x\udce9", "--text", "text.txt"], "is not UTF-8, and a recipe is; rename it"),
         ([*PAIRS, "--out", "there.toml"], "there.toml is already there; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
         (["new", "x", "--source", "source.txt"], "needs pairs .* or text"),
@@ -113,7 +119,32 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     (here / "blank").write_text("\n \n")
     (here / "latin").write_bytes("ein grüner Vogel\n".encode("latin-1"))
     (here / "there.toml").write_text("mine")
+    (here / "\udce9.txt").write_bytes((here / "text.txt").read_bytes())
+    before = sorted(here.iterdir())
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert re.search(message, error), error
-    assert not (here / "x.toml").exists() and (here / "there.toml").read_text() == "mine"
+    assert sorted(here.iterdir()) == before and (here / "there.toml").read_text() == "mine"
+
+
+def test_a_recipe_that_cannot_be_written_is_no_traceback(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Found before anything is measured, or only when it is written."""
+    before = sorted(here.iterdir())
+    assert main([*PAIRS, "--out", f"{'n' * 300}.toml"]) == 2
+    assert "cannot be written (File name too long); name another" in capsys.readouterr().err
+    sized = sizing.Sized(values={}, reasons=[])
+
+    def measured(*_: object) -> sizing.Sized:
+        monkeypatch.setattr("clearhead.data.manifest.os.fsync", full)
+        return sized
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sizing, "size_recipe", measured)
+    assert main(PAIRS) == 2
+    told = capsys.readouterr().err
+    assert "my-pairs.toml cannot be written (No space left on device); name another" in told
+    assert sorted(here.iterdir()) == before
