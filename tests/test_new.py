@@ -55,6 +55,17 @@ def test_from_a_file_to_a_language_model(here: Path, capsys: pytest.CaptureFixtu
     assert "runs/other/model" in capsys.readouterr().out
 
 
+def test_a_folder_stands_for_its_files(here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sizing, "_time", lambda *_: (1.0, 100.0))
+    (here / "book").mkdir()
+    for name in ("one.txt", "two.txt"):
+        (here / "book" / name).write_bytes((here / "text.txt").read_bytes())
+    assert main(["new", "x", "--text", "book"]) == 0
+    assert load_recipe("x.toml").data.train == (str(here / "book"),)
+    assert "# Text: 2 texts" in (here / "x.toml").read_text(encoding="utf-8")
+    assert main(["prepare", "x.toml"]) == 0
+
+
 def sizes(minutes: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> sizing.Sized:
     """With steps of so many seconds, and 100 tokens to guess in each."""
     monkeypatch.setattr(sizing, "_time", lambda *_: (seconds, 100.0))
@@ -92,7 +103,15 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
         (["new", "x", "--source", "source.txt", "--target", "no"], "there is no file .*no; check"),
         (["new", "x", "--source", "source.txt", "--target", "short"], "300 lines and .*short 2;"),
         (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
-        (["new", "x", "--text", "blank"], "every line is blank|no text in the file"),
+        (["new", "x", "--text", "blank"], "no text is left; skipped: 1 blank; name a file"),
+        (["new", "x", "--source", "blank", "--target", "blank"], "skipped: 2 blank; name a file"),
+        (["new", "x", "--source", "long", "--target", "long"], "2 too-long; break the lines up"),
+        (["new", "x", "--source", "wide", "--target", "wide"], "too-long; break .*tokens = 512 "),
+        (
+            ["new", "x", "--source", "one", "--target", "one"],
+            r"only 1 pair\(s\) .* needs 10, .*give more",
+        ),
+        (["new", "x", "--text", "folder"], "folder holds no file that ends in .txt"),
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
         (["new", "x", "--text", "latin"], r"not UTF-8; convert it to UTF-8, .* iconv$"),
         (["new", "x", "--source", "latin", "--target", "latin"], "convert it to UTF-8"),
@@ -117,6 +136,10 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     (here / "short").write_text("a line\nand another\n")
     (here / "empty").write_text("")
     (here / "blank").write_text("\n \n")
+    (here / "one").write_text("only one line\n")
+    (here / "long").write_text("x" * 1_500_000 + "\n")
+    (here / "wide").write_text("".join(f"{n * n} " for n in range(2000)) + "\n")
+    (here / "folder").mkdir()
     (here / "latin").write_bytes("ein grüner Vogel\n".encode("latin-1"))
     (here / "there.toml").write_text("mine")
     (here / "\udce9.txt").write_bytes((here / "text.txt").read_bytes())

@@ -18,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="FILE", help="pairs: the lines to translate")
     parser.add_argument("--target", type=Path, metavar="FILE", help="pairs: their translations")
     parser.add_argument(
-        "--text", type=Path, nargs="+", metavar="FILE", help="instead: text for a language model"
+        "--text",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="instead: text for a language model; a folder stands for its .txt files",
     )
     parser.add_argument(
         "--minutes", type=float, default=30.0, metavar="N", help="of training (default: 30)"
@@ -42,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     keep_freed_memory()  # as training does: the steps are timed
     recipe = load_recipe(str(TEMPLATES / template))
     data = replace(recipe.data, train=tuple(map(str, files)))
-    check_files(files, data)
+    check_files(data)
     sized = size_recipe(replace(recipe, data=data), arguments.minutes)
     paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
     text = fill_template(

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,3 +82,25 @@ class Sieve:
             what = f"character {error.start + 1} is half a surrogate pair"
         self.reject("invalid-utf8", place, what)
         return None
+
+
+def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
+    """What was skipped, where nothing was left, and what to do about the most of it."""
+    if not skipped and (config.held_out or config.held_out_test):
+        return "the others take all lines; give more text, or a smaller share to data.held_out"
+    if not skipped:
+        return "the files are empty; name files with text"
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
+    match max(skipped, key=lambda kind: skipped[kind]):
+        case "too-long":
+            limit = f"data.max_bytes = {config.max_bytes}"
+            if config.max_tokens is not None:
+                limit += f" and data.max_tokens = {config.max_tokens}"
+            remedy = f"break the lines up: {limit} are the limits"
+        case "blank":
+            remedy = "name a file with text"
+        case kind if kind == DROPPED:
+            remedy = "leave something out of data.drop"
+        case kind:
+            remedy = f"mend the text; without {kind!r} in data.skip, the first place is named"
+    return f"skipped: {counts}; {remedy}"

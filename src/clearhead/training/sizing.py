@@ -22,6 +22,7 @@ VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float(
 PASSES_WANTED = 5  # a model that sees its text less often is too large for the time
 PASSES_ENOUGH = {"pairs": 40, "language-model": 15}  # after that, small models learn by heart
 STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
+PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
@@ -149,6 +150,12 @@ def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
     if template.data.task == "pairs":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
         held_out = _held_out(text.survey.documents)
+        pairs = text.corpus.facts("train").documents
+        if pairs < PAIRS_AT_LEAST:
+            raise DataError(
+                f"there are only {pairs} pair(s) of at most {TOO_LONG} tokens a side, and a "
+                f"translator needs {PAIRS_AT_LEAST}, and many more to be good; give more pairs"
+            )
         return shape | {
             "data.held_out": held_out,
             "data.max_tokens": longest,
