@@ -88,6 +88,20 @@ def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
 
 
 @pytest.mark.usefixtures("here")
+def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
+    """Of 300 steps, a second each, that take nine tenths of the time."""
+    none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))
+    for short in (none, few):
+        told = " ".join(short.reasons)
+        assert "too few to learn from: give --minutes 6." in told
+        assert "would teach little" not in told
+    assert none.values["train.steps"] == 1 and "about 1 seconds" in " ".join(none.reasons)
+    assert enough.values["train.steps"] == 324
+    assert "as often as the time allows" in " ".join(enough.reasons)
+    assert "too few" not in " ".join(enough.reasons)
+
+
+@pytest.mark.usefixtures("here")
 def test_a_short_time_takes_a_smaller_model(monkeypatch):
     small, large = sizing.SIZES[0], sizing.SIZES[1]
     monkeypatch.setattr(sizing, "SIZES", (small._replace(tokens=100), large))

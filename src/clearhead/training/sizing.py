@@ -1,6 +1,7 @@
 """A first recipe for somebody's own text: sizes that suit the text, the machine and the time, each
 with its reason. The tables are rules of thumb; the speed is measured."""
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -98,6 +99,13 @@ def size_recipe(template: Recipe, minutes: float) -> Sized:
         "train.log_every": max(1, min(50, often)),
     }
     took = steps * seconds / FOR_STEPS / 60
+    if possible < STEPS_AT_LEAST:
+        needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
+        limit = f". That is too few to learn from: give --minutes {needed}."
+    elif possible <= enough:
+        limit = ", as often as the time allows."
+    else:
+        limit = "; more would teach little, and the time allows more."
     reasons = [
         *_about_the_text(template, text, shape),
         f"Model: d_model = {size.d_model}, {size.n_layers} layers"
@@ -108,8 +116,7 @@ def size_recipe(template: Recipe, minutes: float) -> Sized:
             else f", which suits up to {size.tokens:,.0f} tokens."
         ),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
-        f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times"
-        + ("." if steps == possible else "; more would teach little, and the time allows more."),
+        f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
         f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
         f"Learning rate: {size.lr} at most, which suits this width, after "
         f"{rhythm['train.warmup_steps']:,} steps of warm-up, and down to nearly nothing.",
@@ -234,4 +241,4 @@ def _row(table: Sequence[tuple[float, int]], size: float) -> int:
 
 
 def _spoken(minutes: float) -> str:
-    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{max(1, 60 * minutes):.0f} seconds"
