@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clearhead.cli import main
 from clearhead.config import load_recipe
+from clearhead.config.recipe import TEMPLATES
 from clearhead.training import sizing
 from tests.data.small_corpora import write_pairs, write_text
 from tests.test_recipes import speaks_of_every_key
@@ -69,9 +71,7 @@ def test_a_folder_stands_for_its_files(here: Path, monkeypatch: pytest.MonkeyPat
 def sizes(minutes: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> sizing.Sized:
     """With steps of so many seconds, and 100 tokens to guess in each."""
     monkeypatch.setattr(sizing, "_time", lambda *_: (seconds, 100.0))
-    template = load_recipe(
-        str(Path(sizing.__file__).parents[1] / "recipes/templates/my-pairs.toml")
-    )
+    template = load_recipe(str(TEMPLATES / "my-pairs.toml"))
     from dataclasses import replace
 
     train = tuple(str(Path(name).absolute()) for name in ("source.txt", "target.txt"))
@@ -109,6 +109,24 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
     assert much.values["model.d_model"] == large.d_model
     assert little.values["model.d_model"] == small.d_model
     assert "smaller than the text deserves" in " ".join(little.reasons)
+
+
+@pytest.mark.parametrize("tokens", [2_000, 1_000_000, 4_999_999, 5_000_000, 80_000_000, 10**10])
+def test_validation_does_not_grow_with_a_large_text(tokens: int):
+    held_out = sizing._held_out_tokens(tokens)
+    assert 0 < held_out <= 0.1 and held_out * tokens < 100_001
+    assert held_out * tokens >= min(200, tokens / 50)
+
+
+def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
+    template = load_recipe(str(TEMPLATES / "my-text.toml"))
+    sizes = {"documents": 1, "n_bytes": 10**10, "longest": 10**10, "sample_bytes": 10**6}
+    found = sizing.Survey(**sizes, sample=template.data)
+    corpus: Any = None  # a language model's shape does not ask it
+    text = sizing._Text(survey=found, corpus=corpus, vocab_size=9, tokens=10**9, longest=10**9)
+    shape = sizing._shape(template, text, sizing.SIZES[0])
+    assert shape["data.held_out"] == 0.0001
+    assert "the last 0.01% of each file" in " ".join(sizing._about_the_text(template, text, shape))
 
 
 @pytest.mark.parametrize(

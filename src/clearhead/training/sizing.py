@@ -170,7 +170,7 @@ def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
             "model.max_length": max(128, longest),
         }
     length = 256 if text.tokens >= 100_000 else 64
-    held_out = 0.1 if text.tokens < 1_000_000 else 0.02
+    held_out = _held_out_tokens(text.tokens)
     if text.tokens * held_out <= 2 * length:
         raise DataError(
             f"there are only about {text.tokens:,} tokens of text, and a language model needs "
@@ -189,6 +189,14 @@ def _held_out(pairs: int) -> float:
     if pairs < 1000:
         return 0.1
     return 0.02 if pairs < 100_000 else round(2000 / pairs, 6)
+
+
+def _held_out_tokens(tokens: int) -> float:
+    """A tenth, of a million or more a fiftieth, but a hundred thousand tokens at most: each
+    validation reads them all, and what it takes of the time is lost to training."""
+    if tokens < 1_000_000:
+        return 0.1
+    return 0.02 if tokens < 5_000_000 else round(100_000 / tokens, 6)
 
 
 def _time(template: Recipe, shape: dict[str, Any], corpus: Corpus) -> tuple[float, float]:
@@ -221,8 +229,8 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
         f"to guess (counted in a sample of {found.sample_bytes:,} bytes).",
         f"Vocabulary: {text.vocab_size:,} tokens, so that each is seen often enough in that much "
         "text.",
-        f"Validation: the last {held_out:.2%} of each file. If your text is sorted, shuffle it "
-        "first, or name files of their own.",
+        f"Validation: the last {100 * held_out:.3g}% of each file. If your text is sorted, "
+        "shuffle it first, or name files of their own.",
     ]
     if template.data.task == "pairs":
         limit = shape["data.max_tokens"]
