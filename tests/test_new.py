@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clearhead.cli import main
 from clearhead.config import load_recipe
+from clearhead.config.recipe import TEMPLATES
 from clearhead.training import sizing
 from tests.data.small_corpora import write_pairs, write_text
 from tests.test_recipes import speaks_of_every_key
@@ -55,12 +57,21 @@ def test_from_a_file_to_a_language_model(here: Path, capsys: pytest.CaptureFixtu
     assert "runs/other/model" in capsys.readouterr().out
 
 
+def test_a_folder_stands_for_its_files(here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sizing, "_time", lambda *_: (1.0, 100.0))
+    (here / "book").mkdir()
+    for name in ("one.txt", "two.txt"):
+        (here / "book" / name).write_bytes((here / "text.txt").read_bytes())
+    assert main(["new", "x", "--text", "book"]) == 0
+    assert load_recipe("x.toml").data.train == (str(here / "book"),)
+    assert "# Text: 2 texts" in (here / "x.toml").read_text(encoding="utf-8")
+    assert main(["prepare", "x.toml"]) == 0
+
+
 def sizes(minutes: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> sizing.Sized:
     """With steps of so many seconds, and 100 tokens to guess in each."""
     monkeypatch.setattr(sizing, "_time", lambda *_: (seconds, 100.0))
-    template = load_recipe(
-        str(Path(sizing.__file__).parents[1] / "recipes/templates/my-pairs.toml")
-    )
+    template = load_recipe(str(TEMPLATES / "my-pairs.toml"))
     from dataclasses import replace
 
     train = tuple(str(Path(name).absolute()) for name in ("source.txt", "target.txt"))
@@ -77,6 +88,20 @@ def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
 
 
 @pytest.mark.usefixtures("here")
+def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
+    """Of 300 steps, a second each, that take nine tenths of the time."""
+    none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))
+    for short in (none, few):
+        told = " ".join(short.reasons)
+        assert "too few to learn from: give --minutes 6." in told
+        assert "would teach little" not in told
+    assert none.values["train.steps"] == 1 and "about 1 seconds" in " ".join(none.reasons)
+    assert enough.values["train.steps"] == 324
+    assert "as often as the time allows" in " ".join(enough.reasons)
+    assert "too few" not in " ".join(enough.reasons)
+
+
+@pytest.mark.usefixtures("here")
 def test_a_short_time_takes_a_smaller_model(monkeypatch):
     small, large = sizing.SIZES[0], sizing.SIZES[1]
     monkeypatch.setattr(sizing, "SIZES", (small._replace(tokens=100), large))
@@ -86,16 +111,50 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
     assert "smaller than the text deserves" in " ".join(little.reasons)
 
 
+@pytest.mark.parametrize("tokens", [2_000, 1_000_000, 4_999_999, 5_000_000, 80_000_000, 10**10])
+def test_validation_does_not_grow_with_a_large_text(tokens: int):
+    held_out = sizing._held_out_tokens(tokens)
+    assert 0 < held_out <= 0.1 and held_out * tokens < 100_001
+    assert held_out * tokens >= min(200, tokens / 50)
+
+
+def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
+    template = load_recipe(str(TEMPLATES / "my-text.toml"))
+    sizes = {"documents": 1, "n_bytes": 10**10, "longest": 10**10, "sample_bytes": 10**6}
+    found = sizing.Survey(**sizes, sample=template.data)
+    corpus: Any = None  # a language model's shape does not ask it
+    text = sizing._Text(survey=found, corpus=corpus, vocab_size=9, tokens=10**9, longest=10**9)
+    shape = sizing._shape(template, text, sizing.SIZES[0])
+    assert shape["data.held_out"] == 0.0001
+    assert "the last 0.01% of each file" in " ".join(sizing._about_the_text(template, text, shape))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["new", "x", "--source", "source.txt", "--target", "no"], "there is no file .*no; check"),
         (["new", "x", "--source", "source.txt", "--target", "short"], "300 lines and .*short 2;"),
         (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
-        (["new", "x", "--text", "blank"], "every line is blank|no text in the file"),
+        (["new", "x", "--text", "blank"], "no text is left; skipped: 1 blank; name a file"),
+        (["new", "x", "--source", "blank", "--target", "blank"], "skipped: 2 blank; name a file"),
+        (["new", "x", "--source", "long", "--target", "long"], "2 too-long; break the lines up"),
+        (["new", "x", "--source", "wide", "--target", "wide"], "too-long; break .*tokens = 512 "),
+        (
+            ["new", "x", "--source", "one", "--target", "one"],
+            r"only 1 pair\(s\) .* needs 10, .*give more",
+        ),
+        (["new", "x", "--text", "folder"], "folder holds no file that ends in .txt"),
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
-        ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0; try --minutes 30"),
+        (["new", "x", "--text", "latin"], r"not UTF-8; convert it to UTF-8, .* iconv$"),
+        (["new", "x", "--source", "latin", "--target", "latin"], "convert it to UTF-8"),
+        ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0 and finite; try --minutes 30"),
         ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be above 0"),
+        ([*PAIRS, "--minutes", "inf"], "minutes=inf must be .* finite; try --minutes 30"),
+        ([*PAIRS, "--minutes", "nan"], "minutes=nan must be .* finite"),
+        ([*PAIRS, "--out", "nodir/x.toml"], "a folder that is not there; .*: mkdir -p nodir$"),
+        (["new", "my/pairs", *PAIRS[2:]], "a folder that is not there; .*: mkdir -p my$"),
+        (["new", "x", "--text", "\udce9.txt"], "is not UTF-8, and a recipe is; rename it"),
+        (["new", "x\udce9", "--text", "text.txt"], "is not UTF-8, and a recipe is; rename it"),
         ([*PAIRS, "--out", "there.toml"], "there.toml is already there; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
         (["new", "x", "--source", "source.txt"], "needs pairs .* or text"),
@@ -109,8 +168,38 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     (here / "short").write_text("a line\nand another\n")
     (here / "empty").write_text("")
     (here / "blank").write_text("\n \n")
+    (here / "one").write_text("only one line\n")
+    (here / "long").write_text("x" * 1_500_000 + "\n")
+    (here / "wide").write_text("".join(f"{n * n} " for n in range(2000)) + "\n")
+    (here / "folder").mkdir()
+    (here / "latin").write_bytes("ein grüner Vogel\n".encode("latin-1"))
     (here / "there.toml").write_text("mine")
+    (here / "\udce9.txt").write_bytes((here / "text.txt").read_bytes())
+    before = sorted(here.iterdir())
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert re.search(message, error), error
-    assert not (here / "x.toml").exists() and (here / "there.toml").read_text() == "mine"
+    assert sorted(here.iterdir()) == before and (here / "there.toml").read_text() == "mine"
+
+
+def test_a_recipe_that_cannot_be_written_is_no_traceback(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Found before anything is measured, or only when it is written."""
+    before = sorted(here.iterdir())
+    assert main([*PAIRS, "--out", f"{'n' * 300}.toml"]) == 2
+    assert "cannot be written (File name too long); name another" in capsys.readouterr().err
+    sized = sizing.Sized(values={}, reasons=[])
+
+    def measured(*_: object) -> sizing.Sized:
+        monkeypatch.setattr("clearhead.data.manifest.os.fsync", full)
+        return sized
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sizing, "size_recipe", measured)
+    assert main(PAIRS) == 2
+    told = capsys.readouterr().err
+    assert "my-pairs.toml cannot be written (No space left on device); name another" in told
+    assert sorted(here.iterdir()) == before

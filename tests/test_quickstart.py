@@ -71,6 +71,8 @@ def test_a_command_that_fails_ends_the_tour_with_what_to_do(tmp_path: Path, capf
     folder.mkdir()
     (folder / ".quickstart").write_text("begun\n")
     (folder / "data").write_text("a file where a folder should be")
-    assert main(["quickstart", str(folder)]) != 0
-    told = capfd.readouterr().err
-    assert "the tour stops" in told and f"clearhead quickstart {folder} goes on" in told
+    for options in ([], ["--steps", "7"]):
+        assert main(["quickstart", str(folder), *options]) != 0
+        told = capfd.readouterr().err
+        again = " ".join(["clearhead quickstart", str(folder), *options])
+        assert "the tour stops" in told and f"{again} goes on" in told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.config import fill_template, load_recipe, recipe_names, recipe_toml
-from clearhead.config.recipe import FROM_DATA, SECTIONS, SHIPPED
+from clearhead.config.recipe import FROM_DATA, SECTIONS, SHIPPED, TEMPLATES
 from clearhead.errors import ClearheadError, ConfigError
 
 
@@ -56,6 +56,20 @@ def speaks_of_every_key(path: Path) -> None:
     for line in text.splitlines():
         if line.startswith(("skip", "drop", "vocabularies", "strip", "tokenizer ", "seed")):
             assert "#" in line, f"{name}: {line} has no comment"
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.toml")), ids=lambda path: path.stem)
+def test_what_is_skipped_is_not_called_an_error(path: Path):
+    lines = re.findall(r"^max_bytes = .*", path.read_text(encoding="utf-8"), flags=re.M)
+    skipped = "too-long" in load_recipe(str(path)).data.skip
+    assert not any(skipped and "is an error" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_template_promises_nothing_that_depends_on_the_text(path: Path):
+    """A tokenizer learns from sample_mb at most: of a large text not from all of it."""
+    text = path.read_text(encoding="utf-8")
+    assert "learns from all of it" not in text and "learns from the heads of the files" in text
 
 
 def test_an_override_wins_over_the_file():

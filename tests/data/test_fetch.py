@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.config import load_recipe, recipe_names
 from clearhead.data.fetch import fetch
 from clearhead.data.generated import copy_task
 from clearhead.data.public import get_corpus, public_corpora, public_corpus, split_tatoeba
@@ -189,10 +190,37 @@ def test_an_unknown_corpus_gets_the_nearest_name():
         public_corpus("multi30")
 
 
+@pytest.mark.parametrize("name", ["python-docs-en-zh", "movie-reviews"])
+def test_of_a_corpus_that_is_made_by_hand_it_is_told_how(tmp_path: Path, name: str):
+    corpus = public_corpus(name)
+    assert corpus.by_hand is not None and "\n" not in corpus.by_hand
+    with pytest.raises(DataError, match=r"is not there; make it by hand: .*https://github.com/"):
+        get_corpus(corpus, tmp_path, lambda *_: None)
+    content = b"made\n"
+    made = dict.fromkeys(corpus.made, hashlib.sha256(content).hexdigest())
+    (tmp_path / corpus.folder).mkdir()
+    for file in made:
+        (tmp_path / corpus.folder / file).write_bytes(gzip.compress(content))
+    assert get_corpus(replace(corpus, made=made), tmp_path, lambda *_: None).is_dir()
+    with pytest.raises(DataError, match=r"gz is not the one of the results; make it by hand"):
+        get_corpus(corpus, tmp_path, lambda *_: None)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_names_files_of_a_corpus_that_can_be_had(name: str):
+    had = {corpus.folder: corpus for corpus in public_corpora().values()}
+    data = load_recipe(name).data
+    for path in map(Path, (*data.train, *data.valid, *data.test)):
+        corpus = had[path.parts[0]]
+        files = {*corpus.made, *(file for each in corpus.downloads for file in each.made)}
+        assert path.name in files, f"{name} names {path}"
+
+
 def test_every_corpus_has_addresses_hashes_and_a_licence():
     for corpus in public_corpora().values():
         assert corpus.licence and corpus.about
-        assert bool(corpus.downloads) != bool(corpus.generate)
+        assert sum(map(bool, (corpus.downloads, corpus.generate, corpus.by_hand))) == 1
+        assert bool(corpus.made) != bool(corpus.downloads)
         for download in corpus.downloads:
             assert download.url.startswith("https://")
             assert all(len(sha) == 64 for sha in [download.sha256, *download.made.values()])

@@ -166,8 +166,35 @@ def test_a_split_of_which_nothing_is_left_is_an_error(tmp_path: Path):
     train = write_text(tmp_path, 5)
     (tmp_path / "blank.txt").write_text("\n\n")
     job = job_of(tmp_path, train=(train,), valid=("blank.txt",), skip=("blank",))
-    with pytest.raises(DataError, match=r"data\.valid: no document is left.*'blank': 2"):
+    rule = r"data\.valid: no document is left of 1 input.*: 2 blank; name a file with text"
+    with pytest.raises(DataError, match=rule):
         prepare(job)
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "message"),
+    [
+        (b"long\nlonger\n", {"max_bytes": 3, "skip": ("too-long",)}, "2 too-long; .*bytes = 3 "),
+        (b"longer\n", {"max_tokens": 2, "skip": ("too-long",)}, "1 too-long; .*tokens = 2 are"),
+        (b"@@\n@@\n", {"drop": ("@@",)}, r"2 dropped; leave something out of data\.drop"),
+        (b"\xff\n", {"skip": ("invalid-utf8",)}, "1 invalid-utf8; mend the text; without"),
+        (b"", {}, "the files are empty; name files with text"),
+    ],
+)
+def test_why_nothing_is_left_is_told_with_what_to_do(
+    tmp_path: Path, content: bytes, settings: dict[str, Any], message: str
+):
+    (tmp_path / "train.txt").write_text("a\n")
+    (tmp_path / "valid.txt").write_bytes(content)
+    job = job_of(tmp_path, train=("train.txt",), valid=("valid.txt",), **settings)
+    with pytest.raises(DataError, match=f"no document is left.*{message}"):
+        prepare(job)
+
+
+def test_a_share_that_takes_every_line_is_told(tmp_path: Path):
+    (tmp_path / "one.txt").write_text("one line\n")
+    with pytest.raises(DataError, match=r"data\.train: .*; the others take all lines; give more"):
+        prepare(job_of(tmp_path, train=("one.txt",), held_out=0.1))
 
 
 def test_separate_vocabularies_give_two_tokenizers(tmp_path: Path):

@@ -276,10 +276,29 @@ def test_dirt_is_an_error_that_names_its_place_or_is_skipped_and_counted(tmp_pat
     settings = {"train": tuple(files), **settings}
     with pytest.raises(DataError, match=message) as caught:
         documents(tmp_path, **settings)
-    assert f"--data.skip '[\"{kind}\"]'" in str(caught.value)
+    assert str(caught.value).endswith(f'data.skip = ["{kind}"] in the recipe')
     reader = reader_of(tmp_path, **settings, skip=(kind,))
     assert [document.texts for document in reader.documents(Cursor(), {})] == left
     assert reader.sieve.counts == {kind: 1}
+
+
+def test_the_way_to_skip_dirt_keeps_what_is_skipped_already(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"one\n\n\xff\n")
+    with pytest.raises(DataError) as caught:
+        documents(tmp_path, train=("a.txt",), skip=("blank", "too-long"))
+    written = str(caught.value).split("data.skip = ")[1].removesuffix(" in the recipe")
+    assert json.loads(written) == ["blank", "too-long", "invalid-utf8"]
+    skip = tuple(json.loads(written))
+    assert documents(tmp_path, train=("a.txt",), skip=skip) == [("one",)]
+
+
+def test_a_whole_file_of_another_encoding_is_to_be_converted_and_not_skipped(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes("grün\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"not UTF-8; convert it to UTF-8, .* iconv$"):
+        documents(tmp_path, train=("a.txt",), document="file")
+    (tmp_path / "a.txt").write_bytes(b" \n")
+    with pytest.raises(DataError, match=r'such files skipped .*: data\.skip = \["blank"\]'):
+        documents(tmp_path, train=("a.txt",), document="file")
 
 
 def test_strings_to_drop_are_left_out_and_counted(tmp_path: Path):

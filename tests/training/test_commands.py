@@ -149,7 +149,9 @@ def test_a_translator_is_evaluated_on_its_own_test_set(tmp_path: Path, monkeypat
     assert own == capsys.readouterr().out and "case:lc" in own
 
 
-def test_two_tokenizers_go_into_the_model_folder(tmp_path: Path, monkeypatch):
+def test_two_tokenizers_go_into_the_model_folder_and_not_abroad(
+    tmp_path: Path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     paths = write_pairs(tmp_path / "text", 80)
     data = replace(PAIRS.data, train=paths, vocabularies="separate", vocab_size=290)
@@ -160,3 +162,9 @@ def test_two_tokenizers_go_into_the_model_folder(tmp_path: Path, monkeypatch):
     assert model.config.target_vocab_size == corpus.tokenizers["target"].vocab_size
     for name in ("tokenizer.source.json", "tokenizer.target.json"):
         assert (tmp_path / "runs/pairs/model" / name).is_file()
+    capsys.readouterr()
+    assert main(["export", "runs/pairs", "abroad", "--to", "huggingface", "--no-check"]) == 0
+    assert not list((tmp_path / "abroad").glob("tokenizer*"))
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told.startswith("missing   a tokenizer: the two sides have one each")
+    assert 'data.vocabularies = "shared"' in told

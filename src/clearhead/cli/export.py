@@ -4,8 +4,10 @@ import argparse
 from pathlib import Path
 
 from clearhead.cli.folders import model_folder
+from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.families import table_of_families
+from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +28,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    certificate = export_model(
-        model_folder(arguments.model), arguments.out, check=not arguments.no_check
-    )
+    model = model_folder(arguments.model)
+    certificate = export_model(model, arguments.out, check=not arguments.no_check)
     print(*certificate.lines(arguments.out), sep="\n")
+    if not has_tokenizer(arguments.out):
+        print(f"missing   a tokenizer: {_why_no_tokenizer(model)}")
     return 0
+
+
+def _why_no_tokenizer(model: Path) -> str:
+    if has_file(model, SOURCE):
+        return (
+            "the two sides have one each, and that format holds one; "
+            f'{model} keeps both (data.vocabularies = "shared" makes one)'
+        )
+    return f"{model} has none"
 
 
 class _ShowTable(argparse.Action):

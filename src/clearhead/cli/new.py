@@ -2,6 +2,7 @@
 and from a few real steps on this machine, each with its reason."""
 
 import argparse
+import math
 import shlex
 import textwrap
 from dataclasses import replace
@@ -17,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="FILE", help="pairs: the lines to translate")
     parser.add_argument("--target", type=Path, metavar="FILE", help="pairs: their translations")
     parser.add_argument(
-        "--text", type=Path, nargs="+", metavar="FILE", help="instead: text for a language model"
+        "--text",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="instead: text for a language model; a folder stands for its .txt files",
     )
     parser.add_argument(
         "--minutes", type=float, default=30.0, metavar="N", help="of training (default: 30)"
@@ -28,19 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     template = _template(arguments)
     out: Path = arguments.out or Path(f"{arguments.name}.toml")
-    _check(arguments, out)
+    files = [path.expanduser().absolute() for path in _files(arguments)]
+    _check(arguments, out, files)
     # Here, so that a mistake is answered before torch is there.
     from clearhead.config import fill_template
     from clearhead.config.recipe import TEMPLATES, load_recipe
+    from clearhead.data.manifest import write_whole
     from clearhead.data.survey import check_files
     from clearhead.environment import keep_freed_memory
     from clearhead.training.sizing import size_recipe
 
     keep_freed_memory()  # as training does: the steps are timed
-    files = [path.expanduser().absolute() for path in _files(arguments)]
     recipe = load_recipe(str(TEMPLATES / template))
     data = replace(recipe.data, train=tuple(map(str, files)))
-    check_files(files, data)
+    check_files(data)
     sized = size_recipe(replace(recipe, data=data), arguments.minutes)
     paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
     text = fill_template(
@@ -49,7 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     why = [f"# {line}" for paragraph in paragraphs for line in paragraph.splitlines()]
     head = f"# {arguments.name}: made by clearhead new, for {arguments.minutes:g} minutes."
-    out.write_text("\n".join([head, *why]) + "\n\n" + text, encoding="utf-8")
+    try:
+        write_whole(out, "\n".join([head, *why]) + "\n\n" + text)
+    except OSError as error:
+        raise _unwritable(out, error) from None
     load_recipe(str(out))
     print("\n\n".join(paragraphs))
     named = shlex.quote(str(out))
@@ -74,10 +83,33 @@ def _files(arguments: argparse.Namespace) -> list[Path]:
     return arguments.text or [arguments.source, arguments.target]
 
 
-def _check(arguments: argparse.Namespace, out: Path) -> None:
-    if not arguments.minutes > 0:
-        raise ClearheadError(f"minutes={arguments.minutes:g} must be above 0; try --minutes 30")
+def _check(arguments: argparse.Namespace, out: Path, files: list[Path]) -> None:
+    """What can be wrong with the words alone: nothing has been read or measured yet."""
+    if not 0 < arguments.minutes < math.inf:
+        raise ClearheadError(
+            f"minutes={arguments.minutes:g} must be above 0 and finite; try --minutes 30"
+        )
+    for path in (*files, out):
+        try:
+            str(path).encode("utf-8")
+        except UnicodeEncodeError:
+            raise ClearheadError(
+                f"the name {str(path)!r} is not UTF-8, and a recipe is; rename it"
+            ) from None
     if out.suffix != ".toml":
         raise ClearheadError(f"out={str(out)!r} must end in .toml; try --out {out}.toml")
-    if out.exists():
+    try:
+        parent_is_there, is_there = out.parent.is_dir(), out.exists()
+    except OSError as error:  # too long a name, or no right to look
+        raise _unwritable(out, error) from None
+    if not parent_is_there:
+        raise ClearheadError(
+            f"out={str(out)!r} is in a folder that is not there; make it first: "
+            f"mkdir -p {shlex.quote(str(out.parent))}"
+        )
+    if is_there:
         raise ClearheadError(f"{out} is already there; remove it, or name another: --out FILE")
+
+
+def _unwritable(out: Path, error: OSError) -> ClearheadError:
+    return ClearheadError(f"{out} cannot be written ({error.strerror}); name another: --out FILE")

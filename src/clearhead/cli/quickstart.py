@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.folder
     _enter(folder)
     print(f"$ cd {shlex.quote(str(folder))} && export CLEARHEAD_DATA=data")
-    again = shlex.join(["clearhead", "quickstart", str(folder)])
+    steps = [] if arguments.steps is None else ["--steps", str(arguments.steps)]
+    again = shlex.join(["clearhead", "quickstart", str(folder), *steps])
     for stop in _tour(folder, arguments.steps):
         print(f"\n# {stop.shows}\n$ {stop.command}", flush=True)
         status, interrupted = _execute(stop, folder)

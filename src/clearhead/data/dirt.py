@@ -1,6 +1,8 @@
 """What counts as dirt in text, and what happens to it: an error with its place, or a count."""
 
+import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,8 @@ class Sieve:
         self.lines: range | None = None
         """Those of the file at hand that belong to the split; None: all. The others' dirt is for
         the split that they belong to."""
+        self.has_recipe = True
+        """Whether there is a recipe that could name more kinds to skip."""
 
     def wants(self, place: Place) -> bool:
         return self.lines is None or place.line in self.lines
@@ -37,9 +41,19 @@ class Sieve:
         if not self.wants(place):
             return
         if kind not in self.config.skip:
-            remedy = f"mend it, or have such lines skipped and counted: --data.skip '[\"{kind}\"]'"
-            raise DataError(f"{place}: {what}; {remedy}")
+            raise DataError(f"{place}: {what}; {self._remedy(kind)}")
         self.counts[kind] += 1
+
+    def _remedy(self, kind: Dirt) -> str:
+        whole_file = self.config.document == "file"
+        # Of a text in another encoding, skipping would leave little or nothing.
+        if kind == "invalid-utf8" and (whole_file or not self.has_recipe):
+            return "convert it to UTF-8, for example with iconv"
+        if not self.has_recipe:
+            return "mend it"
+        skip = json.dumps([*self.config.skip, kind])
+        what = "files" if whole_file else "lines"
+        return f"mend it, or have such {what} skipped and counted: data.skip = {skip} in the recipe"
 
     def clean(self, raw: bytes | str, place: Place) -> str | None:
         """The text of a line or field; None if it was rejected or is one to drop."""
@@ -68,3 +82,25 @@ class Sieve:
             what = f"character {error.start + 1} is half a surrogate pair"
         self.reject("invalid-utf8", place, what)
         return None
+
+
+def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
+    """What was skipped, where nothing was left, and what to do about the most of it."""
+    if not skipped and (config.held_out or config.held_out_test):
+        return "the others take all lines; give more text, or a smaller share to data.held_out"
+    if not skipped:
+        return "the files are empty; name files with text"
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
+    match max(skipped, key=lambda kind: skipped[kind]):
+        case "too-long":
+            limit = f"data.max_bytes = {config.max_bytes}"
+            if config.max_tokens is not None:
+                limit += f" and data.max_tokens = {config.max_tokens}"
+            remedy = f"break the lines up: {limit} are the limits"
+        case "blank":
+            remedy = "name a file with text"
+        case kind if kind == DROPPED:
+            remedy = "leave something out of data.drop"
+        case kind:
+            remedy = f"mend the text; without {kind!r} in data.skip, the first place is named"
+    return f"skipped: {counts}; {remedy}"

@@ -178,11 +178,15 @@ def to_json(value: object) -> str:
 def write_whole(path: Path, text: str) -> None:
     """The file is either as it was or whole, whatever happens in between."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with beside.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def as_json(config: DataConfig) -> dict[str, Any]:

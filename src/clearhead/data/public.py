@@ -1,5 +1,6 @@
 """The public corpora that the recipes use: where they are, whose they are, and how the downloaded
-file becomes the one that a recipe names. Some are not downloaded but written here."""
+file becomes the one that a recipe names. Some are not downloaded but written here, and of some it
+is only told how they are made."""
 
 import gzip
 import hashlib
@@ -38,12 +39,20 @@ class PublicCorpus:
     generate: str | None = None
     """What writes the files, where nothing is downloaded: a name in generated.py."""
     made: dict[str, str] = field(default_factory=dict)
-    """The names of those files, and the sha256 of each."""
+    """The names of those files, and the sha256 of each; unpacked, if they are made by hand."""
+    by_hand: str | None = None
+    """Where the text is and what to do with it, where neither a download nor a rule makes it."""
 
 
 def get_corpus(corpus: PublicCorpus, root: Path, report: Report) -> Path:
     """Leaves the files of a corpus below `root`, each checked; what is there already is kept."""
     folder = root / corpus.folder
+    if corpus.by_hand is not None:
+        for file, sha256 in corpus.made.items():
+            if _unpacked_sha256(folder / file) != sha256:
+                other = (folder / file).exists()
+                why = "is not the one of the results" if other else "is not there"
+                raise DataError(f"{folder / file} {why}; make it by hand: {corpus.by_hand}")
     if corpus.generate is not None:
         _generate(corpus, folder)
     for download in corpus.downloads:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clearhead.config.data import DataConfig
-from clearhead.data.dirt import Place, Sieve
+from clearhead.data.dirt import Place, Sieve, why_nothing
 from clearhead.data.encode import Encoded, encode_in_order, encode_labels
 from clearhead.data.formats import Document
 from clearhead.data.manifest import SplitFacts, to_json, write_whole
@@ -144,7 +144,7 @@ def write_split(
     if not facts.documents:
         raise DataError(
             f"data.{split}: no document is left of {len(inputs)} input(s); "
-            f"skipped: {facts.skipped or 'none'}"
+            f"{why_nothing(job.config, facts.skipped)}"
         )
     return facts
 

@@ -1,11 +1,11 @@
 """How much text somebody has: counted in one pass, with a sample of it put aside."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clearhead.config.data import DataConfig
+from clearhead.data.dirt import why_nothing
 from clearhead.data.formats import count_lines
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.unpack import open_bytes
@@ -25,21 +25,25 @@ class Survey:
     sample_bytes: int
 
 
-def check_files(paths: Sequence[Path], config: DataConfig) -> None:
-    """Files are there, hold something, and are in step if they are a pair."""
-    counts: list[int] = []
-    for path in paths:
-        if not path.is_file():
+def check_files(config: DataConfig) -> None:
+    """The training files, whose paths are absolute, are there, hold something, and are in step if
+    they are pairs. A folder stands for its files, as in any recipe."""
+    for path in map(Path, config.train):
+        if not (path.is_file() or path.is_dir()):
             raise DataError(f"there is no file {path}; check the path")
-        with ExitStack() as stack:
-            counts.append(count_lines(open_bytes(path, stack), config))
-        if not counts[-1]:
-            raise DataError(f"{path} is empty; name a file with text in it")
-    if config.format == "parallel" and counts[0] != counts[1]:
-        raise DataError(
-            f"{paths[0]} has {counts[0]:,} lines and {paths[1]} {counts[1]:,}; "
-            "line n of one must belong to line n of the other"
-        )
+    for each in find_inputs(config, "train", Path("/")):
+        counts: list[int] = []
+        for path in each.paths:
+            with ExitStack() as stack:
+                counts.append(count_lines(open_bytes(path, stack), config))
+            if not counts[-1]:
+                raise DataError(f"{path} is empty; name a file with text in it")
+        if len(set(counts)) > 1:
+            source, target = each.paths
+            raise DataError(
+                f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; "
+                "line n of one must belong to line n of the other"
+            )
 
 
 def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> Survey:
@@ -48,6 +52,7 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
     files = [folder / f"{side}.txt" for side in config.sides]
     documents = n_bytes = longest = sampled = 0
     reader = Reader(find_inputs(whole, "train", folder), whole, "train")
+    reader.sieve.has_recipe = False  # it is being made
     with ExitStack() as stack:
         outs = [stack.enter_context(file.open("wb")) for file in files]
         for document in reader.documents(Cursor(), {}):
@@ -62,7 +67,8 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
                     out.write(piece + b"\n")
                     sampled += len(piece)
     if not documents:
-        raise DataError(f"{', '.join(config.train)}: every line is blank; name a file with text")
+        why = why_nothing(config, reader.sieve.counts)
+        raise DataError(f"{', '.join(config.train)}: no text is left; {why}")
     return Survey(
         documents=documents,
         n_bytes=n_bytes,

@@ -1,6 +1,7 @@
 """A first recipe for somebody's own text: sizes that suit the text, the machine and the time, each
 with its reason. The tables are rules of thumb; the speed is measured."""
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float(
 PASSES_WANTED = 5  # a model that sees its text less often is too large for the time
 PASSES_ENOUGH = {"pairs": 40, "language-model": 15}  # after that, small models learn by heart
 STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
+PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
@@ -97,6 +99,13 @@ def size_recipe(template: Recipe, minutes: float) -> Sized:
         "train.log_every": max(1, min(50, often)),
     }
     took = steps * seconds / FOR_STEPS / 60
+    if possible < STEPS_AT_LEAST:
+        needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
+        limit = f". That is too few to learn from: give --minutes {needed}."
+    elif possible <= enough:
+        limit = ", as often as the time allows."
+    else:
+        limit = "; more would teach little, and the time allows more."
     reasons = [
         *_about_the_text(template, text, shape),
         f"Model: d_model = {size.d_model}, {size.n_layers} layers"
@@ -107,8 +116,7 @@ def size_recipe(template: Recipe, minutes: float) -> Sized:
             else f", which suits up to {size.tokens:,.0f} tokens."
         ),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
-        f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times"
-        + ("." if steps == possible else "; more would teach little, and the time allows more."),
+        f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
         f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
         f"Learning rate: {size.lr} at most, which suits this width, after "
         f"{rhythm['train.warmup_steps']:,} steps of warm-up, and down to nearly nothing.",
@@ -149,6 +157,12 @@ def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
     if template.data.task == "pairs":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
         held_out = _held_out(text.survey.documents)
+        pairs = text.corpus.facts("train").documents
+        if pairs < PAIRS_AT_LEAST:
+            raise DataError(
+                f"there are only {pairs} pair(s) of at most {TOO_LONG} tokens a side, and a "
+                f"translator needs {PAIRS_AT_LEAST}, and many more to be good; give more pairs"
+            )
         return shape | {
             "data.held_out": held_out,
             "data.max_tokens": longest,
@@ -156,7 +170,7 @@ def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
             "model.max_length": max(128, longest),
         }
     length = 256 if text.tokens >= 100_000 else 64
-    held_out = 0.1 if text.tokens < 1_000_000 else 0.02
+    held_out = _held_out_tokens(text.tokens)
     if text.tokens * held_out <= 2 * length:
         raise DataError(
             f"there are only about {text.tokens:,} tokens of text, and a language model needs "
@@ -175,6 +189,14 @@ def _held_out(pairs: int) -> float:
     if pairs < 1000:
         return 0.1
     return 0.02 if pairs < 100_000 else round(2000 / pairs, 6)
+
+
+def _held_out_tokens(tokens: int) -> float:
+    """A tenth, of a million or more a fiftieth, but a hundred thousand tokens at most: each
+    validation reads them all, and what it takes of the time is lost to training."""
+    if tokens < 1_000_000:
+        return 0.1
+    return 0.02 if tokens < 5_000_000 else round(100_000 / tokens, 6)
 
 
 def _time(template: Recipe, shape: dict[str, Any], corpus: Corpus) -> tuple[float, float]:
@@ -207,8 +229,8 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
         f"to guess (counted in a sample of {found.sample_bytes:,} bytes).",
         f"Vocabulary: {text.vocab_size:,} tokens, so that each is seen often enough in that much "
         "text.",
-        f"Validation: the last {held_out:.2%} of each file. If your text is sorted, shuffle it "
-        "first, or name files of their own.",
+        f"Validation: the last {100 * held_out:.3g}% of each file. If your text is sorted, "
+        "shuffle it first, or name files of their own.",
     ]
     if template.data.task == "pairs":
         limit = shape["data.max_tokens"]
@@ -227,4 +249,4 @@ def _row(table: Sequence[tuple[float, int]], size: float) -> int:
 
 
 def _spoken(minutes: float) -> str:
-    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{max(1, 60 * minutes):.0f} seconds"
