@@ -28,7 +28,7 @@ UNITS = {
     "loss": ("loss", "损失"),
     "validation_loss": ("validation loss", "验证损失"),
 }
-SEEDS = ("({} seeds)", "（{} 个种子）")
+SEEDS = (" ({} seeds) ", "（{} 个种子）")
 SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word",
          "perplexity_per_character", "loss")  # fmt: skip
 SHOWN_OF = {
@@ -72,8 +72,10 @@ def score(result: dict[str, Any], name: str, chinese: bool) -> str:
     told = number(name, found["mean"])
     if found["spread"] is not None:
         seeds = SEEDS[chinese].format(len(result["runs"]))
-        told += f" ± {number(name, found['spread'])} {seeds}"
-    return f"{told} {UNITS[name][chinese]}"
+        told += f" ± {number(name, found['spread'])}{seeds}"
+    else:
+        told += " "
+    return told + UNITS[name][chinese]
 
 
 def table(results: list[dict[str, Any]], page: str) -> str:
