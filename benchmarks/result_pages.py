@@ -28,7 +28,7 @@ UNITS = {
     "loss": ("loss", "损失"),
     "validation_loss": ("validation loss", "验证损失"),
 }
-SEEDS = (" ({} seeds) ", "（{} 个种子）")
+SEEDS = (" ({} seeds)", "（{} 个种子）")
 SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word",
          "perplexity_per_character", "loss")  # fmt: skip
 SHOWN_OF = {
@@ -71,11 +71,8 @@ def score(result: dict[str, Any], name: str, chinese: bool) -> str:
     found = result["scores"][name]
     told = number(name, found["mean"])
     if found["spread"] is not None:
-        seeds = SEEDS[chinese].format(len(result["runs"]))
-        told += f" ± {number(name, found['spread'])}{seeds}"
-    else:
-        told += " "
-    return told + UNITS[name][chinese]
+        told += f" ± {number(name, found['spread'])}"
+    return f"{told} {UNITS[name][chinese]}"
 
 
 def table(results: list[dict[str, Any]], page: str) -> str:
@@ -87,6 +84,7 @@ def table(results: list[dict[str, Any]], page: str) -> str:
         link = f"[{result['label']}](results/{result['label']}.md)"
         chinese = page.endswith("zh-CN.md")
         told = ("，" if chinese else ", ").join(score(result, name, chinese) for name in shown)
+        told += SEEDS[chinese].format(len(result["runs"])) if len(result["runs"]) > 1 else ""
         lines.append(f"| {link} | {result['parameters']:,} | {minutes:.0f} | {told} |")
     return "\n".join(lines) + "\n"
 
