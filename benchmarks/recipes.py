@@ -121,10 +121,15 @@ def write(name: str, label: str, seeds: list[int], overrides: list[str]) -> None
 def commands(name: str, overrides: list[str]) -> list[str]:
     """What a user types for the same."""
     change = "".join(f" {word}" for word in overrides)
-    task = load_recipe(name).data.task
-    write = {"pairs": "translate", "language-model": "generate"}.get(task)
-    lines = [f"clearhead prepare {name}", f"clearhead train {name}{change}"]
-    lines += [" ".join(["clearhead", "evaluate", f"runs/{name}", *evaluate_options(name)])]
+    recipe = load_recipe(name)
+    write = {"pairs": "translate", "language-model": "generate"}.get(recipe.data.task)
+    lines: list[str] = []
+    if recipe.train.start_from is not None:
+        first = Path(recipe.train.start_from).parent.name  # runs/NAME/model
+        lines += [f"clearhead prepare {first}", f"clearhead train {first}"]
+    lines += [f"clearhead prepare {name}", f"clearhead train {name}{change}"]
+    evaluate = " ".join(["clearhead evaluate", f"runs/{name}", *evaluate_options(name)])
+    lines += [evaluate, f"{evaluate} --lowercase"] if name in LOWERCASED else [evaluate]
     lines += [f"clearhead {write} runs/{name}"] if write else []
     return [*lines, f"clearhead export runs/{name} {name}-hf --to huggingface"]
 

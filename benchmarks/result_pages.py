@@ -155,7 +155,7 @@ def over_fitting(run: dict[str, Any]) -> str:
     told = f"Seed {run['seed']}: best validation loss {loss:.4f} at step {step:,}"
     if step == last_step:
         return f"{told}, the last one: it does not over-fit yet."
-    return f"{told}; at the end, step {last_step:,}, it was {last_loss:.4f} again."
+    return f"{told}; at the end, step {last_step:,}, it was higher, {last_loss:.4f}."
 
 
 def sample_lines(samples: list[dict[str, str]]) -> list[str]:

@@ -152,8 +152,7 @@ def test_an_output_is_not_emptied_for_an_input_that_is_itself_or_is_not_there(
 def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, tmp_path: Path, inside):
     marked = inside("translate", folder / "mt", "--format", "jsonl", given="\ufeffein Hund\n")
     assert json.loads(marked.stdout)["source"] == "ein Hund"
-    for name in ("source", "reference"):
-        (tmp_path / name).write_text("\ufeffein Hund\n", encoding="utf-8")
+    (tmp_path / "source").write_text("\ufeffein Hund\n", encoding="utf-8")
     files = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
     plain = inside("translate", folder / "mt", given="ein Hund\n").stdout
     (tmp_path / "reference").write_text(f"\ufeff{plain}", encoding="utf-8")

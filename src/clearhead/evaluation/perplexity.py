@@ -13,7 +13,7 @@ from clearhead.errors import InputError
 from clearhead.models import CausalLM
 from clearhead.text.tokenizer import Tokenizer
 
-LONGEST_MEAN_WORD = 25
+LONGEST_MEAN_WORD = 20
 """Characters. Where words are longer on average, blanks do not stand between words: the text is
 Chinese or Japanese, say, and a word of it is not known."""
 
