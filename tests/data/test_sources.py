@@ -310,6 +310,14 @@ def test_strings_to_drop_are_left_out_and_counted(tmp_path: Path):
     assert reader.sieve.counts == {"dropped": 2}
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("gone\n")
+    reader = reader_of(tmp_path, train=("a.txt",))
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataError, match=r"a\.txt cannot be read \(No such file.*check the path"):
+        next(reader.documents(Cursor(), {}))
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_a_packed_file_that_is_cut_off_is_an_error(tmp_path: Path, suffix: str):
     whole = PACKED[suffix](b"".join(b"%d line\n" % (n * n) for n in range(1000)))

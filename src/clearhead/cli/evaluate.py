@@ -254,8 +254,6 @@ def _lines(path: Path) -> list[str]:
             opened = open_bytes(path, stack)
             stack.enter_context(naming(path))
             text = opened.data.read().removeprefix(BYTE_ORDER_MARK).decode("utf-8")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert it first") from None
     lines = text.split("\n")

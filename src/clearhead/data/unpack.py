@@ -26,7 +26,12 @@ class Opened(NamedTuple):
 
 
 def open_bytes(path: Path, stack: ExitStack) -> Opened:
-    raw = stack.enter_context(path.open("rb"))
+    try:
+        raw = stack.enter_context(path.open("rb"))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions"
+        ) from None
     match path.suffix:
         case ".gz":
             packed = gzip.GzipFile(fileobj=raw)
