@@ -141,11 +141,10 @@ def measure_setting(setting: Setting, test: Rows, arguments: argparse.Namespace)
             "clearhead": ours(model, arguments.rows),
             "Hugging Face": hugging_face(folder / "ours", folder / "hf", MAX_NEW, 32),
         }
-        if isinstance(model, Seq2Seq):
-            theirs = ctranslate2_pair(model, folder / "ct2", MAX_NEW, arguments.threads)
-        else:
-            theirs = ctranslate2_decoder(model, folder / "ct2", MAX_NEW, arguments.threads)
-        contestants["CTranslate2"] = theirs
+        theirs = ctranslate2_pair if isinstance(model, Seq2Seq) else ctranslate2_decoder
+        contestants["CTranslate2"] = theirs(
+            folder / "ours", folder / "ct2", MAX_NEW, arguments.threads
+        )
         for kind, rows, rounds in kinds:
             for beam in (1, 5):
                 speeds, same = measure(contestants, rows, beam, rounds, clock)

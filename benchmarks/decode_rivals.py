@@ -7,18 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
-from clearhead.models import CausalLM, Seq2Seq
-from clearhead.parts.positions import LearnedPositions, SinusoidalPositions
+from clearhead.interop.model_folder import read_description
 
 Rows = list[list[int]]
 Contestant = Callable[[Rows, int], Rows]
-PAD, BOS, EOS = 0, 1, 2
+PAD = 0
 
 
 def hugging_face(folder: Path, out: Path, max_new: int, batch: int) -> Contestant:
@@ -55,36 +54,16 @@ def hugging_face(folder: Path, out: Path, max_new: int, batch: int) -> Contestan
     return write
 
 
-def ctranslate2_pair(model: Seq2Seq, folder: Path, max_new: int, threads: int) -> Contestant:
-    """Its specification filled with our weights: post-norm, ReLU, sinusoids, one table."""
+def ctranslate2_pair(folder: Path, out: Path, max_new: int, threads: int) -> Contestant:
     import ctranslate2
-    from ctranslate2.specs import TransformerSpec
 
-    config = model.config
-    layers = (config.n_layers, config.decoder_layers)
-    spec: Any = TransformerSpec.from_config(layers, config.n_heads, pre_norm=False)
-    table = model.tokens.weight
-    for side, tower, embedding in (
-        (spec.encoder, model.encoder, model.embedding),
-        (spec.decoder, model.decoder, model.target_embedding),
-    ):
-        embeddings = side.embeddings
-        (embeddings[0] if isinstance(embeddings, list) else embeddings).weight = _array(table)
-        side.scale_embeddings = True
-        positions = embedding.positions
-        assert isinstance(positions, SinusoidalPositions)
-        side.position_encodings.encodings = _array(positions.table)
-        for theirs, ours in zip(side.layer, tower.layers):
-            _fill_layer(theirs, ours)
-    spec.decoder.projection.weight = _array(table)
-    _save(spec, config, folder)
-    translator = ctranslate2.Translator(str(folder), intra_threads=threads, inter_threads=1)
-    names = _names(config)
+    names = _export(folder, out)
+    translator = ctranslate2.Translator(str(out), intra_threads=threads, inter_threads=1)
     ids = {name: number for number, name in enumerate(names)}
 
     def write(rows: Rows, beam: int) -> Rows:
         results = translator.translate_batch(
-            [[names[i] for i in row] for row in rows],
+            [[names[i] for i in row[:-1]] for row in rows],  # it adds the end itself
             beam_size=beam,
             max_batch_size=2048,
             batch_type="tokens",
@@ -96,34 +75,11 @@ def ctranslate2_pair(model: Seq2Seq, folder: Path, max_new: int, threads: int) -
     return write
 
 
-def ctranslate2_decoder(model: CausalLM, folder: Path, max_new: int, threads: int) -> Contestant:
-    """A GPT-2, by its specification too: its converter asks for a tokenizer that it knows."""
+def ctranslate2_decoder(folder: Path, out: Path, max_new: int, threads: int) -> Contestant:
     import ctranslate2
-    from ctranslate2.specs import TransformerDecoderModelSpec, common_spec
 
-    config = model.config
-    spec: Any = TransformerDecoderModelSpec.from_config(
-        config.n_layers, config.n_heads, pre_norm=True, activation=common_spec.Activation.GELUTanh
-    )
-    side = spec.decoder
-    side.embeddings.weight = _array(model.tokens.weight)
-    side.scale_embeddings = False
-    positions = model.embedding.positions
-    assert isinstance(positions, LearnedPositions)
-    side.position_encodings.encodings = _array(positions.weight)
-    for theirs, ours in zip(side.layer, model.decoder.layers):
-        _fill_layer(theirs, ours)
-    _fill_norm(side.layer_norm, model.decoder.norm)
-    side.projection.weight = _array(model.tokens.weight)
-    names = _names(config)
-    spec.register_vocabulary(names)
-    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = (
-        names[1],
-        names[2],
-        names[0],
-    )
-    _write(spec, folder)
-    generator = ctranslate2.Generator(str(folder), intra_threads=threads, inter_threads=1)
+    names = _export(folder, out)
+    generator = ctranslate2.Generator(str(out), intra_threads=threads, inter_threads=1)
 
     def write(rows: Rows, beam: int) -> Rows:
         results = generator.generate_batch(
@@ -140,55 +96,10 @@ def ctranslate2_decoder(model: CausalLM, folder: Path, max_new: int, threads: in
     return write
 
 
-def _fill_layer(theirs: Any, ours: Any) -> None:
-    attention = ours.self_attention
-    _fill_linear(theirs.self_attention.linear[0], attention.query, attention.key, attention.value)
-    _fill_linear(theirs.self_attention.linear[1], attention.output)
-    _fill_norm(theirs.self_attention.layer_norm, ours.around_self_attention.norm)
-    if getattr(ours, "cross_attention", None) is not None:
-        cross = ours.cross_attention
-        _fill_linear(theirs.attention.linear[0], cross.query)
-        _fill_linear(theirs.attention.linear[1], cross.key, cross.value)
-        _fill_linear(theirs.attention.linear[2], cross.output)
-        _fill_norm(theirs.attention.layer_norm, ours.around_cross_attention.norm)
-    _fill_linear(theirs.ffn.linear_0, ours.feed_forward.up)
-    _fill_linear(theirs.ffn.linear_1, ours.feed_forward.down)
-    _fill_norm(theirs.ffn.layer_norm, ours.around_feed_forward.norm)
-
-
-def _fill_linear(theirs: Any, *ours: nn.Linear) -> None:
-    theirs.weight = _array(torch.cat([linear.weight for linear in ours]))
-    theirs.bias = _array(torch.cat([linear.bias for linear in ours]))
-
-
-def _fill_norm(theirs: Any, ours: Any) -> None:
-    theirs.gamma, theirs.beta = _array(ours.weight), _array(ours.bias)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().contiguous().numpy()
-
-
-def _names(config: ModelConfig) -> list[str]:
-    return ["<pad>", "<bos>", "<eos>", *(f"t{i}" for i in range(3, config.vocab_size))]
-
-
-def _save(spec: Any, config: ModelConfig, folder: Path) -> None:
-    names = _names(config)
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    settings = spec.config
-    settings.bos_token, settings.eos_token, settings.unk_token = "<bos>", "<eos>", "<pad>"
-    settings.decoder_start_token = "<bos>"
-    settings.add_source_bos = settings.add_source_eos = False
-    _write(spec, folder)
-
-
-def _write(spec: Any, folder: Path) -> None:
-    spec.validate()
-    spec.optimize(quantization="float32")
-    folder.mkdir(parents=True)
-    spec.save(str(folder))
+def _export(folder: Path, out: Path) -> list[str]:
+    """Without a tokenizer: tokens are called by their numbers."""
+    export_ctranslate2(folder, out, check=False)
+    return [str(number) for number in range(read_description(folder).model.output_vocab_size)]
 
 
 Product = tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]

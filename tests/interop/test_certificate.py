@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models
 
 from clearhead.cli import main
 from clearhead.errors import FolderError
@@ -23,24 +23,6 @@ from tests.drawing import random_model
 from tests.interop.test_parity import our_config
 
 TEXTS = ["", "Hello, world!", "  two  spaces", "你好，世界", "a<eos>b"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A byte-level one, as ours are, with the text room's special tokens."""
-    library = Tokenizer(models.BPE())
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<pad>", "<bos>", "<eos>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    library.train_from_iterator(["hello world, hello there"] * 9, trainer)
-    folder = tmp_path_factory.mktemp("tokenizer")
-    library.save(str(folder / "tokenizer.json"))
-    return folder
 
 
 def saved(family: str, folder: Path, **options: Any) -> Path:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
+from clearhead.interop.certificate import PARITY
 from clearhead.interop.equivalent import Equivalent
-from clearhead.interop.huggingface.exporting import PARITY, export_model
+from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.families import FAMILIES, family_for
 from clearhead.interop.huggingface.family import Family
 from clearhead.interop.model_folder import save_model

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from clearhead.cli.folders import model_folder
+from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.families import table_of_families
@@ -13,7 +14,9 @@ from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a run, or any model folder")
     parser.add_argument("out", type=Path, help="the new folder")
-    parser.add_argument("--to", choices=["huggingface"], required=True, help="whose format")
+    parser.add_argument(
+        "--to", choices=["huggingface", "ctranslate2"], required=True, help="whose format"
+    )
     parser.add_argument(
         "--table",
         action=_ShowTable,
@@ -29,9 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     model = model_folder(arguments.model)
-    certificate = export_model(model, arguments.out, check=not arguments.no_check)
+    export = {"huggingface": export_model, "ctranslate2": export_ctranslate2}[arguments.to]
+    certificate = export(model, arguments.out, check=not arguments.no_check)
     print(*certificate.lines(arguments.out), sep="\n")
-    if not has_tokenizer(arguments.out):
+    if not (has_tokenizer(arguments.out) or has_file(arguments.out, SOURCE)):
         print(f"missing   a tokenizer: {_why_no_tokenizer(model)}")
     return 0
 

@@ -4,8 +4,6 @@ are run on the same tokens."""
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,69 +11,17 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.interop.certificate import Certificate, load_in_fp64, versions_of
 from clearhead.interop.huggingface.family import Family
 from clearhead.interop.huggingface.probes import Probe, probes
-from clearhead.interop.model_folder import load_model
 from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
-from clearhead.models import Model
-from clearhead.models.initialise import fill_tables
-from clearhead.parts.positions import SinusoidalPositions
 
-LIMIT = 1e-4
 AUTO_CLASSES = {
     "encoder-decoder": "AutoModelForSeq2SeqLM",
     "decoder": "AutoModelForCausalLM",
     "encoder": "AutoModelForMaskedLM",
 }
 TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve 🙂", "<pad><bos><eos>")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    """What was compared, and how it came out."""
-
-    family: str
-    architecture: str
-    versions: dict[str, str]
-    unchecked: str | None = None
-    """Why nothing was compared; None: it was."""
-    largest_difference: float | None = None
-    limit: float = LIMIT
-    n_tokens: int = 0
-    compared: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-    """What else is wrong: tensors that were missed or not expected, other ids of the same text."""
-
-    @property
-    def failed(self) -> bool:
-        if self.unchecked is not None:
-            return False
-        assert self.largest_difference is not None
-        return bool(self.faults) or not self.largest_difference <= self.limit  # NaN fails too
-
-    def as_json(self) -> dict[str, Any]:
-        checked = self.unchecked is None
-        return {"checked": checked, "agrees": checked and not self.failed, **asdict(self)}
-
-    def lines(self, folder: Path) -> tuple[str, str, str]:
-        """To be read by whoever asked for the export."""
-        wrote = f"wrote     {folder}: {self.family}, {self.architecture}"
-        if self.unchecked is not None:
-            return (
-                wrote,
-                f"compared  nothing: {self.unchecked}",
-                "unproven  that both compute the same; parity.json says so too",
-            )
-        libraries = f"transformers {self.versions['transformers']}"
-        return (
-            wrote,
-            f"compared  {self.n_tokens:,} tokens with {libraries}: {', '.join(self.compared)}",
-            f"{'differ' if self.failed else 'agree':<10}{self.verdict()}",
-        )
-
-    def verdict(self) -> str:
-        said = f"largest logit difference {self.largest_difference:.1e}, limit {self.limit:.0e}"
-        return "; ".join((said, *self.faults))
 
 
 def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) -> Certificate:
@@ -86,7 +32,7 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
     except ImportError:
         return unchecked(family, "transformers is not installed (pip install 'clearhead[hf]')")
     tried = list(probes(config))
-    ours = _load_in_fp64(model_folder)
+    ours = load_in_fp64(model_folder)
     expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
     del ours
     with _quiet(transformers):
@@ -109,7 +55,8 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
     return Certificate(
         family=family.name,
         architecture=family.architecture,
-        versions=_versions("torch", "transformers", "safetensors", "tokenizers"),
+        library="transformers",
+        versions=versions_of("torch", "transformers", "safetensors", "tokenizers"),
         largest_difference=difference,
         n_tokens=sum(len(one) for one in expected),
         compared=tuple(probe.name for probe in tried),
@@ -117,30 +64,14 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
     )
 
 
-def _load_in_fp64(folder: Path) -> Model:
-    """With each number as the folder's dtype holds it. That goes for sinusoids too: some families
-    store them as weights, and then they are as coarse as these."""
-    model = load_model(folder)
-    dtype = model.tokens.weight.dtype
-    model = model.double()
-    fill_tables(model)
-    for part in model.modules():
-        if isinstance(part, SinusoidalPositions):
-            part.table.copy_(part.table.to(dtype))
-    return model
-
-
 def unchecked(family: Family, reason: str) -> Certificate:
     return Certificate(
         family=family.name,
         architecture=family.architecture,
-        versions=_versions("torch", "safetensors", "tokenizers"),
+        library="transformers",
+        versions=versions_of("torch", "safetensors", "tokenizers"),
         unchecked=reason,
     )
-
-
-def _versions(*packages: str) -> dict[str, str]:
-    return {package: version(package) for package in ("clearhead", *packages)}
 
 
 def _real_logits(probe: Probe, logits: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from clearhead.errors import FolderError
+from clearhead.interop.certificate import Certificate
 from clearhead.interop.equivalent import Equivalent
 from clearhead.interop.folders import whole_or_absent, write_json
-from clearhead.interop.huggingface.certificate import Certificate, certify, unchecked
+from clearhead.interop.huggingface.certificate import certify, unchecked
 from clearhead.interop.huggingface.families import family_for
 from clearhead.interop.huggingface.family import Family
 from clearhead.interop.huggingface.rules import to_theirs
@@ -19,8 +19,6 @@ from clearhead.interop.model_folder import (
     shapes_of,
 )
 from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
-
-PARITY = "parity.json"
 
 
 def export_model(
@@ -45,12 +43,7 @@ def export_model(
             certificate = certify(model_folder, unfinished, description.model, family)
         else:
             certificate = unchecked(family, "the check was left out, as asked")
-        if certificate.failed:
-            raise FolderError(
-                f"the {family.name} just written differs from the model ({certificate.verdict()}), "
-                f"and was removed; please report it, with {certificate.versions}"
-            )
-        write_json(unfinished, PARITY, certificate.as_json())
+        certificate.keep(unfinished)
     return certificate
 
 

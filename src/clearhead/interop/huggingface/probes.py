@@ -7,12 +7,9 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.interop.certificate import longest_probe
 from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.parts import masks
-
-MAX_LOGITS = 2**26
-"""Of one probe: half a gigabyte in fp64. With a very large vocabulary the longest probe is
-shorter than the model's longest sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +61,7 @@ class Probe:
 def probes(config: ModelConfig) -> Iterator[Probe]:
     """The same ones for the same configuration."""
     draw = torch.Generator().manual_seed(0)
-    longest = max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size))
+    longest = longest_probe(config)
     usual = min(longest, 16)
     ragged = [usual, max(1, usual // 2), 1]
     yield _probe(config, draw, "random", [usual] * 3)

@@ -1,0 +1,100 @@
+"""The proof that an exported folder computes what our model does."""
+
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.errors import FolderError
+from clearhead.interop.folders import write_json
+from clearhead.interop.model_folder import load_model
+from clearhead.models import Model
+from clearhead.models.initialise import fill_tables
+from clearhead.parts.positions import SinusoidalPositions
+
+PARITY = "parity.json"
+MAX_LOGITS = 2**26
+"""Of one probe: half a gigabyte in fp64. With a very large vocabulary the longest probe is
+shorter than the model's longest sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What was compared, and how it came out."""
+
+    family: str
+    architecture: str
+    versions: dict[str, str]
+    library: str
+    """Which computed what ours was held against."""
+    measured: str = "logit"
+    unchecked: str | None = None
+    """Why nothing was compared; None: it was."""
+    largest_difference: float | None = None
+    limit: float = 1e-4
+    n_tokens: int = 0
+    compared: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What else is wrong: tensors that were missed or not expected, other ids of the same text."""
+
+    @property
+    def failed(self) -> bool:
+        if self.unchecked is not None:
+            return False
+        assert self.largest_difference is not None
+        return bool(self.faults) or not self.largest_difference <= self.limit  # NaN fails too
+
+    def as_json(self) -> dict[str, Any]:
+        checked = self.unchecked is None
+        return {"checked": checked, "agrees": checked and not self.failed, **asdict(self)}
+
+    def lines(self, folder: Path) -> tuple[str, str, str]:
+        """To be read by whoever asked for the export."""
+        wrote = f"wrote     {folder}: {self.family}, {self.architecture}"
+        if self.unchecked is not None:
+            return (
+                wrote,
+                f"compared  nothing: {self.unchecked}",
+                "unproven  that both compute the same; parity.json says so too",
+            )
+        libraries = f"{self.library} {self.versions[self.library]}"
+        return (
+            wrote,
+            f"compared  {self.n_tokens:,} tokens with {libraries}: {', '.join(self.compared)}",
+            f"{'differ' if self.failed else 'agree':<10}{self.verdict()}",
+        )
+
+    def keep(self, folder: Path) -> None:
+        """Beside what it is about; a folder that computes something else has no certificate."""
+        if self.failed:
+            raise FolderError(
+                f"the {self.family} just written differs from the model ({self.verdict()}), "
+                f"and was removed; please report it, with {self.versions}"
+            )
+        write_json(folder, PARITY, self.as_json())
+
+    def verdict(self) -> str:
+        difference = f"largest {self.measured} difference {self.largest_difference:.1e}"
+        return "; ".join((f"{difference}, limit {self.limit:.0e}", *self.faults))
+
+
+def load_in_fp64(folder: Path) -> Model:
+    """With each number as the folder's dtype holds it. That goes for sinusoids too: some families
+    store them as weights, and then they are as coarse as these."""
+    model = load_model(folder)
+    dtype = model.tokens.weight.dtype
+    model = model.double()
+    fill_tables(model)
+    for part in model.modules():
+        if isinstance(part, SinusoidalPositions):
+            part.table.copy_(part.table.to(dtype))
+    return model
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    return {package: version(package) for package in ("clearhead", *packages)}
+
+
+def longest_probe(config: ModelConfig) -> int:
+    return max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size))

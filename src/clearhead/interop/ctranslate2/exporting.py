@@ -1,0 +1,112 @@
+"""From a model folder to a CTranslate2 folder, with a certificate that both compute the same."""
+
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.interop.certificate import Certificate
+from clearhead.interop.ctranslate2.certificate import Names, certify, unchecked
+from clearhead.interop.ctranslate2.specification import specification
+from clearhead.interop.folders import has_file, whole_or_absent
+from clearhead.interop.model_folder import Description, TokenIds, load_model, read_description
+from clearhead.interop.tokenizer_file import (
+    SOURCE,
+    TARGET,
+    TOKENIZER,
+    copy_tokenizer,
+    open_tokenizer,
+)
+from clearhead.models import MaskedLM
+
+
+def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> Certificate:
+    """Write a folder that `ctranslate2.Translator` opens, or `Generator` for a decoder. What it
+    cannot hold is refused before anything is written; a folder that computes something else than
+    the model is not kept.
+
+    Weights are written as fp32; whoever opens the folder may ask for less (`compute_type="int8"`).
+    """
+    description = read_description(model_folder)
+    _refuse(description)
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError:
+        raise ClearheadError(
+            "a CTranslate2 folder is written by ctranslate2 itself, which is not installed; "
+            "install it with: pip install 'clearhead[serve]'"
+        ) from None
+    with whole_or_absent(out) as unfinished:
+        names = _names_of_tokens(model_folder, description.model)
+        spec = _filled(model_folder, description, names)
+        spec.save(str(unfinished))
+        copy_tokenizer(model_folder, unfinished, description.model)
+        architecture = spec.name
+        del spec
+        if check:
+            certificate = certify(model_folder, unfinished, description, names, architecture)
+        else:
+            certificate = unchecked(architecture, "the check was left out, as asked")
+        certificate.keep(unfinished)
+    return certificate
+
+
+def _refuse(description: Description) -> None:
+    config, ids = description.model, description.ids
+    if config.family == "encoder":
+        rule = "has no home in CTranslate2, whose encoders end before the output"
+        raise ConfigError("family", config.family, rule, "export it --to huggingface")
+    if not config.residual:
+        rule = "has no home in CTranslate2, whose layers are residual"
+        raise ConfigError("residual", False, rule, "residual=True")
+    if config.positions == "alibi" and config.family == "encoder-decoder":
+        rule = "has no home in CTranslate2, whose encoders know no such bias"
+        raise ConfigError("positions", "alibi", rule, "any other positions")
+    needed = ("eos", "decoder_start") if config.family == "encoder-decoder" else ("eos",)
+    for role in needed:
+        if getattr(ids, role) is None:
+            rule = "must be a token: CTranslate2 begins and ends texts by itself"
+            raise ConfigError(f"tokens.{role}", None, rule, "name one in the folder's config.json")
+
+
+def _names_of_tokens(model_folder: Path, config: ModelConfig) -> Names:
+    """As the tokenizer calls them, or by their numbers."""
+
+    def of_side(side: str, size: int) -> list[str]:
+        name = side if has_file(model_folder, side) else TOKENIZER
+        if not has_file(model_folder, name):
+            return [str(index) for index in range(size)]
+        tokenizer = open_tokenizer(model_folder, name)
+        found = [tokenizer.id_to_token(index) for index in range(size)]
+        return [f"<unused {n}>" if token is None else token for n, token in enumerate(found)]
+
+    return Names(of_side(SOURCE, config.vocab_size), of_side(TARGET, config.output_vocab_size))
+
+
+def _filled(model_folder: Path, description: Description, names: Names) -> Any:
+    model = load_model(model_folder)
+    assert not isinstance(model, MaskedLM)
+    config, ids = description.model, description.ids
+    spec = specification(model)
+    if config.family == "encoder-decoder":
+        assert ids.decoder_start is not None
+        spec.register_source_vocabulary(names.source)
+        spec.register_target_vocabulary(names.target)
+        spec.config.decoder_start_token = names.target[ids.decoder_start]
+        spec.config.add_source_eos = True  # as our sources end
+    else:
+        spec.register_vocabulary(names.target)
+    _name_special_tokens(spec.config, names.target, ids, config)
+    spec.validate()
+    spec.optimize(quantization="float32")
+    return spec
+
+
+def _name_special_tokens(
+    settings: Any, names: list[str], ids: TokenIds, config: ModelConfig
+) -> None:
+    assert ids.eos is not None
+    settings.eos_token = names[ids.eos]
+    settings.bos_token = names[ids.eos if ids.bos is None else ids.bos]
+    # What stands for a token that is not in the vocabulary; our tokenizers give none.
+    settings.unk_token = names[0 if config.pad_id is None else config.pad_id]
