@@ -36,6 +36,22 @@ SHOWN_OF = {
     "shakespeare-char": ("bits_per_byte", "validation_loss"),
 }
 
+PUBLISHED = {  # by others, for the same test set
+    "multi30k-de-en": "36.5 BLEU, lower-cased and tokenised (9.0 M parameters, "
+    "[pytorch-seq2seq](https://github.com/bentrevett/pytorch-seq2seq)) and 37.4 "
+    "([nmt-multi30k-pytorch](https://github.com/silvery107/nmt-multi30k-pytorch)).",
+    "multi30k-en-de": "41.02 BLEU, lower-cased and tokenised, of 2.6 M parameters after 8,000 "
+    "updates of 8,192 tokens ([Revisit-MMT](https://github.com/LividWo/Revisit-MMT)).",
+    "shakespeare-char": "a validation loss of 1.88 after the same 2,000 steps "
+    "([nanoGPT](https://github.com/karpathy/nanoGPT)).",
+    "shakespeare-char-baby": "a validation loss of 1.4697, with dropout, after 5,000 steps of "
+    "16,384 tokens on a GPU ([nanoGPT](https://github.com/karpathy/nanoGPT)).",
+    "hongloumeng": "a validation loss of 4.78 nats a character at step 5,000, by 12.3 M parameters "
+    "that had learnt the text by heart (training loss 0.72) "
+    "([baby_gpt_hongloumeng](https://github.com/ybdesire/baby_gpt_hongloumeng)).",
+    "wikitext-2": "65.6 perplexity per word, by an LSTM that was trained to its end "
+    "([AWD-LSTM](https://github.com/salesforce/awd-lstm-lm)).",
+}
 CREDITS = {  # whose sentences the samples quote
     "tatoeba-en-zh": "Sentences: [Tatoeba](https://tatoeba.org), CC BY 2.0 FR.",
     "python-docs-en-zh": "Paragraphs: the documentation of Python (PSF licence) and its "
@@ -44,7 +60,8 @@ CREDITS = {  # whose sentences the samples quote
 
 
 def read_results() -> list[dict[str, Any]]:
-    return [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    found = sorted(RESULTS.glob("*.json"), key=lambda path: path.stem)
+    return [json.loads(path.read_text("utf-8")) for path in found]
 
 
 def same_recipe(config: dict[str, Any], name: str, overrides: list[str]) -> bool:
@@ -135,6 +152,7 @@ def page(result: dict[str, Any]) -> str:
         if "signature" in found
     }
     lines += ["", *sorted(signatures)] if signatures else []
+    lines += ["", f"Published by others: {PUBLISHED[label]}"] if label in PUBLISHED else []
     for run in result["runs"]:
         lines += ["", over_fitting(run)]
     lines += ["", f"![validation loss]({label}.png)", "", "## In Hugging Face", ""]
