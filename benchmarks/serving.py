@@ -37,18 +37,19 @@ def ours(folder: Path, lines: list[str]) -> list[str]:
 
 def theirs(folder: Path, lines: list[str], compute_type: str) -> list[str]:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True
     translator = ctranslate2.Translator(
         str(folder), compute_type=compute_type, intra_threads=torch.get_num_threads()
     )
     results = translator.translate_batch(
-        [tokenizer.encode(line).tokens for line in lines],
+        [tokenizer.encode(line, add_special_tokens=False).tokens for line in lines],
         beam_size=BEAM,
         max_batch_size=2048,
         batch_type="tokens",
         max_decoding_length=MAX_NEW,
     )
     return [
-        tokenizer.decode([tokenizer.token_to_id(token) or 0 for token in result.hypotheses[0]])
+        tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]])
         for result in results
     ]
 

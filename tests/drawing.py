@@ -33,6 +33,7 @@ def configs(
     *,
     family: str | None = None,
     positions: str | None = None,
+    residual: bool | None = None,
     p_dropout: float = 0.0,
 ) -> ModelConfig:
     """Every option, every value; sizes small and all different, so that a swapped axis fails."""
@@ -61,7 +62,7 @@ def configs(
         norm=draw(one_of(Norm)),  # pyright: ignore
         norm_placement=draw(one_of(NormPlacement)),  # pyright: ignore
         bias=draw(st.booleans()),
-        residual=draw(st.booleans()),
+        residual=draw(st.booleans()) if residual is None else residual,
         positions=positions,  # pyright: ignore
         position_pairs=draw(one_of(PositionPairs)),  # pyright: ignore
         position_base=draw(st.sampled_from([100.0, 10_000.0])),

@@ -129,3 +129,9 @@ def test_every_choice_has_a_row_in_the_table_of_options():
 def test_the_tables_of_speeds_are_the_measured_ones(path: Path):
     text = path.read_text(encoding="utf-8")
     assert with_tables(text, path.name) == text
+
+
+def test_every_result_that_a_page_speaks_of_is_there():
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(r"`(benchmarks/results/[\w.-]+)`", path.read_text("utf-8")):
+            assert (ROOT / name).is_file(), f"{ids(path)} speaks of {name}"

@@ -16,6 +16,10 @@ def test_the_table_of_a_readme_is_the_one_that_the_results_make(name: str):
     assert text == with_table(text, read_results(), name), "run: python -m benchmarks.recipes pages"
 
 
+def test_every_recipe_has_a_result():
+    assert {result["recipe"] for result in read_results()} == set(recipe_names())
+
+
 def test_every_result_has_its_page_and_its_curve():
     for result in read_results():
         assert (RESULTS / f"{result['label']}.md").read_text("utf-8") == page(result)

@@ -15,13 +15,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a run, or any model folder")
     parser.add_argument("out", type=Path, help="the new folder")
     parser.add_argument(
-        "--to", choices=["huggingface", "ctranslate2"], required=True, help="whose format"
+        "--to",
+        choices=["huggingface", "ctranslate2"],
+        required=True,
+        help="whose format; ctranslate2 is for models that write, and needs the extra serve",
     )
     parser.add_argument(
         "--table",
         action=_ShowTable,
         nargs=0,
-        help="show which options go to which family there, and stop",
+        help="show which options go to which Hugging Face family, and stop",
     )
     parser.add_argument(
         "--no-check",

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from clearhead.parts.positions import SinusoidalPositions
 
 PARITY = "parity.json"
 MAX_LOGITS = 2**26
-"""Of one probe: half a gigabyte in fp64. With a very large vocabulary the longest probe is
-shorter than the model's longest sequence."""
+"""Of one probe: half a gigabyte in fp64. With a very large vocabulary, or a very long context,
+whose attention is a square, the longest probe is shorter than the model's longest sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ class Certificate:
         """Beside what it is about; a folder that computes something else has no certificate."""
         if self.failed:
             raise FolderError(
-                f"the {self.family} just written differs from the model ({self.verdict()}), "
+                f"the {self.family} folder just written differs from the model ({self.verdict()}), "
                 f"and was removed; please report it, with {self.versions}"
             )
         write_json(folder, PARITY, self.as_json())
@@ -97,4 +98,5 @@ def versions_of(*packages: str) -> dict[str, str]:
 
 
 def longest_probe(config: ModelConfig) -> int:
-    return max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size))
+    square = isqrt(MAX_LOGITS // config.n_heads)
+    return max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size, square))

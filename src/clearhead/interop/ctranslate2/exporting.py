@@ -37,7 +37,7 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
             "install it with: pip install 'clearhead[serve]'"
         ) from None
     with whole_or_absent(out) as unfinished:
-        names = _names_of_tokens(model_folder, description.model)
+        names = _names_of_tokens(model_folder, description)
         spec = _filled(model_folder, description, names)
         spec.save(str(unfinished))
         copy_tokenizer(model_folder, unfinished, description.model)
@@ -69,8 +69,9 @@ def _refuse(description: Description) -> None:
             raise ConfigError(f"tokens.{role}", None, rule, "name one in the folder's config.json")
 
 
-def _names_of_tokens(model_folder: Path, config: ModelConfig) -> Names:
+def _names_of_tokens(model_folder: Path, description: Description) -> Names:
     """As the tokenizer calls them, or by their numbers."""
+    config, eos = description.model, description.ids.eos
 
     def of_side(side: str, size: int) -> list[str]:
         name = side if has_file(model_folder, side) else TOKENIZER
@@ -80,7 +81,13 @@ def _names_of_tokens(model_folder: Path, config: ModelConfig) -> Names:
         found = [tokenizer.id_to_token(index) for index in range(size)]
         return [f"<unused {n}>" if token is None else token for n, token in enumerate(found)]
 
-    return Names(of_side(SOURCE, config.vocab_size), of_side(TARGET, config.output_vocab_size))
+    source = of_side(SOURCE, config.vocab_size)
+    target = of_side(TARGET, config.output_vocab_size)
+    assert eos is not None
+    if source[eos : eos + 1] != target[eos : eos + 1]:
+        rule = "must have one name on both sides: CTranslate2 ends sources and texts by it"
+        raise ConfigError("tokens.eos", eos, rule, "rename it in one of the tokenizers")
+    return Names(source, target)
 
 
 def _filled(model_folder: Path, description: Description, names: Names) -> Any:

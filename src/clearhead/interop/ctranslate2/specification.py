@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
-from clearhead.interop.equivalent import position_table
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.parts.embeddings import InputEmbedding
 from clearhead.parts.feed_forward import GatedFeedForward
 from clearhead.parts.norm import LayerNorm
-from clearhead.parts.positions import LearnedPositions
+from clearhead.parts.positions import LearnedPositions, SinusoidalPositions
 from clearhead.stacks.decoder import Decoder
 from clearhead.stacks.encoder import Encoder
 
@@ -85,15 +84,24 @@ def _fill_tower(
 ) -> None:
     spec.scale_embeddings = config.embedding_scale
     if config.positions not in ("rotary", "alibi"):
-        learned = embedding.positions
-        table = learned.weight if isinstance(learned, LearnedPositions) else position_table(config)
-        spec.position_encodings.encodings = _array(table[config.first_position :])
+        spec.position_encodings.encodings = _array(_positions(embedding, config))
     if embedding.norm is not None:
         _fill_norm(spec.layernorm_embedding, embedding.norm)
     for theirs, ours in zip(spec.layer, tower.layers, strict=True):
         _fill_layer(theirs, ours)
     if config.norm_placement == "pre":
         _fill_norm(spec.layer_norm, tower.norm)
+
+
+def _positions(embedding: InputEmbedding, config: ModelConfig) -> Tensor:
+    """As the model holds them: a sinusoid in half precision is as coarse there as here."""
+    match embedding.positions:
+        case LearnedPositions() as learned:
+            return learned.weight[config.first_position :]
+        case SinusoidalPositions() as computed:
+            return computed.table[config.first_position :]
+        case _:  # none are none, and a table of zeros says so
+            return torch.zeros(config.max_length, config.d_model)
 
 
 def _fill_layer(theirs: Any, ours: Any) -> None:
