@@ -48,9 +48,9 @@ def theirs(folder: Path, lines: list[str], compute_type: str) -> list[str]:
         batch_type="tokens",
         max_decoding_length=MAX_NEW,
     )
+    numbers = tokenizer.get_vocab()
     return [
-        tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]])
-        for result in results
+        tokenizer.decode([numbers[token] for token in result.hypotheses[0]]) for result in results
     ]
 
 
