@@ -109,7 +109,7 @@ def test_its_beams_write_what_ours_write(width: int, tmp_path: Path, tokenizer: 
     )
     library = Tokenizer.from_file(str(out / "tokenizer.json"))
     library.encode_special_tokens = True
-    translator = ctranslate2.Translator(str(out))
+    translator = ctranslate2.Translator(str(out), intra_threads=1)
     results = translator.translate_batch(
         [library.encode(line, add_special_tokens=False).tokens for line in LINES],
         beam_size=width,
@@ -137,7 +137,8 @@ def test_a_decoder_goes_on_as_ours_does(tmp_path: Path):
     ours = saved(DECODER, tmp_path)
     export_ctranslate2(ours, tmp_path / "theirs")
     prompts = [[7, 8, 9], [10, 11, 12]]
-    results = ctranslate2.Generator(str(tmp_path / "theirs")).generate_batch(
+    generator = ctranslate2.Generator(str(tmp_path / "theirs"), intra_threads=1)
+    results = generator.generate_batch(
         [[str(token) for token in prompt] for prompt in prompts],  # names without a tokenizer
         max_length=12,
         include_prompt_in_result=False,
@@ -176,6 +177,11 @@ def test_an_end_with_two_names_is_refused(tmp_path: Path):
     ours = saved(config, tmp_path, tokenizer=tmp_path)
     with pytest.raises(ConfigError, match=r"tokens\.eos=2 must have one name on both sides"):
         export_ctranslate2(ours, tmp_path / "theirs")
+
+
+def test_an_export_leaves_the_number_of_threads_alone(tmp_path: Path):
+    export_ctranslate2(saved(SMALL, tmp_path), tmp_path / "theirs")
+    assert torch.get_num_threads() == 1  # as tests/conftest.py sets it
 
 
 def swapped(theirs, *ours):

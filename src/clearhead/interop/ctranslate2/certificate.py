@@ -42,7 +42,9 @@ def certify(
     """One model is in memory at a time."""
     config, ids = description.model, description.ids
     ask = _ask_pair if config.family == "encoder-decoder" else _ask_decoder
+    threads = torch.get_num_threads()
     claims = ask(out, config, ids, names)
+    torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process
     model = load_in_fp64(model_folder)
     return _certificate(
         architecture,
@@ -76,7 +78,7 @@ def _ask_pair(out: Path, config: ModelConfig, ids: TokenIds, names: Names) -> li
     longest = longest_probe(config) - 1  # beside the start, and the end of a source
     sources = _rows(config.vocab_size, config, ids, longest, seed=0)
     texts = _rows(config.output_vocab_size, config, ids, longest, seed=1)
-    translator: Any = ctranslate2.Translator(str(out))
+    translator: Any = ctranslate2.Translator(str(out), intra_threads=torch.get_num_threads())
     claims: list[Claim] = []
     # The longest by itself: what the others would be filled up to takes its square of memory.
     for rows, targets in ((sources[:-1][::-1], texts[:-1]), (sources[-1:], texts[-1:])):
@@ -109,7 +111,7 @@ def _ask_decoder(out: Path, config: ModelConfig, ids: TokenIds, names: Names) ->
     rows = _rows(config.vocab_size, config, ids, longest_probe(config), seed=1)
     # Equally long: where they are not, its limit of what to write counts from the shortest.
     n_given = min(2, config.max_length)
-    generator: Any = ctranslate2.Generator(str(out))
+    generator: Any = ctranslate2.Generator(str(out), intra_threads=torch.get_num_threads())
     claims: list[Claim] = []
     for part in (rows[:-1], rows[-1:]):  # the longest by itself, as above
         texts = [row for row in part if len(row) > 1]
