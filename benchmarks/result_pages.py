@@ -154,7 +154,7 @@ def page(result: dict[str, Any]) -> str:
     lines += ["", *sorted(signatures)] if signatures else []
     lines += ["", f"Published by others: {PUBLISHED[label]}"] if label in PUBLISHED else []
     for run in result["runs"]:
-        lines += ["", over_fitting(run)]
+        lines += ["", over_fitting(run) + stopped(run, result["config"])]
     lines += ["", f"![validation loss]({label}.png)", "", "## In Hugging Face", ""]
     lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
     for name, value in result["hugging_face"]["scores"].items():
@@ -174,6 +174,12 @@ def over_fitting(run: dict[str, Any]) -> str:
     if step == last_step:
         return f"{told}, the last one: it does not over-fit yet."
     return f"{told}; at the end, step {last_step:,}, it was higher, {last_loss:.4f}."
+
+
+def stopped(run: dict[str, Any], config: dict[str, Any]) -> str:
+    """A run that somebody ended before its recipe would have."""
+    steps = config["train"]["steps"]
+    return f" It was stopped by hand, of {steps:,} steps." if run["steps"] < steps else ""
 
 
 def sample_lines(samples: list[dict[str, str]]) -> list[str]:
