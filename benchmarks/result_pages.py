@@ -178,8 +178,8 @@ def over_fitting(run: dict[str, Any]) -> str:
 
 def stopped(run: dict[str, Any], config: dict[str, Any]) -> str:
     """A run that somebody ended before its recipe would have."""
-    steps = config["train"]["steps"]
-    return f" It was stopped by hand, of {steps:,} steps." if run["steps"] < steps else ""
+    steps, last = config["train"]["steps"], run["steps"]
+    return f" It was stopped by hand at step {last:,} of {steps:,}." if last < steps else ""
 
 
 def sample_lines(samples: list[dict[str, str]]) -> list[str]:
