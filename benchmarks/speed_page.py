@@ -1,4 +1,4 @@
-"""The tables of docs/speed.md, from the result files that `python -m benchmarks.step` and
+"""The tables of docs/*/speed.md, from the result files that `python -m benchmarks.step` and
 `python -m benchmarks.decode` wrote.
 
 python -m benchmarks.speed_page      # writes it into both languages' pages
@@ -12,19 +12,19 @@ from typing import Any
 from benchmarks.result import FOLDER
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = [DOCS / "speed.md", DOCS / "speed.zh-CN.md"]
+PAGES = {language: DOCS / language / "speed.md" for language in ("en", "zh")}
 HEADINGS = {
-    "speed.md": ("network", "dropout", "ms", "of the matmul peak"),
-    "speed.zh-CN.md": ("网络", "dropout", "毫秒", "占矩阵乘法峰值"),
+    "en": ("network", "dropout", "ms", "of the matmul peak"),
+    "zh": ("网络", "dropout", "毫秒", "占矩阵乘法峰值"),
 }
 DECODE_HEADINGS = {
-    "speed.md": ("network", "input", "search", "tokens/s", "of the matrix products"),
-    "speed.zh-CN.md": ("网络", "输入", "搜索", "词元/秒", "相对矩阵乘法"),
+    "en": ("network", "input", "search", "tokens/s", "of the matrix products"),
+    "zh": ("网络", "输入", "搜索", "词元/秒", "相对矩阵乘法"),
 }
 
 
-def step_table(result: dict[str, Any], page: str) -> str:
-    network, dropout, ms, peak = HEADINGS[page]
+def step_table(result: dict[str, Any], language: str) -> str:
+    network, dropout, ms, peak = HEADINGS[language]
     rivals = list(result["steps"][0]["our_speed_relative_to"])
     lines = [
         f"| {network} | {dropout} | {' | '.join(rivals)} | {ms} | {peak} |",
@@ -38,8 +38,8 @@ def step_table(result: dict[str, Any], page: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def decode_table(result: dict[str, Any], page: str) -> str:
-    network, given, search, speed, bound = DECODE_HEADINGS[page]
+def decode_table(result: dict[str, Any], language: str) -> str:
+    network, given, search, speed, bound = DECODE_HEADINGS[language]
     rivals = list(result["decoding"][0]["our_speed_relative_to"])
     lines = [
         f"| {network} | {given} | {search} | {speed} | {' | '.join(rivals)} | {bound} |",
@@ -57,19 +57,19 @@ def decode_table(result: dict[str, Any], page: str) -> str:
 TABLES = {"step.json": step_table, "decode.json": decode_table}
 
 
-def with_tables(text: str, page: str) -> str:
+def with_tables(text: str, language: str) -> str:
     """The page with every table made anew from its result file."""
     for file, table in TABLES.items():
         result = json.loads((FOLDER / file).read_text(encoding="utf-8"))
         place = re.compile(rf"(?<=<!-- {re.escape(file)} -->\n).*?(?=<!-- end -->)", flags=re.S)
-        text, n = place.subn(table(result, page).replace("\\", r"\\"), text)
-        assert n == 1, f"{page} has lost its markers of {file}"
+        text, n = place.subn(table(result, language).replace("\\", r"\\"), text)
+        assert n == 1, f"the {language} page has lost its markers of {file}"
     return text
 
 
 def main() -> None:
-    for path in PAGES:
-        path.write_text(with_tables(path.read_text("utf-8"), path.name), encoding="utf-8")
+    for language, path in PAGES.items():
+        path.write_text(with_tables(path.read_text("utf-8"), language), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,18 +10,22 @@ import pytest
 from benchmarks.speed_page import PAGES, with_tables
 
 ROOT = Path(__file__).parent.parent
-ENGLISH = sorted(
-    path
-    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    if path.with_suffix(".zh-CN.md").exists()
-)
-
-
-ENGLISH_ONLY = {"options.md", "decisions", "doctor"}  # reference; the doctor keeps its own in step
+DOCS = ROOT / "docs"
+ENGLISH_ONLY = {"doctor/example.md", "doctor/field-notes.md"}
+ENGLISH = [
+    ROOT / "README.md",
+    *sorted(
+        path
+        for path in (DOCS / "en").rglob("*.md")
+        if path.relative_to(DOCS / "en").as_posix() not in ENGLISH_ONLY
+    ),
+]
 
 
 def chinese(path: Path) -> Path:
-    return path.with_suffix(".zh-CN.md")
+    if path.parent == ROOT:
+        return path.with_suffix(".zh-CN.md")
+    return DOCS / "zh" / path.relative_to(DOCS / "en")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -45,11 +49,11 @@ def ids(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_every_page_of_the_guide_has_a_chinese_twin():
-    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        inside = path.relative_to(ROOT / "docs").parts if "docs" in path.parts else ()
-        if not ENGLISH_ONLY & set(inside) and not path.name.endswith(".zh-CN.md"):
-            assert path in ENGLISH, f"{ids(path)} has no {chinese(path).name}"
+def test_the_two_languages_have_the_same_tree_of_pages():
+    assert {chinese(path) for path in ENGLISH} == {
+        ROOT / "README.zh-CN.md",
+        *(DOCS / "zh").rglob("*.md"),
+    }
 
 
 @pytest.mark.parametrize("path", ENGLISH, ids=ids)
@@ -90,7 +94,7 @@ def test_the_first_example_prints_shapes_and_an_attention_map(name: str):
     assert all(len(row) <= 2 + 2 * 4 for row in rows), "padding must stay blank"
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], ids=ids)
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=ids)
 def test_links_lead_somewhere(page: Path):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
@@ -98,7 +102,7 @@ def test_links_lead_somewhere(page: Path):
 
 
 def test_the_reading_order_names_what_exists():
-    text = (ROOT / "docs" / "reading-order.md").read_text(encoding="utf-8")
+    text = (DOCS / "en" / "reading-order.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", text, flags=re.M)
     checked = 0
     for files, names in rows:
@@ -117,7 +121,7 @@ def test_every_choice_has_a_row_in_the_table_of_options():
 
     from clearhead.config import ModelConfig
 
-    text = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+    text = (DOCS / "en" / "options.md").read_text(encoding="utf-8")
     for field, hint in get_type_hints(ModelConfig).items():
         words = [word for word in get_args(hint) if isinstance(word, str)]
         if words:
@@ -125,13 +129,13 @@ def test_every_choice_has_a_row_in_the_table_of_options():
             assert re.findall(r"`([^`]+)`", row) == words
 
 
-@pytest.mark.parametrize("path", PAGES, ids=ids)
-def test_the_tables_of_speeds_are_the_measured_ones(path: Path):
-    text = path.read_text(encoding="utf-8")
-    assert with_tables(text, path.name) == text
+@pytest.mark.parametrize("language", PAGES)
+def test_the_tables_of_speeds_are_the_measured_ones(language: str):
+    text = PAGES[language].read_text(encoding="utf-8")
+    assert with_tables(text, language) == text
 
 
 def test_every_result_that_a_page_speaks_of_is_there():
-    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+    for path in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         for name in re.findall(r"`(benchmarks/results/[\w.-]+)`", path.read_text("utf-8")):
             assert (ROOT / name).is_file(), f"{ids(path)} speaks of {name}"

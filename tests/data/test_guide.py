@@ -8,7 +8,7 @@ import pytest
 from clearhead.cli import main
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-GUIDES = [(DOCS / name).read_text(encoding="utf-8") for name in ("data.md", "data.zh-CN.md")]
+GUIDES = [(DOCS / name / "data.md").read_text(encoding="utf-8") for name in ("en", "zh")]
 
 
 def code(text: str) -> list[str]:

@@ -1,5 +1,5 @@
 """Healthy models are left in peace; what is found in other people's is real, and written down in
-docs/doctor/field-notes.md."""
+docs/en/doctor/field-notes.md."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from clearhead.doctor import Report, examine
 from clearhead.models import build_model
 from tests.doctor import others
 
-FIELD_NOTES = Path(__file__).parents[2] / "docs" / "doctor" / "field-notes.md"
+FIELD_NOTES = Path(__file__).parents[2] / "docs" / "en" / "doctor" / "field-notes.md"
 # True of every model of this library that generates.
 HUGGING_FACE = {"greedy.train", "returned_weights.train", "ignored_targets.none_left"}
 

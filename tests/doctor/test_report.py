@@ -17,7 +17,7 @@ from tests.doctor.specimens.attentions import OffByOne
 from tests.doctor.specimens.healthy import VOCAB, Decoder, Embedding
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "docs" / "doctor" / "example.md"
+EXAMPLE = ROOT / "docs" / "en" / "doctor" / "example.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The page that lists every check, made from the texts: `python -m clearhead.doctor.handbook`.
 
-Without an argument it writes docs/doctor/checks.en.md and checks.zh.md below the folder in which
-it is started.
+Without an argument it writes docs/en/doctor/checks.md and its Chinese counterpart below the folder
+in which it is started.
 """
 
 import sys
@@ -41,7 +41,7 @@ def _label(key: str, language: Language) -> str:
 
 
 def path(folder: Path, language: Language) -> Path:
-    return folder / "docs" / "doctor" / f"checks.{language}.md"
+    return folder / "docs" / language / "doctor" / "checks.md"
 
 
 def write(folder: Path) -> None:
