@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from clearhead.cli import VERBS, main
+from clearhead.config import load_recipe
 
 
 def clearhead(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,6 +75,14 @@ def test_what_is_missing_or_mistyped_is_answered_with_what_to_do(
     assert what_to_do in capsys.readouterr().err
 
 
+def test_describe_explains_a_recipe_as_it_would_run(tmp_path: Path):
+    run = clearhead("describe", "copy-task", "--train.steps", "7")
+    (tmp_path / "copy-task.toml").write_text(run.stdout, encoding="utf-8")
+    expected = load_recipe("copy-task", [("train.steps", "7")])
+    assert load_recipe(str(tmp_path / "copy-task.toml")) == expected
+    assert "steps = 7                     # Updates of the weights. Default: 1000." in run.stdout
+
+
 def test_describe_lists_presets_and_shows_one():
     listed = clearhead("describe").stdout.splitlines()
     assert ["llama-3-70b", "decoder", "70,553,706,496", "parameters"] in map(str.split, listed)
@@ -84,7 +94,7 @@ def test_describe_lists_presets_and_shows_one():
 def test_a_mistyped_preset_suggests_the_nearest():
     run = clearhead("describe", "gpt-2")
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "clearhead: there is no preset 'gpt-2'; did you mean 'gpt2'?\n"
+    assert run.stderr == "clearhead: there is no recipe or preset 'gpt-2'; did you mean 'gpt2'?\n"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.options_page import PAGE as OPTIONS_PAGE
+from benchmarks.options_page import with_options
 from benchmarks.speed_page import PAGES, with_tables
 
 ROOT = Path(__file__).parent.parent
@@ -116,17 +118,18 @@ def test_the_reading_order_names_what_exists():
     assert checked > 25
 
 
-def test_every_choice_has_a_row_in_the_table_of_options():
-    from typing import get_args, get_type_hints
-
-    from clearhead.config import ModelConfig
-
-    text = (DOCS / "en" / "options.md").read_text(encoding="utf-8")
-    for field, hint in get_type_hints(ModelConfig).items():
-        words = [word for word in get_args(hint) if isinstance(word, str)]
-        if words:
-            (row,) = re.findall(rf"^\| `{field}` \| ([^|]+) \|", text, flags=re.M)
-            assert re.findall(r"`([^`]+)`", row) == words
+def test_the_table_of_options_is_made_from_the_explanations():
+    text = OPTIONS_PAGE.read_text(encoding="utf-8")
+    assert text == with_options(text), "run: python -m benchmarks.options_page"
+    rows = [
+        re.findall(r"^\| (`\w+`) \| (.+?) \|", page.read_text(encoding="utf-8"), flags=re.M)
+        for page in (OPTIONS_PAGE, chinese(OPTIONS_PAGE))
+    ]
+    english, translated = (
+        [(name, values) for name, values in page if "`" in values] for page in rows
+    )
+    assert len(english) > 20 and english == translated
+    assert [name for name, _ in rows[0]] == [name for name, _ in rows[1]]
 
 
 @pytest.mark.parametrize("language", PAGES)

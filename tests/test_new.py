@@ -11,7 +11,7 @@ from clearhead.config import load_recipe
 from clearhead.config.recipe import TEMPLATES
 from clearhead.training import sizing
 from tests.data.small_corpora import write_pairs, write_text
-from tests.test_recipes import speaks_of_every_key
+from tests.test_recipes import explains_every_key
 
 
 @pytest.fixture
@@ -36,8 +36,9 @@ def test_from_two_files_to_a_translation(here: Path, capsys: pytest.CaptureFixtu
     assert all(len(line) <= 80 for line in told.splitlines())
     recipe = load_recipe("my-pairs.toml")
     assert recipe.data.train == (str(here / "source.txt"), str(here / "target.txt"))
-    speaks_of_every_key(here / "my-pairs.toml")
-    assert told.splitlines()[0] in (here / "my-pairs.toml").read_text(encoding="utf-8")
+    written = (here / "my-pairs.toml").read_text(encoding="utf-8")
+    explains_every_key(written)
+    assert told.splitlines()[0] in written
     assert main(["prepare", "my-pairs.toml"]) == 0
     assert main(["train", "my-pairs.toml", "--train.steps", "5"]) == 0
     model, lines = "runs/my-pairs/model", ["--input", "source.txt", "--output", "out.txt"]
@@ -50,7 +51,7 @@ def test_from_two_files_to_a_translation(here: Path, capsys: pytest.CaptureFixtu
 
 def test_from_a_file_to_a_language_model(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*TEXT, "--minutes", "0.1", "--out", "other.toml"]) == 0
-    speaks_of_every_key(here / "other.toml")
+    explains_every_key((here / "other.toml").read_text(encoding="utf-8"))
     assert "  clearhead train other.toml\n" in capsys.readouterr().out
     assert main(["prepare", "other.toml"]) == 0
     assert main(["train", "other.toml", "--train.steps", "2"]) == 0

@@ -1,14 +1,31 @@
-"""Recipes are complete and commented; a wrong key or value is named with what was meant."""
+"""Recipes say what they decide, every key is explained, and a wrong key or value is named with what
+was meant."""
 
+import json
 import re
-from dataclasses import fields, replace
+import tomllib
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
-from clearhead.config import fill_template, load_recipe, recipe_names, recipe_toml
-from clearhead.config.recipe import FROM_DATA, SECTIONS, SHIPPED, TEMPLATES
+from clearhead.config import (
+    BeamConfig,
+    Choice,
+    DecodeConfig,
+    explained_toml,
+    explanations,
+    load_recipe,
+    recipe_names,
+    recipe_toml,
+    with_values,
+)
+from clearhead.config.recipe import SECTIONS, SHIPPED
 from clearhead.errors import ClearheadError, ConfigError
+
+RESULTS = Path(__file__).parent.parent / "results"
+CONFIGURATIONS = [*SECTIONS.values(), DecodeConfig, Choice, BeamConfig]
 
 
 def write(folder: Path, text: str) -> str:
@@ -35,41 +52,77 @@ def test_the_recipes_that_ship():
     ]
 
 
+@pytest.mark.parametrize("config", CONFIGURATIONS)
+def test_every_field_is_explained_and_so_is_every_choice(config: type):
+    meaning = explanations(config)
+    for name, hint in get_type_hints(config).items():
+        assert meaning[name].endswith("."), name
+        words = [word for part in (hint, *get_args(hint)) for word in get_args(part)]
+        for word in words:
+            if isinstance(word, str):
+                assert re.search(rf"\b{word}\b", meaning[name]), f"{name} does not explain {word!r}"
+
+
 @pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.toml")), ids=lambda path: path.stem)
-def test_a_recipe_speaks_of_every_key(path: Path):
-    """Set, or left out with a word on why."""
-    load_recipe(str(path))
-    speaks_of_every_key(path)
+def test_a_recipe_says_only_what_it_decides(path: Path):
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
+    assert 15 <= len(lines) <= 35
+    keys = {
+        f"{section}.{key}": value
+        for section, table in tomllib.loads("\n".join(lines)).items()
+        for key, value in table.items()
+    }
+    same = {key for key, value in keys.items() if value == default_of(key)}
+    assert same <= {"data.task", "model.family"}, "these have their default: leave them out"
 
 
-def speaks_of_every_key(path: Path) -> None:
-    text, name = path.read_text(encoding="utf-8"), path.stem
+def default_of(key: str) -> object:
+    section, name = key.split(".")
+    default = SECTIONS[section].__dataclass_fields__[name].default
+    return list(default) if isinstance(default, tuple) else default
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_recipe_still_is_what_its_results_were_measured_with(path: Path):
+    result = json.loads(path.read_text(encoding="utf-8"))
+    changed = result["overrides"]
+    overrides = [(key[2:], value) for key, value in zip(changed[::2], changed[1::2])]
+    now = json.loads(json.dumps(asdict(load_recipe(result["recipe"], overrides))))
+    for section, measured in result["config"].items():
+        # A key that is newer than the result had no other value then than its default.
+        newer = {key: value for key, value in now[section].items() if key not in measured}
+        assert all(value == default_of(f"{section}.{key}") for key, value in newer.items())
+        assert now[section] == measured | newer
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_an_explained_recipe_has_every_key_and_is_the_same_recipe(name: str, tmp_path: Path):
+    recipe = load_recipe(name)
+    text = explained_toml(recipe, head="Mine.\nFor two reasons.")
+    assert text.startswith("# Mine.\n# For two reasons.\n\n[data]\n")
+    assert all(len(line) <= 100 for line in text.splitlines() if "#" in line)
+    assert load_recipe(write(tmp_path, text)) == replace(recipe, name="mine")
+    explains_every_key(text)
+
+
+def explains_every_key(text: str) -> None:
+    """Each key in its table, set or commented out, with the text that its dataclass has."""
     parts = dict(re.findall(r"^\[(\w+)\]\n(.*?)(?=^\[\w+\]\n|\Z)", text, flags=re.M | re.S))
-    for section, of in SECTIONS.items():
-        # A line begins with its key, or is a comment that begins with one key or several.
-        starts = [re.match(r"(?:# )?(\w+(?:, \w+)*)", line) for line in parts[section].splitlines()]
-        spoken = {key for start in starts if start for key in start[1].split(", ")}
-        for field in fields(of):
-            if f"{section}.{field.name}" in FROM_DATA:
-                continue
-            assert field.name in spoken, f"{name} does not speak of {section}.{field.name}"
-    for line in text.splitlines():
-        if line.startswith(("skip", "drop", "vocabularies", "strip", "tokenizer ", "seed")):
-            assert "#" in line, f"{name}: {line} has no comment"
+    for section, config in SECTIONS.items():
+        keys = re.findall(r"^(?:# )?(\w+) ", parts[section], flags=re.M)
+        assert keys == [field.name for field in fields(config)]
+        words = " ".join(re.sub(r"^.*?# ", "", line) for line in parts[section].splitlines())
+        for meaning in explanations(config).values():
+            assert meaning in words
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.toml")), ids=lambda path: path.stem)
-def test_what_is_skipped_is_not_called_an_error(path: Path):
-    lines = re.findall(r"^max_bytes = .*", path.read_text(encoding="utf-8"), flags=re.M)
-    skipped = "too-long" in load_recipe(str(path)).data.skip
-    assert not any(skipped and "is an error" in line for line in lines)
-
-
-@pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.toml")), ids=lambda path: path.stem)
-def test_a_template_promises_nothing_that_depends_on_the_text(path: Path):
-    """A tokenizer learns from sample_mb at most: of a large text not from all of it."""
-    text = path.read_text(encoding="utf-8")
-    assert "learns from all of it" not in text and "learns from the heads of the files" in text
+def test_an_explained_recipe_shows_the_default_of_what_it_changes():
+    text = explained_toml(load_recipe("copy-task"))
+    assert re.search(
+        r"^steps = 1200 +# Updates of the weights\. Default: 1000\.$", text, flags=re.M
+    )
+    assert re.search(r"^keep = 2 +# Number of newest checkpoints(?!.*Default)", text, flags=re.M)
+    assert re.search(r"^# vocab_size +# Taken from the prepared data", text, flags=re.M)
 
 
 def test_an_override_wins_over_the_file():
@@ -144,13 +197,13 @@ def test_a_recipe_of_ones_own_is_named_with_its_end(tmp_path: Path, monkeypatch)
         load_recipe("yours.toml")
 
 
-def test_a_template_is_filled_in_and_keeps_its_comments():
-    template = "[data]\nlr = 1\n[train]\nsteps = 20   # updates\nlr = 0.1\n# steps of old\n"
-    filled = fill_template(template, {"train.lr": 0.5, "train.steps": 7})
-    steps = f"{'steps = 7':<30}# updates"
-    assert filled == f"[data]\nlr = 1\n[train]\n{steps}\nlr = 0.5\n# steps of old\n"
-    with pytest.raises(AssertionError, match=r"does not set train\.seed"):
-        fill_template(template, {"train.seed": 1})
+def test_values_are_changed_by_their_dotted_keys():
+    recipe = load_recipe("copy-task")
+    changed = with_values(recipe, {"train.lr": 0.5, "train.steps": 7, "data.vocab_size": 300})
+    assert (changed.train.lr, changed.train.steps, changed.data.vocab_size) == (0.5, 7, 300)
+    assert with_values(changed, {}) == changed and changed.model == recipe.model
+    with pytest.raises(ConfigError, match="steps=0"):
+        with_values(recipe, {"train.steps": 0})
 
 
 # Settings that do not go together, and what the error says.

@@ -13,7 +13,7 @@ from clearhead.errors import ClearheadError, nearest
 VERBS = {
     "classify": "a label for each line",
     "data": "what the model will see; public corpora: clearhead data get NAME",
-    "describe": "a preset's sizes and parameters",
+    "describe": "a recipe with every key explained, or a preset's sizes",
     "doctor": "what is silently wrong in any Transformer",
     "evaluate": "BLEU, chrF++, perplexity or accuracy of a model",
     "export": "a model folder that other software opens",

@@ -1,23 +1,47 @@
-"""Shows a preset's sizes and parameter counts, without using memory for its weights."""
+"""Explains a recipe (every key with its value and its meaning) or a preset (its sizes and parameter
+counts, without using memory for its weights)."""
 
 import argparse
 from dataclasses import fields
 
+from clearhead.cli.recipes import read_recipe
+from clearhead.config import explained_toml, recipe_keys, recipe_names
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("preset", nargs="?", help="one of the names that are listed without it")
+    parser.add_argument(
+        "recipe",
+        nargs="?",
+        metavar="NAME",
+        help="a recipe, the path of a .toml file, or a preset; without it: all names",
+    )
+    parser.epilog = "A recipe can be changed first, such as: --train.steps 200"
+    for key in recipe_keys():
+        parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Here, so that --help does not wait for torch.
+    name = arguments.recipe
+    if name in recipe_names() or (name is not None and name.endswith(".toml")):
+        print(explained_toml(read_recipe(arguments), head=f"{name}, every key"), end="")
+        return 0
+    # Here, so that --help and recipes do not wait for torch.
+    from clearhead.errors import ClearheadError, nearest
     from clearhead.models import PRESETS, build_model, count_parameters, preset
 
-    if arguments.preset is None:
-        for name, config in PRESETS.items():
+    if name is None:
+        print("recipes:")
+        for recipe in recipe_names():
+            print(f"  {recipe}")
+        print("presets:")
+        for known, config in PRESETS.items():
             total = count_parameters(build_model(config, device="meta")).total
-            print(f"{name:<22}{config.family:<17}{total:>16,} parameters")
+            print(f"  {known:<22}{config.family:<17}{total:>16,} parameters")
         return 0
-    config = preset(arguments.preset)
+    if name not in PRESETS:
+        remedy = nearest(name, [*recipe_names(), *PRESETS])
+        raise ClearheadError(f"there is no recipe or preset {name!r}; {remedy}")
+    config = preset(name)
     for field in fields(config):
         print(f"{field.name:<22}{getattr(config, field.name)}")
     count = count_parameters(build_model(config, device="meta"))

@@ -1,5 +1,5 @@
-"""Writes a recipe for your own text: complete, every key commented, its sizes chosen from the text
-and from a few real steps on this machine, each with its reason."""
+"""Writes a recipe for your own text in which every key is explained. The sizes are chosen from the
+text and from a few real steps on this machine, each with its reason."""
 
 import argparse
 import math
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     files = [path.expanduser().absolute() for path in _files(arguments)]
     _check(arguments, out, files)
     # Here, so that a mistake is answered before torch is there.
-    from clearhead.config import fill_template
+    from clearhead.config import explained_toml, with_values
     from clearhead.config.recipe import TEMPLATES, load_recipe
     from clearhead.data.manifest import write_whole
     from clearhead.data.survey import check_files
@@ -49,14 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_files(data)
     sized = size_recipe(replace(recipe, data=data), arguments.minutes)
     paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
-    text = fill_template(
-        (TEMPLATES / template).read_text(encoding="utf-8").split("\n\n", 1)[1],
-        {"data.train": list(data.train), **sized.values},
+    head = f"{arguments.name}: made by clearhead new, for {arguments.minutes:g} minutes."
+    text = explained_toml(
+        with_values(recipe, {"data.train": data.train, **sized.values}),
+        head="\n".join([head, *paragraphs]),
     )
-    why = [f"# {line}" for paragraph in paragraphs for line in paragraph.splitlines()]
-    head = f"# {arguments.name}: made by clearhead new, for {arguments.minutes:g} minutes."
     try:
-        write_whole(out, "\n".join([head, *why]) + "\n\n" + text)
+        write_whole(out, text)
     except OSError as error:
         raise _unwritable(out, error) from None
     load_recipe(str(out))

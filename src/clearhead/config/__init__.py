@@ -3,14 +3,15 @@
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
 from clearhead.config.decode import BeamConfig, Choice, DecodeConfig
+from clearhead.config.explain import explained_toml, explanations
 from clearhead.config.model import ModelConfig
 from clearhead.config.recipe import (
     Recipe,
-    fill_template,
     load_recipe,
     recipe_keys,
     recipe_names,
     recipe_toml,
+    with_values,
 )
 from clearhead.config.train import TrainConfig
 
@@ -23,9 +24,11 @@ __all__ = [
     "ModelConfig",
     "Recipe",
     "TrainConfig",
-    "fill_template",
+    "explained_toml",
+    "explanations",
     "load_recipe",
     "recipe_keys",
     "recipe_names",
     "recipe_toml",
+    "with_values",
 ]

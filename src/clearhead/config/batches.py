@@ -14,8 +14,10 @@ class BatchConfig:
     """How samples are drawn and put together. A global batch is shared by all ranks."""
 
     seed: int = 1
+    """Decides the order of the samples."""
     layout: Layout = "stream"
-    """Language models: samples cut from one long stream, or whole documents packed into rows."""
+    """Language models only: "stream" cuts samples from one long row of tokens, "documents" packs
+    whole documents into rows."""
     length: int = 256
     """Tokens of a row (language models)."""
     batch_size: int = 64
@@ -23,10 +25,10 @@ class BatchConfig:
     batch_tokens: int = 4096
     """Positions of a global batch, padding included (classification; pairs: on each side)."""
     window: int = 32_768
-    """Samples that are sorted by length together (pairs, classification, packed documents). Memory
-    grows with it, never with the corpus; padding shrinks with it."""
+    """Samples that are sorted by length together (pairs, classification, packed documents). A
+    larger window means less padding and more memory, which does not depend on the corpus."""
     p_mask: float = 0.15
-    """The share of tokens that a masked language model has to guess."""
+    """Share of tokens that a masked language model has to predict."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -34,53 +34,65 @@ class DataConfig:
     """Where the text is and how it becomes token files."""
 
     task: Task = "language-model"
+    """What the model learns: "pairs" (source to target), "language-model" (the next token),
+    "masked-lm" (hidden tokens) or "classification" (a label for a text)."""
     format: Format = "text"
+    """How files are read. "text": plain text. "parallel": line n of one file belongs to line n of
+    the other. "labelled": a file for each label. "tsv", "jsonl", "parquet": tables, see columns."""
     train: tuple[str, ...] = ()
-    """Files, folders or globs, relative to the folder CLEARHEAD_DATA. With format="parallel"
-    exactly two: source and target. With format="labelled" one for each label, in their order."""
+    """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. With
+    format "parallel" two files, source and target; with "labelled" one for each label."""
     valid: tuple[str, ...] = ()
+    """Validation text, named like train. Empty: see held_out."""
     test: tuple[str, ...] = ()
+    """Test text, named like train. Empty: see held_out_test."""
     held_out: float = 0.0
-    """The share of each training file that becomes the validation split: of its lines or rows, or
-    of its characters with document="file". It is the end of the file, or stands before the end
-    that held_out_test takes."""
+    """Share of each training file that becomes the validation split: of its lines or rows, or of
+    its characters with document "file". It is the end of the file, before held_out_test."""
     held_out_test: float = 0.0
-    """The share of each training file, always its very end, that becomes the test split."""
+    """Share of each training file, at its very end, that becomes the test split."""
     columns: tuple[int | str, ...] = ()
-    """TSV: numbers from 1; JSONL and Parquet: names. One for text, two for pairs and for a text and
-    its label."""
+    """Tables only: numbers from 1 (tsv) or names (jsonl, parquet). One column for text, two for
+    source and target or for text and label."""
     labels: tuple[str, ...] = ()
-    """classification: every label that a text can have. Each is one token of the tokenizer; a new
-    tokenizer is given a token for each."""
+    """Classification only: every label that a text can have. A new tokenizer gets one token for
+    each; a loaded tokenizer must have them."""
     document: DocumentUnit = "line"
-    """What <eos> ends in plain text: each line, or the whole file, to the last byte."""
+    """What ends with <eos> in plain text: each "line", or the whole "file", to its last byte."""
 
     strip: bool = True
-    """Take the white space off both ends of a line or field."""
+    """Remove white space from both ends of a line or field."""
     skip: tuple[Dirt, ...] = ()
-    """Kinds of dirt that are skipped and counted. Any other stops with its file and line."""
+    """Kinds of invalid input that are skipped and counted: "invalid-utf8", "blank", "too-long",
+    "malformed", "unequal". Any other kind stops with its file and line."""
     drop: tuple[str, ...] = ()
     """Documents (or pairs with a side) that are exactly one of these strings are left out."""
     max_bytes: int = 1 << 20
-    """A longer line is too long: it keeps a file without line ends from filling the memory."""
+    """A longer line is too long, so that a file without line ends cannot fill the memory."""
     max_tokens: int | None = None
-    """A document or side with more tokens, <eos> included, is too long. None: no limit."""
+    """A document or side with more tokens, <eos> included, is too long. Not set: no limit."""
 
     tokenizer: TokenizerKind = "bpe"
+    """Kind of tokenizer. "bpe": byte-level pieces of words. "character": one token for each
+    character. "file": an existing tokenizer. The first two decode every string exactly."""
     tokenizer_file: str | None = None
-    """With tokenizer="file": a tokenizer.json, below CLEARHEAD_DATA or else from where one is."""
+    """With tokenizer "file" only: a tokenizer.json, below CLEARHEAD_DATA or else relative to the
+    current folder."""
     vocab_size: int | None = None
-    """None: every character that occurs, with tokenizer="character". Others need a number."""
+    """Tokens of a new tokenizer; "bpe" needs a number. Not set: every character that occurs in the
+    training text ("character"), or what the file holds ("file")."""
     vocabularies: Vocabularies = "shared"
-    """Whether the two sides of pairs share one tokenizer."""
+    """Pairs only: one tokenizer for both sides ("shared"), or one for each ("separate"), which
+    cannot be exported to Hugging Face with a tokenizer."""
     normalize: Normalization = "none"
+    """Unicode normalisation before tokenising: "none", "nfc" or "nfkc"."""
     special_tokens: tuple[str, ...] = ("<pad>", "<bos>", "<eos>")
     """Padding, start, end (and, for masked-lm and classification, the mask). A new tokenizer gives
-    them ids 0, 1, 2 (and 3); a loaded one must have them."""
+    them the ids 0, 1, 2 (and 3); a loaded tokenizer must have them."""
     sample_mb: int = 256
-    """The tokenizer is trained on the first so many megabytes, shared evenly by the files."""
+    """A new tokenizer learns from at most so many megabytes, taken from the start of each file."""
     shard_mb: int = 64
-    """Text in one token file: what a killed run has to do again at most."""
+    """Megabytes of text in one token file: the most that has to be done again after a crash."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -79,8 +79,8 @@ class BeamConfig:
     n_best: int = 1
     """Finished texts that are returned, the best first."""
     length_penalty: LengthPenalty = "average"
-    """What a text's log-probability is divided by: nothing, length^alpha, or
-    ((5 + length) / 6)^alpha (Wu et al. 2016). The end counts as a token."""
+    """What a text's log-probability is divided by: nothing ("none"), length^alpha ("average"), or
+    ((5 + length) / 6)^alpha ("gnmt", Wu et al. 2016). The end counts as a token."""
     alpha: float = 1.0
     """0 is no penalty; the larger, the longer the texts."""
     patience: float | None = 1.0

@@ -1,5 +1,5 @@
-"""A model as inert data. Every option is a named choice, and `models/assemble.py` is the only place
-that acts on one."""
+"""A model as inert data. Every option is a named choice. `models/assemble.py` is the only place
+that builds parts from options; counting operations and exporting a model read them as well."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,58 +22,84 @@ class ModelConfig:
     """One model of any of the three families."""
 
     family: Family = "encoder-decoder"
+    """Which stacks the model has: "encoder-decoder" (translation), "decoder" (language model) or
+    "encoder" (masked language model, classification)."""
     vocab_size: int = 37_000
+    """Tokens in the vocabulary (of the source, if there are two)."""
     target_vocab_size: int | None = None
-    """None: source and target share one vocabulary and one table. A number: separate tables."""
+    """Tokens in the target vocabulary, which then has its own table. Not set: source and target
+    share one vocabulary and one table."""
     pad_id: int | None = 0
-    """The token that is not there. None: the vocabulary has no such token."""
+    """Id of the padding token, which no position attends to. Not set: the vocabulary has none."""
 
     d_model: int = 512
+    """Width of the vectors that flow through the layers."""
     n_layers: int = 6
-    """Layers of each tower."""
+    """Layers of each stack."""
     n_decoder_layers: int | None = None
-    """None: as many as `n_layers`. Only an encoder-decoder can have a different number."""
+    """Layers of the decoder of an encoder-decoder. Not set: as many as n_layers."""
     n_heads: int = 8
+    """Attention heads of each layer."""
     n_kv_heads: int | None = None
-    """None: as many as `n_heads`. Fewer: grouped-query attention."""
+    """Heads of keys and values; fewer than n_heads is grouped-query attention. Not set: n_heads."""
     d_head: int | None = None
-    """None: d_model / n_heads."""
+    """Width of one head. Not set: d_model / n_heads."""
     attention: AttentionKind = "fused"
+    """Torch's kernel ("fused") or the formula as the paper writes it ("explicit"). The results
+    agree up to rounding."""
     d_ff: int = 2048
+    """Inner width of the feed-forward network."""
     feed_forward: FeedForwardKind = "relu"
+    """Activation of the feed-forward network: "relu" (the paper), "gelu", "gelu-tanh" (GPT-2),
+    "silu", or "swiglu" and "geglu", which are gated and have a third matrix."""
 
     norm: Norm = "layer"
+    """Kind of norm: "layer" subtracts the mean and divides by the standard deviation, "rms" only
+    divides by the root mean square."""
     norm_placement: NormPlacement = "pre"
-    """Pre-norm towers end in a norm of their own; post-norm towers need none."""
+    """Where the norms are. "pre": x + f(norm(x)), with a norm at the end of each stack, which
+    trains without a long warm-up; "post": norm(x + f(x)), as in the paper."""
     norm_eps: float = 1e-5
+    """Added to the variance, so that a norm never divides by zero."""
     bias: bool = True
     """Biases in linear layers and layer norms."""
     residual: bool = True
-    """False takes the residual connections away: an ablation."""
+    """Residual connections; false removes them, which is an ablation."""
 
     positions: PositionKind = "sinusoidal"
+    """How the model knows the order of tokens: "sinusoidal" or "learned" vectors are added to the
+    embeddings, "rotary" rotates queries and keys, "alibi" subtracts a distance from the scores,
+    "none" does nothing."""
     position_pairs: PositionPairs = "halves"
-    """Which dimensions share a wavelength: i and i + d/2, or 2i and 2i + 1."""
+    """Which dimensions share a wavelength (sinusoidal, rotary): "halves" pairs i with i + d/2,
+    "interleaved" (the paper) pairs 2i with 2i + 1."""
     position_base: float = 10_000.0
+    """Sets the longest wavelength, about 2π times this number (sinusoidal, rotary)."""
     position_spacing: PositionSpacing = "open"
-    """Sinusoid only. The i-th of d/2 wavelengths is 2π·base^(i/(d/2)), or, closed, with d/2 - 1
-    in the exponent, so that the last one is 2π·base."""
+    """Sinusoidal only. Wavelength i is 2π·base^(i/n): n is d_model/2 with "open", and d_model/2 - 1
+    with "closed", so that the longest wavelength is exactly 2π·base."""
     first_position: int = 0
-    """The row of the position table at which a sequence starts."""
+    """Row of the position table that the first token gets (sinusoidal, learned)."""
     max_length: int = 1024
+    """Longest sequence in tokens."""
 
     embedding_scale: bool = True
-    """Multiply token embeddings by √d_model (section 3.4)."""
+    """Multiply token embeddings by √d_model (section 3.4 of the paper)."""
     embedding_norm: bool = False
+    """A norm after the sum of the embeddings, as in BERT."""
     n_segments: int = 0
-    """Rows of the segment table that an encoder adds to its tokens; 0: no table."""
+    """Encoders only: rows of a segment table that is added to the tokens, as in BERT. 0: none."""
     tie_output: bool = True
-    """The output projection is the (target) token table."""
+    """The output projection uses the weights of the (target) token table."""
     output_bias: bool = False
+    """A bias for each token of the vocabulary in the output projection."""
 
     p_dropout: float = 0.1
+    """Dropout on embeddings and on the output of every sublayer."""
     p_attention_dropout: float = 0.0
+    """Dropout on attention weights."""
     init_std: float = 0.02
+    """Standard deviation of the initial weights."""
 
     def __post_init__(self) -> None:
         check_choices(self)

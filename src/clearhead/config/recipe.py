@@ -5,7 +5,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,7 +16,7 @@ from clearhead.config.train import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent.parent / "recipes"
-TEMPLATES = SHIPPED / "templates"  # to be filled in: no names of recipes
+TEMPLATES = SHIPPED / "templates"  # where `clearhead new` starts; they are not recipes by name
 SECTIONS: dict[str, type] = {
     "data": DataConfig,
     "batches": BatchConfig,
@@ -80,7 +80,7 @@ def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
 
 def recipe_toml(recipe: Recipe) -> str:
     """The whole recipe as a file that `load_recipe` reads. What is None is left out."""
-    lines = [f"# {recipe.name}, every key as it was used"]
+    lines = [f"# {recipe.name}: every key as it was used (clearhead describe FILE explains them)"]
     for section in SECTIONS:
         if getattr(recipe, section) is not None:
             lines += ["", f"[{section}]"]
@@ -94,20 +94,14 @@ def recipe_toml(recipe: Recipe) -> str:
     return "\n".join(lines) + "\n"
 
 
-def fill_template(template: str, values: Mapping[str, object]) -> str:
-    """A commented recipe with other values, by their dotted keys. The comments stay."""
-    section, lines, left = "", [], dict(values)
-    for line in template.splitlines():
-        if table := re.fullmatch(r"\[(\w+)\]", line):
-            section = table[1]
-        setting = re.fullmatch(r"(\w+) = .*?(\s+# .*)?", line)
-        if setting and f"{section}.{setting[1]}" in left:
-            value = json.dumps(left.pop(f"{section}.{setting[1]}"), ensure_ascii=False)
-            comment = (setting[2] or "").strip()
-            line = f"{f'{setting[1]} = {value}':<29} {comment}".rstrip()
-        lines.append(line)
-    assert not left, f"the template does not set {', '.join(left)}"
-    return "\n".join(lines) + "\n"
+def with_values(recipe: Recipe, values: Mapping[str, object]) -> Recipe:
+    """The recipe with other values, by their dotted keys: `{"train.steps": 200}`."""
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, name = key.split(".")
+        tables.setdefault(section, {})[name] = value
+    changed = {name: replace(getattr(recipe, name), **table) for name, table in tables.items()}
+    return replace(recipe, **changed)
 
 
 def _check_keys(tables: dict[str, Any], path: str) -> None:

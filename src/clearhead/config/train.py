@@ -21,81 +21,96 @@ class TrainConfig:
     share it."""
 
     seed: int = 1
-    """Of the first weights and of dropout; the order of the samples has its own, batches.seed."""
+    """Decides the initial weights and dropout; batches.seed decides the order of the samples."""
     start_from: str | None = None
-    """A model folder whose weights a new run begins with. None: random ones, from the seed."""
+    """A model folder whose weights a new run starts with. Not set: random weights."""
     steps: int = 1000
+    """Updates of the weights."""
     epochs: int | None = None
-    """A second limit: passes over the training data. None: as many as the steps take."""
+    """A second limit: passes over the training data. Not set: as many as the steps take."""
     max_minutes: float | None = None
-    """A third: checkpoint and stop after so long; the same command goes on from there."""
+    """A third limit: save a checkpoint and stop after so long; the same command resumes. Not set:
+    no limit."""
     micro_batches: int = 1
-    """Pieces that a step's batch is worked through in. Memory shrinks; the update stays."""
+    """Pieces into which a step's batch is split: less memory, the same update."""
 
     optimizer: OptimizerKind = "adamw"
+    """How gradients change the weights: "adamw", "adafactor" (less memory), or "muon" for matrices
+    and AdamW for the rest."""
     lr: float = 1e-3
-    """The highest learning rate of the schedule; with noam, what its formula is multiplied by."""
+    """Highest learning rate of the schedule; with "noam", the factor of its formula."""
     beta1: float = 0.9
-    """AdamW's, also where Muon leaves it the embeddings and norms."""
+    """AdamW's decay of the mean gradient (also for the embeddings and norms with muon)."""
     beta2: float = 0.98
+    """AdamW's decay of the mean squared gradient."""
     weight_decay: float = 0.01
+    """Decay of the weights of matrices; biases and norms have none."""
     clip_norm: float = 1.0
-    """Longer gradients are shortened to this length; 0: never."""
+    """A gradient whose length (over all weights) exceeds this is scaled down to it. 0: never."""
 
     schedule: ScheduleKind = "inverse-sqrt"
+    """Learning rate after the warm-up: "constant", "inverse-sqrt" (falls with 1/√step), "noam" (the
+    paper's formula), "cosine" (falls to final_lr) or "wsd" (stays, then falls in decay_steps)."""
     warmup_steps: int = 100
+    """Steps in which the learning rate rises from 0 to its highest."""
     decay_steps: int = 0
-    """wsd only: the last steps, in which the rate falls."""
+    """wsd only: steps at the end in which the learning rate falls."""
     final_lr: float = 0.0
-    """cosine and wsd: where the rate ends, as a share of lr."""
+    """cosine and wsd: learning rate at the end, as a share of lr."""
 
     label_smoothing: float = 0.0
+    """Share of the target probability that is spread over all tokens (section 5.4)."""
     z_loss: float = 0.0
-    """Weight of (log Z)² for each target, which keeps logits from drifting. 1e-4 is usual."""
+    """Weight of (log Z)² for each target, which keeps logits small. 1e-4 is usual, 0 is off."""
     loss_chunk: int | None = None
-    """Positions whose logits are in memory together. None: all of a micro-batch."""
+    """Positions whose logits are in memory together. Not set: all of a micro-batch."""
     precision: Precision = "fp32"
+    """Number format: "fp32", or "bf16" for matrix products in bfloat16 with weights in fp32."""
     compile: bool = False
+    """Compile the model with torch.compile."""
     recompute: bool = False
-    """Forget each layer's activations and compute them again in the backward pass."""
+    """Recompute each layer's activations in the backward pass: less memory, more time."""
     ema: float | None = None
-    """Keep a running average of the weights with this decay, and validate and publish it."""
+    """Decay of an exponential moving average of the weights, which is then validated and
+    published. Not set: no average."""
 
     validate_every: int = 0
-    """Steps between validations; 0: never."""
+    """Steps between validations. 0: never."""
     metric: str = "loss"
-    """What `best` and `patience` go by: loss, perplexity, or a name that a validation of one's own
-    gives."""
+    """The measure that decides which step is best, and patience: loss, perplexity, accuracy
+    (classification), or a name that your own validation returns."""
     best_is: BestIs = "lowest"
+    """Whether the "lowest" or the "highest" value of the metric is best."""
     patience: int | None = None
-    """Stop after so many validations without a new best. None: never."""
+    """Stop after so many validations without a new best. Not set: never."""
     publish: Publish = "last"
-    """The weights that become the model folder: of the last step, of the best validation, or the
-    average of the checkpoints that are kept."""
+    """Which weights become the model folder: of the "last" step, of the "best" validation, or the
+    "average" of the checkpoints that are kept."""
 
     log_every: int = 50
-    """Steps between lines of the log; metrics.jsonl has every step."""
+    """Steps between lines of log.txt; metrics.jsonl has a line for every step."""
     save_every: int = 100
-    """Steps between checkpoints; there is always one at the end."""
+    """Steps between checkpoints; the last step always has one."""
     keep: int = 2
-    """Newest checkpoints that stay; the best stays beside them."""
+    """Number of newest checkpoints that are kept; the best is kept as well."""
     async_save: bool = False
-    """Copy the state, and write it while training goes on."""
+    """Write a checkpoint while training continues; needs memory for a copy of the state."""
     on_nan: OnNan = "stop"
-    """What to do when a step's loss or gradient is not finite. It never changes a weight."""
+    """When a step's loss or gradient is not finite: "stop", or "skip" the step. Either way no
+    weight changes."""
     max_skips: int = 10
-    """Steps in a row that on_nan="skip" leaves out before it stops."""
+    """Steps in a row that on_nan "skip" leaves out before training stops."""
     trackers: tuple[str, ...] = ()
-    """tensorboard, wandb, …: whatever accelerate knows."""
+    """tensorboard, wandb, or any other tracker that accelerate supports."""
 
     workers: int = 0
-    """Processes that read batches ahead; 0: the training process reads."""
+    """Processes that read batches ahead. 0: the training process reads."""
     parallel: Parallel = "ddp"
-    """With torchrun: a copy of the model on each rank, or a share of it."""
+    """Under torchrun: every process holds the whole model ("ddp") or a shard of it ("fsdp")."""
     replicas: int = 1
-    """fsdp only: groups of ranks that each hold the whole model (HSDP)."""
+    """fsdp only: groups of processes that each hold the whole model (HSDP)."""
     timeout_minutes: float = 10.0
-    """How long ranks wait for each other before they say whom they wait for."""
+    """How long a process waits for the others before it reports which one is missing."""
 
     def __post_init__(self) -> None:
         check_choices(self)

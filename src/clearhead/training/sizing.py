@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clearhead.config import Recipe
+from clearhead.config import Recipe, with_values
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
@@ -201,18 +201,15 @@ def _held_out_tokens(tokens: int) -> float:
 
 def _time(template: Recipe, shape: dict[str, Any], corpus: Corpus) -> tuple[float, float]:
     """Seconds and targets of a step, from a few real ones on the sample."""
-    assert template.model is not None
-
-    def of(section: str) -> dict[str, Any]:
-        parts = ((key.split("."), value) for key, value in shape.items())
-        return {name: value for (room, name), value in parts if room == section}
-
-    room = {"max_length": max(TOO_LONG, shape["model.max_length"])}  # for whatever the sample holds
-    recipe = replace(
+    recipe = with_values(
         template,
-        batches=replace(template.batches, **of("batches")),
-        model=replace(template.model, **of("model") | room),
-        train=replace(template.train, validate_every=0, patience=None, publish="last"),
+        {
+            **shape,
+            "model.max_length": max(TOO_LONG, shape["model.max_length"]),  # whatever the sample has
+            "train.validate_every": 0,
+            "train.patience": None,
+            "train.publish": "last",
+        },
     )
     with joined(recipe.train) as ranks:
         # A folder that is not there: nothing is resumed and nothing written.
