@@ -127,7 +127,7 @@ def test_exact_lines_are_counted_without_sacrebleu(folder: Path, tmp_path: Path,
     (tmp_path / "reference.gz").write_bytes(gzip.compress("\n".join([*right[:2], "?"]).encode()))
     files = ("--source", tmp_path / "source", "--reference", tmp_path / "reference.gz")
     run = inside("evaluate", folder / "mt", *files, *options, "--exact")
-    assert (run.stdout, run.stderr) == ("exact   66.67% of 3 lines\n", "")
+    assert (run.stdout, run.stderr) == (f"exact   66.67% of 3 lines ({tmp_path / 'source'})\n", "")
     run = inside("evaluate", folder / "mt", *files, *options, "--exact", "--format", "jsonl")
     assert json.loads(run.stdout)["n_lines"] == 3
 
@@ -237,7 +237,8 @@ def test_scores_are_those_of_the_model_and_evaluation_says_how_it_was_done(
         "--resamples", 20,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("BLEU") and "|tok:13a|" in run.stdout and "p = " in run.stdout
+    assert run.stdout.startswith(f"{tmp_path / 'source'}: 2 lines\nBLEU")
+    assert "|tok:13a|" in run.stdout and "no difference shown (p = " in run.stdout
 
 
 @pytest.mark.parametrize(

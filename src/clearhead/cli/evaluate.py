@@ -50,7 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only count the lines that are right to the last character (needs no sacrebleu)",
     )
-    pairs.add_argument("--tokenize", default="13a", help="sacrebleu's (13a; zh, ja-mecab, char …)")
+    pairs.add_argument(
+        "--tokenize",
+        metavar="KIND",
+        help="of BLEU, sacrebleu's word (default: as the script of the references asks: 13a; "
+        "zh, ja-mecab, ko-mecab, char)",
+    )
     pairs.add_argument("--lowercase", action="store_true", help="compare without regard to case")
     pairs.add_argument(
         "--resamples", type=int, default=N_RESAMPLES, metavar="N", help="of the interval"
@@ -96,7 +101,9 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
     if arguments.source is None and arguments.reference is None and _is_run(arguments.model):
         documents = list(_documents(arguments)[1])
         sources, references = ([texts[side] for texts in documents] for side in (0, 1))
+        where = f"{_split(arguments)} of {arguments.model}"
     else:
+        where = str(arguments.source)
         sources = _lines(need(arguments.source, "--source", "the lines to translate"))
         references = _lines(need(arguments.reference, "--reference", "their right translations"))
     if len(sources) != len(references):
@@ -117,8 +124,10 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
         if arguments.format == "jsonl":
             print(json.dumps({"name": "exact", "value": share, "n_lines": len(mine)}))
         else:
-            print(f"exact   {share:.2%} of {len(mine):,} lines")
+            print(f"exact   {share:.2%} of {len(mine):,} lines ({where})")
         return 0
+    if arguments.format == "text":
+        print(f"{where}: {len(mine):,} lines")
     for metric in translation_scores(mine, references, **how):
         if arguments.format == "jsonl":
             print(json.dumps(vars(metric)))
@@ -131,11 +140,7 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
             if arguments.format == "jsonl":
                 print(json.dumps(vars(each)))
                 continue
-            verdict = "differ" if each.p_value < 0.05 else "do not differ"
-            print(
-                f"{each.name:<8}{each.first:6.2f} against {each.second:.2f}: "
-                f"they {verdict} (p = {each.p_value:.4f}, paired bootstrap)"
-            )
+            print(f"{each.name:<8}{each.first:6.2f} against {each.second:.2f}: {each.verdict}")
     return 0
 
 
@@ -192,11 +197,15 @@ def _is_run(folder: Path) -> bool:
     return (folder / RECIPE).is_file()
 
 
+def _split(arguments: argparse.Namespace) -> str:
+    config = load_recipe(str(arguments.model / RECIPE)).data
+    return arguments.split or ("test" if config.paths("test") else "valid")
+
+
 def _documents(arguments: argparse.Namespace) -> tuple[DataConfig, Iterator[tuple[str, ...]]]:
     """The texts of a split of the run's data, cleaned as its training data were; those with more
     than data.max_tokens stay, since a test set without its hardest lines flatters."""
-    config = load_recipe(str(arguments.model / RECIPE)).data
-    split = arguments.split or ("test" if config.paths("test") else "valid")
+    config, split = load_recipe(str(arguments.model / RECIPE)).data, _split(arguments)
     inputs = find_inputs(config, split, data_root(config))
     if not inputs:
         remedy = "name one in the recipe, or give the files"

@@ -8,10 +8,12 @@ from typing import Any
 from clearhead.config import BeamConfig, DecodeConfig
 from clearhead.decoding import beam_search, greedy, prepare
 from clearhead.errors import ClearheadError, InputError
+from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.models import Seq2Seq
 from clearhead.text.tokenizer import Tokenizer
 
 N_RESAMPLES = 1000
+SIGNIFICANT = 0.05  # a p-value below it is called a difference
 _log = logging.getLogger("clearhead")
 
 
@@ -37,6 +39,15 @@ class Comparison:
     p_value: float
     """How often resampling makes as large a difference, if there were none (paired bootstrap)."""
     signature: str
+
+    @property
+    def verdict(self) -> str:
+        """What the test shows. A difference that is not shown may still exist: more lines, or a
+        larger difference, would show it."""
+        if self.p_value >= SIGNIFICANT:
+            return f"no difference shown (p = {self.p_value:.4f}, paired bootstrap)"
+        better = "first" if self.first > self.second else "second"
+        return f"the {better} is better (p = {self.p_value:.4f}, paired bootstrap)"
 
 
 def translate_lines(
@@ -95,12 +106,13 @@ def translation_scores(
     references: Sequence[str],
     *,
     n_resamples: int = N_RESAMPLES,
-    tokenize: str = "13a",
+    tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[Metric]:
-    """BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's: "zh" for Chinese."""
+    """BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's word for how BLEU finds words;
+    None: as the script of the references asks."""
     _check(translations, references)
-    metrics = _metrics(tokenize, lowercase)
+    metrics = _metrics(tokenize or bleu_tokenizer(references), lowercase)
     if n_resamples > 1:
         # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
         tested = _test(translations, translations, references, n_resamples, metrics)
@@ -119,11 +131,11 @@ def translation_scores(
     ]
 
 
-def check_scoring(*, n_resamples: int, tokenize: str, lowercase: bool) -> None:
+def check_scoring(*, n_resamples: int, tokenize: str | None, lowercase: bool) -> None:
     """Raises what scoring with these would raise, before anything has been translated."""
     if n_resamples < 0:
         raise InputError(f"resamples={n_resamples} must not be below 0; 0 gives no interval")
-    _metrics(tokenize, lowercase)
+    _metrics(tokenize or "13a", lowercase)
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
@@ -139,13 +151,13 @@ def compare_translations(
     references: Sequence[str],
     *,
     n_resamples: int = N_RESAMPLES,
-    tokenize: str = "13a",
+    tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[Comparison]:
     """Whether two systems differ by more than chance, by paired bootstrap resampling."""
     _check(first, references)
     _check(second, references)
-    metrics = _metrics(tokenize, lowercase)
+    metrics = _metrics(tokenize or bleu_tokenizer(references), lowercase)
     return [
         Comparison(
             name=name,
