@@ -1,6 +1,8 @@
 """A recipe for somebody's own text: made, explained, and good enough to train with."""
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +75,6 @@ def sizes(minutes: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> si
     """With steps of so many seconds, and 100 tokens to guess in each."""
     monkeypatch.setattr(sizing, "_time", lambda *_: (seconds, 100.0))
     template = load_recipe(str(TEMPLATES / "my-pairs.toml"))
-    from dataclasses import replace
-
     train = tuple(str(Path(name).absolute()) for name in ("source.txt", "target.txt"))
     return sizing.size_recipe(replace(template, data=replace(template.data, train=train)), minutes)
 
@@ -112,6 +112,52 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
     assert "smaller than the text deserves" in " ".join(little.reasons)
 
 
+def sized_by(timing, minutes: float, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """`timing` gives the seconds of a step from the width and the tokens of a batch, of which a
+    hundredth is to be guessed: the text is small, and it must not be known too soon."""
+
+    def timed(_, shape: dict[str, Any], *__: Any) -> tuple[float, float]:
+        batch = shape["batches.batch_tokens"]
+        return timing(shape["model.d_model"], batch), batch / 100
+
+    tokens = (1_000, 5_000, 20_000, 200_000, float("inf"))
+    table = [size._replace(tokens=limit) for limit, size in zip(tokens, sizing.SIZES)]
+    monkeypatch.setattr(sizing, "SIZES", tuple(table))
+    monkeypatch.setattr(sizing, "_time", timed)
+    template = load_recipe(str(TEMPLATES / "my-pairs.toml"))
+    train = tuple(str(Path(name).absolute()) for name in ("source.txt", "target.txt"))
+    data = replace(template.data, train=train)
+    return sizing.size_recipe(replace(template, data=data), minutes).values
+
+
+@pytest.mark.usefixtures("here")
+def test_more_minutes_never_mean_too_few_updates(monkeypatch):
+    """A processor: the time of a step grows with its tokens and with the width."""
+
+    def core(d_model: int, batch: int) -> float:
+        return 1e-6 * batch * d_model
+
+    found = [sized_by(core, minutes, monkeypatch) for minutes in (0.5, 1, 2, 4, 8, 16, 32)]
+    assert {each["batches.batch_tokens"] for each in found} == {sizing.BATCH_TOKENS}
+    assert [each["model.d_model"] for each in found] == sorted(
+        each["model.d_model"] for each in found
+    )
+    assert found[0]["model.d_model"] < found[-1]["model.d_model"]
+    for before, after in pairwise(found):
+        known = sizing.PASSES_ENOUGH["pairs"] * 4_000 / (sizing.BATCH_TOKENS / 100)
+        wanted = min(before["train.steps"], sizing.UPDATES_WANTED, known / 2)
+        assert after["train.steps"] >= wanted
+
+
+@pytest.mark.usefixtures("here")
+def test_batches_grow_only_where_that_is_faster(monkeypatch):
+    """A device with many cores: a step of any size takes the same time."""
+    many = sized_by(lambda *_: 0.01, 10, monkeypatch)
+    assert many["batches.batch_tokens"] == sizing.BATCH_TOKENS_AT_MOST
+    few = sized_by(lambda *_: 0.3, 10, monkeypatch)
+    assert few["batches.batch_tokens"] == sizing.BATCH_TOKENS
+
+
 @pytest.mark.parametrize("tokens", [2_000, 1_000_000, 4_999_999, 5_000_000, 80_000_000, 10**10])
 def test_validation_does_not_grow_with_a_large_text(tokens: int):
     held_out = sizing._held_out_tokens(tokens)
@@ -124,8 +170,10 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
     sizes = {"documents": 1, "n_bytes": 10**10, "longest": 10**10, "sample_bytes": 10**6}
     found = sizing.Survey(**sizes, sample=template.data)
     corpus: Any = None  # a language model's shape does not ask it
-    text = sizing._Text(survey=found, corpus=corpus, vocab_size=9, tokens=10**9, longest=10**9)
-    shape = sizing._shape(template, text, sizing.SIZES[0])
+    text = sizing._Text(
+        survey=found, corpus=corpus, vocab_size=9, tokens=10**9, read=10**9, longest=10**9
+    )
+    shape = sizing._shape(template, text, sizing.SIZES[0], sizing.BATCH_TOKENS)
     assert shape["data.held_out"] == 0.0001
     assert "the last 0.01% of each file" in " ".join(sizing._about_the_text(template, text, shape))
 
@@ -142,7 +190,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x", "--source", "wide", "--target", "wide"], "too-long; break .*tokens = 512 "),
         (
             ["new", "x", "--source", "one", "--target", "one"],
-            r"only 1 pair\(s\) .* needs 10, .*give more",
+            "only 1 pairs .* needs 10, .*give more",
         ),
         (["new", "x", "--text", "folder"], "folder holds no file that ends in .txt"),
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),

@@ -1,8 +1,10 @@
 """How much text somebody has: counted in one pass, with a sample of it put aside."""
 
+import json
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import why_nothing
@@ -49,30 +51,32 @@ def check_files(config: DataConfig) -> None:
 def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> Survey:
     """Reads the training files, whose paths are absolute, and writes a sample into `folder`."""
     whole = replace(config, held_out=0.0, held_out_test=0.0)
-    files = [folder / f"{side}.txt" for side in config.sides]
+    file = folder / "sample"
     documents = n_bytes = longest = sampled = 0
     reader = Reader(find_inputs(whole, "train", folder), whole, "train")
     reader.sieve.has_recipe = False  # it is being made
-    with ExitStack() as stack:
-        outs = [stack.enter_context(file.open("wb")) for file in files]
+    with file.open("w", encoding="utf-8", newline="\n") as out:
         for document in reader.documents(Cursor(), {}):
             sides = [text.encode() for text in document.texts]
             documents += 1
             n_bytes += sum(map(len, sides))
             longest = max(longest, *map(len, sides), 0)
             if sampled < sample_bytes:
-                for out, side in zip(outs, sides):
-                    # A whole book is cut, at a place that may not be between two characters.
-                    piece = side[:sample_bytes].decode(errors="ignore").encode()
-                    out.write(piece + b"\n")
-                    sampled += len(piece)
+                # A whole book is cut, at a place that may not be between two characters.
+                pieces = [side[:sample_bytes].decode(errors="ignore") for side in sides]
+                sampled += sum(len(piece.encode()) for piece in pieces)
+                line = json.dumps(dict(zip(config.sides, pieces)), ensure_ascii=False)
+                out.write(f"{pieces[0] if config.format == 'text' else line}\n")
     if not documents:
         why = why_nothing(config, reader.sieve.counts)
         raise DataError(f"{', '.join(config.train)}: no text is left; {why}")
+    layout: dict[str, Any] = {}
+    if config.format != "text":  # whatever it was
+        layout = {"format": "jsonl", "columns": config.sides}
     return Survey(
         documents=documents,
         n_bytes=n_bytes,
         longest=longest,
-        sample=replace(whole, train=tuple(map(str, files))),
+        sample=replace(whole, train=(str(file),), **layout),
         sample_bytes=sampled,
     )

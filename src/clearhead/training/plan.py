@@ -3,7 +3,7 @@ that are then forgotten."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -40,7 +40,7 @@ class Plan:
         return self.steps * self.seconds_per_step / 3600
 
 
-def make_plan(run: Run, n_steps: int = 6) -> Plan:
+def make_plan(run: Run, n_steps: int = 6, clock: Callable[[], float] = time.perf_counter) -> Plan:
     """Times real steps on real batches. The weights are changed by it: throw the run away."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
@@ -49,11 +49,11 @@ def make_plan(run: Run, n_steps: int = 6) -> Plan:
     times, targets = [], []
     run.objective.train()
     for step, batch in enumerate(islice(run.loader, WARM_UP + n_steps), 1):
-        started = time.perf_counter()
+        started = clock()
         update = take_next_step(run, batch)
         run.state = run.state.after(update)
         if step > WARM_UP:
-            times.append(time.perf_counter() - started)
+            times.append(clock() - started)
             targets.append(update.n_targets)
             meter.count(batch, update.n_targets, times[-1])
     counted = count_parameters(objective_of(run.objective).model)

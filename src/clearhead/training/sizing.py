@@ -1,9 +1,14 @@
 """A first recipe for somebody's own text: sizes that suit the text, the machine and the time, each
-with its reason. The tables are rules of thumb; the speed is measured."""
+with its reason. The speed is measured here; the rules follow from `python -m benchmarks.own_text`.
+
+The number of updates matters most: a batch is no larger than this machine needs to be fast, and a
+larger model is taken only if it still gets enough updates. So more time never means fewer updates
+of a larger batch, which was found to end in a worse model."""
 
 import math
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +26,13 @@ from clearhead.training.run import open_run
 # Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
 VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
 PASSES_WANTED = 5  # a model that sees its text less often is too large for the time
-PASSES_ENOUGH = {"pairs": 40, "language-model": 15}  # after that, small models learn by heart
+# After that, small models learn by heart.
+PASSES_ENOUGH = {"pairs": 40, "language-model": 15, "classification": 20}
 STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
+UPDATES_WANTED = 2000  # a larger model or batch is worth its time only with as many
+BATCH_TOKENS = 1024  # of the smallest batch; a smaller one leaves a processor core idle
+BATCH_TOKENS_AT_MOST = 16_384
+FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
@@ -30,23 +40,22 @@ TOO_LONG = 512  # tokens of a side of a pair
 
 
 class Size(NamedTuple):
-    """A row of the table: up to so many tokens, this model, these batches, this learning rate."""
+    """A row of the table: up to so many tokens, this model, this learning rate."""
 
     tokens: float
     d_model: int
     n_layers: int
     n_heads: int
     d_ff: int
-    batch_tokens: int
     lr: float
 
 
 SIZES = (
-    Size(200_000, 64, 2, 4, 256, 1024, 0.003),
-    Size(2_000_000, 128, 3, 4, 512, 4096, 0.003),
-    Size(20_000_000, 256, 4, 4, 1024, 4096, 0.001),
-    Size(200_000_000, 384, 6, 6, 1536, 8192, 0.0007),
-    Size(float("inf"), 512, 6, 8, 2048, 8192, 0.0005),
+    Size(200_000, 64, 2, 4, 256, 0.003),
+    Size(2_000_000, 128, 3, 4, 512, 0.003),
+    Size(20_000_000, 256, 4, 4, 1024, 0.001),
+    Size(200_000_000, 384, 6, 6, 1536, 0.0007),
+    Size(float("inf"), 512, 6, 8, 2048, 0.0005),
 )
 
 
@@ -65,25 +74,77 @@ class _Text:
     corpus: Corpus
     vocab_size: int
     tokens: int
-    """To be guessed in one pass: of the target, if there is one."""
+    """To be guessed in one pass: of the target, if there is one; of a classifier, the labels."""
+    read: int
+    """Of the larger side."""
     longest: int
     """Tokens of the longest side of a document."""
 
 
-def size_recipe(template: Recipe, minutes: float) -> Sized:
-    """Values for the template's keys. Its paths are those of the text, absolute."""
+Clock = Callable[[], float]
+
+
+class _Candidate(NamedTuple):
+    """A model and its batches, and what a step of them takes."""
+
+    size: Size
+    shape: dict[str, Any]
+    seconds: float
+    targets: float
+
+    def updates(self, minutes: float) -> int:
+        return int(FOR_STEPS * 60 * minutes / self.seconds)
+
+    @property
+    def speed(self) -> float:
+        return self.targets / self.seconds
+
+
+def size_recipe(template: Recipe, minutes: float, clock: Clock = time.perf_counter) -> Sized:
+    """Values for the template's keys. Its paths are those of the text, absolute. `clock` is what
+    minutes are counted by: `time.process_time` counts those of the processor."""
     with tempfile.TemporaryDirectory(prefix="clearhead-") as folder:
         text = _measure(template, Path(folder))
-        fits = next(number for number, size in enumerate(SIZES) if text.tokens <= size.tokens)
+        fits = next(number for number, size in enumerate(SIZES) if text.read <= size.tokens)
         number = fits
         while True:
-            size = SIZES[number]
-            shape = _shape(template, text, size)
-            seconds, targets = _time(template, shape, text.corpus)
-            possible = int(FOR_STEPS * 60 * minutes / seconds)
-            if number == 0 or possible * targets >= PASSES_WANTED * text.tokens:
+            chosen = _candidate(template, text, SIZES[number], BATCH_TOKENS, clock)
+            possible = chosen.updates(minutes)
+            enough_passes = possible * chosen.targets >= PASSES_WANTED * text.tokens
+            if number == 0 or (possible >= UPDATES_WANTED and enough_passes):
                 break
             number -= 1
+        chosen = _with_larger_batches(template, text, chosen, minutes, clock)
+    return _described(template, text, chosen, minutes, SIZES[fits])
+
+
+def _candidate(
+    template: Recipe, text: "_Text", size: Size, batch_tokens: int, clock: Clock
+) -> _Candidate:
+    shape = _shape(template, text, size, batch_tokens)
+    return _Candidate(size, shape, *_time(template, shape, text.corpus, clock))
+
+
+def _with_larger_batches(
+    template: Recipe, text: "_Text", chosen: _Candidate, minutes: float, clock: Clock
+) -> _Candidate:
+    """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
+    tokens in all, more updates teach more: where it is not faster, a batch stays small."""
+    batch_tokens = BATCH_TOKENS
+    while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_WANTED:
+        batch_tokens *= 2
+        larger = _candidate(template, text, chosen.size, batch_tokens, clock)
+        if larger.updates(minutes) < UPDATES_WANTED or larger.speed < FASTER * chosen.speed:
+            break
+        chosen = larger
+    return chosen
+
+
+def _described(
+    template: Recipe, text: "_Text", chosen: _Candidate, minutes: float, fits: Size
+) -> Sized:
+    size, shape, seconds, targets = chosen
+    possible = chosen.updates(minutes)
     enough = max(STEPS_AT_LEAST, int(PASSES_ENOUGH[template.data.task] * text.tokens / targets))
     steps = max(1, min(possible, enough))
     passes = steps * targets / text.tokens
@@ -110,9 +171,10 @@ def size_recipe(template: Recipe, minutes: float) -> Sized:
         *_about_the_text(template, text, shape),
         f"Model: d_model = {size.d_model}, {size.n_layers} layers"
         + (
-            f", smaller than the text deserves, since in {minutes:g} minutes a larger one would "
-            f"see it fewer than {PASSES_WANTED} times."
-            if size is not SIZES[fits]
+            f", smaller than the text deserves: in {minutes:g} minutes a larger one would get "
+            f"fewer than {UPDATES_WANTED:,} updates, or see the text fewer than {PASSES_WANTED} "
+            "times."
+            if size is not fits
             else f", which suits up to {size.tokens:,.0f} tokens."
         ),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
@@ -127,8 +189,7 @@ def size_recipe(template: Recipe, minutes: float) -> Sized:
 def _measure(template: Recipe, folder: Path) -> _Text:
     found = survey(template.data, folder)
     vocab_size = _row(VOCABULARIES, found.n_bytes)
-    pairs = template.data.task == "pairs"
-    limit = TOO_LONG if pairs else None
+    limit = None if template.data.task == "language-model" else TOO_LONG
     sample = replace(found.sample, vocab_size=vocab_size, max_tokens=limit)
     prepare(Job(config=sample, root=folder, folder=folder / "prepared"))
     corpus = open_corpus(folder / "prepared")
@@ -141,11 +202,12 @@ def _measure(template: Recipe, folder: Path) -> _Text:
         corpus=corpus,
         vocab_size=vocab_size,
         tokens=int(facts.tokens[side] * scale),
+        read=int(max(facts.tokens.values()) * scale),
         longest=max(*facts.longest.values(), int(found.longest * most)),
     )
 
 
-def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
+def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict[str, Any]:
     """What a candidate is made of: data, batches and model."""
     shape: dict[str, Any] = {
         "data.vocab_size": text.vocab_size,
@@ -154,20 +216,20 @@ def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
         "model.n_heads": size.n_heads,
         "model.d_ff": size.d_ff,
     }
-    if template.data.task == "pairs":
+    if template.data.task != "language-model":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
         held_out = _held_out(text.survey.documents)
         pairs = text.corpus.facts("train").documents
         if pairs < PAIRS_AT_LEAST:
             raise DataError(
-                f"there are only {pairs} pair(s) of at most {TOO_LONG} tokens a side, and a "
-                f"translator needs {PAIRS_AT_LEAST}, and many more to be good; give more pairs"
+                f"there are only {pairs} {_documents(template)} of at most {TOO_LONG} tokens a "
+                f"side, and a model needs {PAIRS_AT_LEAST}, and many more to be good; give more"
             )
         return shape | {
             "data.held_out": held_out,
             "data.max_tokens": longest,
-            "batches.batch_tokens": max(size.batch_tokens, longest),
-            "model.max_length": max(128, longest),
+            "batches.batch_tokens": max(batch_tokens, longest + 1),  # and a classifier's mask
+            "model.max_length": max(128, longest + 1),
         }
     length = 256 if text.tokens >= 100_000 else 64
     held_out = _held_out_tokens(text.tokens)
@@ -179,7 +241,7 @@ def _shape(template: Recipe, text: _Text, size: Size) -> dict[str, Any]:
     return shape | {
         "data.held_out": held_out,
         "batches.length": length,
-        "batches.batch_size": size.batch_tokens // length,
+        "batches.batch_size": batch_tokens // length,
         "model.max_length": length,
     }
 
@@ -199,7 +261,9 @@ def _held_out_tokens(tokens: int) -> float:
     return 0.02 if tokens < 5_000_000 else round(100_000 / tokens, 6)
 
 
-def _time(template: Recipe, shape: dict[str, Any], corpus: Corpus) -> tuple[float, float]:
+def _time(
+    template: Recipe, shape: dict[str, Any], corpus: Corpus, clock: Clock
+) -> tuple[float, float]:
     """Seconds and targets of a step, from a few real ones on the sample."""
     recipe = with_values(
         template,
@@ -209,17 +273,18 @@ def _time(template: Recipe, shape: dict[str, Any], corpus: Corpus) -> tuple[floa
             "train.validate_every": 0,
             "train.patience": None,
             "train.publish": "last",
+            "train.metric": "loss",
         },
     )
     with joined(recipe.train) as ranks:
         # A folder that is not there: nothing is resumed and nothing written.
         run = open_run(recipe, corpus, Path("/nonexistent"), ranks, lambda _: None)
-        plan = make_plan(run)
+        plan = make_plan(run, clock=clock)
     return plan.seconds_per_step, plan.targets_per_step
 
 
 def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> list[str]:
-    found, what = text.survey, "pairs" if template.data.task == "pairs" else "texts"
+    found, what = text.survey, _documents(template)
     held_out = shape["data.held_out"]
     reasons = [
         f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
@@ -229,9 +294,9 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
         f"Validation: the last {100 * held_out:.3g}% of each file. If your text is sorted, "
         "shuffle it first, or name files of their own.",
     ]
-    if template.data.task == "pairs":
+    if template.data.task != "language-model":
         limit = shape["data.max_tokens"]
-        rest = " Longer pairs are skipped and counted." if text.longest > limit else ""
+        rest = " Longer ones are skipped and counted." if text.longest > limit else ""
         reasons.append(
             f"Length: the longest line has about {text.longest:,} tokens, and {limit} are "
             f"allowed.{rest}"
@@ -239,6 +304,10 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     else:
         reasons.append(f"Length: samples of {shape['batches.length']} tokens, cut from the text.")
     return reasons
+
+
+def _documents(template: Recipe) -> str:
+    return "pairs" if template.data.task == "pairs" else "texts"
 
 
 def _row(table: Sequence[tuple[float, int]], size: float) -> int:

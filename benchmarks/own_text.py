@@ -1,0 +1,298 @@
+"""Six jobs as somebody may bring them, by `clearhead new` and the commands that follow: does more
+time give a better model, and is the recipe as good as one tuned by hand?
+
+    python -m benchmarks.own_text                         # every run that is missing, about 9 hours
+    python -m benchmarks.own_text --jobs pairs-5k --minutes 2 5
+    python -m benchmarks.own_text --report                # what the finished runs say
+
+Each finished run is a line of results/own_text.jsonl, and the same command resumes after the last
+one. Minutes are those of one processor core, so a machine that does other things does not change
+them; what a run has really used stands in its line.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from benchmarks.result import FOLDER, circumstances
+from clearhead.config import Recipe, load_recipe, recipe_toml, with_values
+from clearhead.config.recipe import TEMPLATES
+from clearhead.environment import data_folder, environment_with
+from clearhead.training import sizing
+
+WORK = Path("runs/own_text")
+LINES = FOLDER / "own_text.jsonl"
+MINUTES = (2.0, 5.0, 10.0)
+LONG = 30.0
+SEEDS = (1, 2, 3)
+N_TEST = 500
+# Tuned by hand: rows of the table of sizes, and a learning rate beside the table's.
+GRID = {"small": (0, 1.0), "middle": (1, 1.0), "middle, half the rate": (1, 0.5), "large": (2, 1.0)}
+
+
+class Job(NamedTuple):
+    name: str
+    template: str
+    corpus: str
+    n: int | None
+    """Pairs that are taken at random; None: all."""
+    long: bool = False
+    """Also with half an hour."""
+    noise: bool = False
+    """With three seeds."""
+
+
+JOBS = (
+    Job("pairs-1k", "my-pairs", "multi30k", 1_000),
+    Job("pairs-5k", "my-pairs", "multi30k", 5_000, noise=True),
+    Job("pairs-27k", "my-pairs", "tatoeba_cmn_eng", 27_000, long=True),
+    Job("paragraphs-20k", "my-pairs", "python_docs_zh_cn", 20_000, long=True),
+    Job("text", "my-text", "hongloumeng", None, noise=True),
+    Job("labels", "my-labels", "mr_sentence_polarity", None),
+)
+
+
+class Run(NamedTuple):
+    job: Job
+    minutes: float
+    seed: int = 1
+    setting: str = "new"
+
+    @property
+    def key(self) -> list[Any]:
+        return [self.job.name, self.minutes, self.seed, self.setting]
+
+
+def all_runs() -> Iterator[Run]:
+    """The short ones first, and of those what `new` chooses."""
+    for minutes in MINUTES:
+        yield from (Run(job, minutes) for job in JOBS)
+    yield from (Run(job, 5.0, seed) for job in JOBS if job.noise for seed in SEEDS[1:])
+    yield from (Run(job, LONG) for job in JOBS if job.long)
+    yield from (Run(job, 10.0, setting=setting) for job in JOBS for setting in GRID)
+
+
+def finished() -> list[dict[str, Any]]:
+    if not LINES.is_file():
+        return []
+    return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
+
+
+def unpacked(name: str) -> list[str]:
+    text = gzip.decompress((data_folder() / name).read_bytes()).decode("utf-8")
+    return text.removesuffix("\n").split("\n")
+
+
+def cut(job: Job) -> Path:
+    """The files of a job, as its owner would have them, and a test set beside them."""
+    folder = WORK / job.name
+    if (folder / "done").is_file():
+        return folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(1)
+
+    def write(name: str, lines: list[str]) -> None:
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    match job.corpus:
+        case "hongloumeng":
+            text = "\n".join(unpacked("hongloumeng/input.txt.gz"))
+            at = len(text) * 19 // 20
+            write("text.txt", [text[:at]])
+            write("test.txt", [text[at:]])
+        case "mr_sentence_polarity":
+            for label in ("positive", "negative"):
+                lines = unpacked(f"{job.corpus}/rt-polarity.{label[:3]}.gz")
+                draw.shuffle(lines)
+                write(f"{label}.txt", lines[N_TEST // 2 :])
+                write(f"{label}.test", lines[: N_TEST // 2])
+        case _:
+            train, test = pairs_of(job.corpus)
+            for split, pairs, n in (("train", train, job.n), ("test", test, N_TEST)):
+                assert n is not None
+                taken = draw.sample(pairs, n)
+                for number, side in enumerate(("source", "target")):
+                    write(f"{split}.{side}", [pair[number] for pair in taken])
+    (folder / "done").touch()
+    return folder.absolute()
+
+
+def pairs_of(corpus: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    if corpus == "multi30k":
+        files = (("train.de", "train.en"), ("test_2016_flickr.de", "test_2016_flickr.en"))
+        found = [zip(*(unpacked(f"{corpus}/{name}.gz") for name in pair)) for pair in files]
+    else:
+        files = ("train", "test")
+        found = [
+            (tuple(line.split("\t")[:2]) for line in unpacked(f"{corpus}/{name}.tsv.gz"))
+            for name in files
+        ]
+    train, test = map(list, found)
+    return train, test
+
+
+def recipe_of(run: Run, folder: Path) -> tuple[Recipe, list[str]]:
+    """As `clearhead new` would write it, for minutes of the processor; or a point of the grid."""
+    template = load_recipe(str(TEMPLATES / f"{run.job.template}.toml"))
+    files = {
+        "my-pairs": ("train.source", "train.target"),
+        "my-text": ("text.txt",),
+        "my-labels": ("positive.txt", "negative.txt"),
+    }[run.job.template]
+    data = replace(template.data, train=tuple(str(folder / name) for name in files))
+    template = replace(template, data=data)
+    table, wanted = sizing.SIZES, sizing.UPDATES_WANTED
+    try:
+        if run.setting != "new":
+            number, rate = GRID[run.setting]
+            size = table[number]._replace(tokens=float("inf"), lr=table[number].lr * rate)
+            sizing.SIZES, sizing.UPDATES_WANTED = (size,), 0
+        sized = sizing.size_recipe(template, run.minutes, time.process_time)
+    finally:
+        sizing.SIZES, sizing.UPDATES_WANTED = table, wanted
+    seeds = {"train.seed": run.seed, "batches.seed": run.seed}
+    return with_values(template, {"data.train": data.train, **sized.values, **seeds}), sized.reasons
+
+
+def clearhead(*arguments: object) -> tuple[str, float]:
+    """What a command prints, and its seconds of processor time, on one thread."""
+    command = [sys.executable, "-m", "clearhead", *map(str, arguments)]
+    one_thread = environment_with(OMP_NUM_THREADS="1")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=one_thread)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, f"{' '.join(command)} failed"
+    return said, used.ru_utime + used.ru_stime
+
+
+def take(run: Run) -> dict[str, Any]:
+    folder = cut(run.job)
+    here = WORK / "runs" / "-".join(map(str, run.key)).replace(" ", "_").replace(",", "")
+    here.mkdir(parents=True, exist_ok=True)
+    path = here / "recipe-of-run.toml"
+    if not path.is_file():  # a run that was stopped keeps its recipe
+        recipe, reasons = recipe_of(run, folder)
+        path.write_text(recipe_toml(recipe), encoding="utf-8")
+        (here / "reasons.txt").write_text("\n".join(reasons) + "\n", encoding="utf-8")
+    recipe = load_recipe(str(path))
+    assert recipe.model is not None
+    clearhead("prepare", path, "--out", here / "prepared", "--processes", 1)
+    _, seconds = clearhead("train", path, "--prepared", here / "prepared", "--folder", here / "run")
+    return {
+        "job": run.job.name,
+        "minutes": run.minutes,
+        "seed": run.seed,
+        "setting": run.setting,
+        "scores": score(run.job, folder, here),
+        "core_minutes": round(seconds / 60, 2),
+        "steps": recipe.train.steps,
+        "lr": recipe.train.lr,
+        "d_model": recipe.model.d_model,
+        "n_layers": recipe.model.n_layers,
+        "p_dropout": recipe.model.p_dropout,
+        "vocab_size": recipe.data.vocab_size,
+        "batch_tokens": recipe.batches.batch_tokens,
+        "batch_size": recipe.batches.batch_size,
+        **{key: circumstances()[key] for key in ("commit", "date")},
+    }
+
+
+def score(job: Job, folder: Path, here: Path) -> dict[str, float]:
+    """On text that no part of the run has read."""
+    as_json = ("--format", "jsonl")
+    match job.template:
+        case "my-pairs":
+            files = ("--source", folder / "test.source", "--reference", folder / "test.target")
+            how = (*files, "--beam", 1, "--max-new", 128, "--resamples", 0, *as_json)
+            said, _ = clearhead("evaluate", here / "run", *how)
+            found = [json.loads(line) for line in said.splitlines()]
+            return {each["name"]: round(each["value"], 3) for each in found}
+        case "my-text":
+            text = ("--text", folder / "test.txt", "--document", "file", *as_json)
+            said, _ = clearhead("evaluate", here / "run", *text)
+            # Nats a byte do not depend on the tokenizer.
+            return {"nats_per_byte": round(json.loads(said)["bits_per_byte"] * 0.6931472, 4)}
+        case _:
+            right = n = 0
+            for label in ("positive", "negative"):
+                given = folder / f"{label}.test"
+                said, _ = clearhead("classify", here / "run", "--input", given)
+                right += sum(line == label for line in said.splitlines())
+                n += len(said.splitlines())
+            return {"accuracy": round(100 * right / n, 2)}
+
+
+MAIN_SCORE = {"my-pairs": "BLEU", "my-text": "nats_per_byte", "my-labels": "accuracy"}
+
+
+def report(lines: list[dict[str, Any]]) -> None:
+    """Whether quality falls with more time, beyond the noise; and how far it is from the grid's."""
+    for job in JOBS:
+        name = MAIN_SCORE[job.template]
+        sign = -1 if name == "nats_per_byte" else 1
+        mine = [line for line in lines if line["job"] == job.name]
+        chosen = {
+            line["minutes"]: line["scores"][name]
+            for line in mine
+            if line["setting"] == "new" and line["seed"] == 1
+        }
+        seeds = [
+            line["scores"][name]
+            for line in mine
+            if line["setting"] == "new" and line["minutes"] == 5.0
+        ]
+        noise = stdev(seeds) if len(seeds) > 1 else None
+        shown = ", ".join(f"{minutes:g} min {value:g}" for minutes, value in sorted(chosen.items()))
+        print(f"{job.name:<16}{name}: {shown or 'no run yet'}")
+        if noise is not None:
+            print(f"{'':<16}{len(seeds)} seeds: {mean(seeds):.3f} ± {noise:.3f}")
+        ordered = [value for _, value in sorted(chosen.items())]
+        for before, after in pairwise(ordered):
+            if sign * (before - after) > (2 * noise if noise is not None else 0):
+                print(f"{'':<16}falls with more time: {before:g}, then {after:g}")
+        grid = [line["scores"][name] for line in mine if line["setting"] != "new"]
+        if grid and 10.0 in chosen:
+            best = max(grid) if sign > 0 else min(grid)
+            print(f"{'':<16}best of {len(grid)} by hand: {best:g}; new: {chosen[10.0]:g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", nargs="+", choices=[job.name for job in JOBS])
+    parser.add_argument("--minutes", nargs="+", type=float)
+    parser.add_argument("--setting", nargs="+", choices=["new", *GRID])
+    parser.add_argument("--report", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.report:
+        report(finished())
+        return
+    done = [[line[key] for key in ("job", "minutes", "seed", "setting")] for line in finished()]
+    for run in all_runs():
+        left_out = (
+            run.key in done
+            or (arguments.jobs and run.job.name not in arguments.jobs)
+            or (arguments.minutes and run.minutes not in arguments.minutes)
+            or (arguments.setting and run.setting not in arguments.setting)
+        )
+        if left_out:
+            continue
+        line = json.dumps(take(run), ensure_ascii=False)
+        with LINES.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
