@@ -3,7 +3,6 @@ and says why, where and how to mend it."""
 
 import argparse
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -104,27 +103,63 @@ def _build(file: Path, function: str) -> nn.Module:
 
 def _open(folder: Path) -> nn.Module:
     """A model folder of ours, or one of Hugging Face's, which names its architecture."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if "architectures" in config:
-        return _open_hugging_face(folder, config)
+    from clearhead.interop.folders import read_json
     from clearhead.interop.model_folder import load_model
 
-    return load_model(folder)
+    config = read_json(folder, "config.json")
+    return _open_hugging_face(folder, config) if "architectures" in config else load_model(folder)
 
 
 def _open_hugging_face(folder: Path, config: dict[str, object]) -> nn.Module:
-    """No code of the folder's is run. Its configuration names the class."""
+    """The class of transformers that the configuration names, with weights from safetensors. No
+    code of the folder is run, and nothing is fetched."""
     try:
         import transformers
     except ImportError:
         raise ClearheadError(
             f"{folder} is a Hugging Face model; pip install 'clearhead[hf]' opens it"
         ) from None
-    names = config.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    if name is None or not hasattr(transformers, name):
+    remedy = "write a function that opens it, and pass FILE.py:FUNCTION"
+    if asked := CODE_KEYS & _keys(config):
         raise ClearheadError(
-            f"{folder}/config.json names no architecture of transformers (architectures={names}); "
-            "write a function that opens it, and pass FILE.py:FUNCTION"
+            f"{folder}/config.json asks for code by {', '.join(sorted(asked))}, and the doctor "
+            f"runs no code of a folder; if you trust the code, {remedy}"
         )
-    return getattr(transformers, name).from_pretrained(folder)
+    names = config["architectures"]
+    name = names[0] if isinstance(names, list) and names else None
+    kind = getattr(transformers, name, None) if isinstance(name, str) else None
+    if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
+        raise ClearheadError(
+            f"{folder}/config.json names no architecture of transformers "
+            f"(architectures={str(names)[:200]}); {remedy}"
+        )
+    try:
+        return kind.from_pretrained(
+            folder, trust_remote_code=False, use_safetensors=True, local_files_only=True
+        )
+    except OSError as error:  # transformers' own words for weights that are missing or pickled
+        raise ClearheadError(f"{folder} cannot be opened: {error}") from None
+
+
+CODE_KEYS = {
+    "auto_map",
+    "custom_pipelines",
+    "_attn_implementation",
+    "_attn_implementation_internal",
+    "attn_implementation",
+    "_experts_implementation",
+    "_experts_implementation_internal",
+    "experts_implementation",
+    "quantization_config",
+}
+"""By which a config.json can name Python files, or packages and kernels that run code."""
+
+
+def _keys(value: object) -> set[str]:
+    """Of an object, and of the objects in it: a model may be made of several."""
+    match value:
+        case dict():
+            return {str(key) for key in value}.union(*map(_keys, value.values()))
+        case list():
+            return set().union(*map(_keys, value))
+    return set()
