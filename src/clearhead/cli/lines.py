@@ -116,13 +116,15 @@ def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
     except OSError:  # not a file of the system
         yield from file
         return
-    begun = b""
+    begun: list[bytes] = []  # joined once: a long line comes in thousands of pieces
     while piece := os.read(descriptor, 2**16):
-        *lines, begun = (begun + piece).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-    if begun:
-        yield begun
+        rest, *begins = piece.split(b"\n")
+        begun.append(rest)
+        for begin in begins:
+            yield b"".join(begun) + b"\n"
+            begun = [begin]
+    if last := b"".join(begun):
+        yield last
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

@@ -27,4 +27,11 @@ def check_at_least(name: str, value: int, lowest: int) -> None:
 
 
 def nearest_divisor(of: int, to: int) -> int:
-    return min((n for n in range(1, of + 1) if of % n == 0), key=lambda n: (abs(n - to), n))
+    """The divisor of `of` that is nearest to `to`, the smaller of two; 1 where none is near. It
+    only serves a message, and the numbers may be as large as somebody cared to write."""
+    to = min(to, of)
+    for distance in range(10_000):
+        for n in (to - distance, to + distance):
+            if n >= 1 and of % n == 0:
+                return n
+    return 1

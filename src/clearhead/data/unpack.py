@@ -12,6 +12,8 @@ from clearhead.errors import DataError
 
 COMPRESSIONS = ("", ".gz", ".zst")
 READ_SIZE = 1 << 18
+ZSTD_READ_SIZE = 1 << 10
+"""Four bytes of zstd can unpack to 128 KB: so many at a time keep what is unpacked below 32 MB."""
 
 
 class Opened(NamedTuple):
@@ -64,19 +66,19 @@ class _Zstd(io.RawIOBase):
         self._raw = raw
         self._frame = self._module.ZstdDecompressor().decompressobj()
         self._inside = False
-        self._ready = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         while not self._ready:
-            packed = self._raw.read(READ_SIZE)
+            packed = self._raw.read(ZSTD_READ_SIZE)
             if not packed:
                 if self._inside:
                     raise EOFError("a zstd frame has no end")
                 return 0
-            self._ready = self._unpack(packed)
+            self._ready = memoryview(self._unpack(packed))
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size

@@ -4,17 +4,23 @@ and the same file gives the same ids everywhere."""
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from clearhead.errors import DataError, InputError
 
 PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
 ROLES = ("pad", "bos", "eos", "mask")
+MAX_GROWTH = 64
+"""How many times longer the replacements of a tokenizer.json may make a text."""
 
 
 class Tokenizer:
@@ -32,18 +38,22 @@ class Tokenizer:
         library.encode_special_tokens = True
         self.special_tokens = tuple(special_tokens)
         ids = [self._id_of(token) for token in special_tokens]
+        _make_special(library, special_tokens)
+        self._role_ids = frozenset(ids)
         self.pad_id, self.bos_id, self.eos_id = ids[:3]
         self.mask_id = ids[3] if len(ids) > 3 else None
         self.control_ids = frozenset(ids) | {
             index for index, token in library.get_added_tokens_decoder().items() if token.special
         }
+        for token in special_tokens:  # an early word; encode_batch is what keeps the promise
+            self.encode_batch([token, f"a{token}b"])
 
     @cached_property
     def _spelling(self) -> dict[int, str]:
         return _byte_spelling(self.library)
 
     @cached_property
-    def _bytes(self) -> list[bytes] | None:
+    def _bytes(self) -> dict[int, bytes] | None:
         # Made when it is first needed: training never decodes, and a large table takes a second.
         return _token_bytes(self.library, self._spelling)
 
@@ -67,19 +77,34 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         try:
-            encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
+            with _panics_are_errors():
+                encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
         except (UnicodeEncodeError, TypeError):
             for text in texts:
                 check_is_text(text)
             raise
-        return [each.ids for each in encoded]
+        ids = [each.ids for each in encoded]
+        if not all(map(self._role_ids.isdisjoint, ids)):
+            self._refuse_control(texts, ids)
+        return ids
+
+    def _refuse_control(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        for text, own in zip(texts, ids):
+            if found := self._role_ids.intersection(own):
+                name = self.library.id_to_token(min(found))
+                raise DataError(
+                    f"this tokenizer turns the text {text[:40]!r} into the control token {name!r}: "
+                    "its model can spell that token; name other data.special_tokens, or use "
+                    "another tokenizer"
+                )
 
     def decode(self, ids: Iterable[int], *, show_control: bool = False) -> str:
         """The text of the ids; control tokens are left out, or shown by name."""
         ids = [int(i) for i in ids if show_control or int(i) not in self.control_ids]
         if self._bytes is None:
-            return self.library.decode(ids, skip_special_tokens=not show_control)
-        return b"".join(self._bytes[i] for i in ids).decode("utf-8", errors="replace")
+            with _panics_are_errors():
+                return self.library.decode(ids, skip_special_tokens=not show_control)
+        return b"".join(self._bytes.get(i, b"") for i in ids).decode("utf-8", errors="replace")
 
     def encode_bytes(self, data: bytes) -> list[int]:
         """Any bytes, valid UTF-8 or not: what is text is encoded as text, the rest byte by byte."""
@@ -95,9 +120,9 @@ class Tokenizer:
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         table = self._need_bytes()
-        return b"".join(table[i] for i in ids)
+        return b"".join(table.get(i, b"") for i in ids)
 
-    def _need_bytes(self) -> list[bytes]:
+    def _need_bytes(self) -> dict[int, bytes]:
         if self._bytes is None or self.library.normalizer is not None:
             raise InputError(
                 "this tokenizer cannot carry raw bytes: it is not byte-level, or it normalises; "
@@ -114,7 +139,48 @@ class Tokenizer:
 
 
 def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
-    return Tokenizer(LibraryTokenizer.from_str(text), special_tokens)
+    """A tokenizer from the text of a `tokenizer.json`, which may come from anybody."""
+    growth = math.prod(len(made) for made in _replacements(json.loads(text)) if made)
+    if growth > MAX_GROWTH:
+        raise DataError(
+            f"the replacements of this tokenizer can make a text {growth} times as long, and "
+            f"{MAX_GROWTH} is the limit; is tokenizer.json damaged?"
+        )
+    with _panics_are_errors():
+        return Tokenizer(LibraryTokenizer.from_str(text), special_tokens)
+
+
+def _replacements(value: Any) -> Iterator[str]:
+    """What the normalizers, pre-tokenizers and decoders of a `tokenizer.json` put into a text."""
+    if isinstance(value, dict):
+        if value.get("type") == "Replace":
+            yield str(value.get("content"))
+        for key, inner in value.items():
+            if key != "model":
+                yield from _replacements(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _replacements(inner)
+
+
+def _make_special(library: LibraryTokenizer, tokens: Iterable[str]) -> None:
+    """The library finds an added token in a text unless it is marked as special."""
+    added = {token.content: token for token in library.get_added_tokens_decoder().values()}
+    for name in tokens:
+        if name not in added or not added[name].special:
+            library.add_special_tokens([AddedToken(name, special=True, normalized=False)])
+
+
+@contextmanager
+def _panics_are_errors() -> Iterator[None]:
+    """A panic of the library (written in Rust) is a BaseException, which no `except Exception`
+    sees."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"tokenizer.json makes its library fail ({error}); damaged?") from None
 
 
 def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
@@ -163,16 +229,15 @@ def _byte_spelling(library: LibraryTokenizer) -> dict[int, str]:
     return {}
 
 
-def _token_bytes(library: LibraryTokenizer, spelling: dict[int, str]) -> list[bytes] | None:
-    """The bytes that each token stands for, by id; None where tokens are not bytes."""
+def _token_bytes(library: LibraryTokenizer, spelling: dict[int, str]) -> dict[int, bytes] | None:
+    """The bytes that each token stands for, by id; None where tokens are not bytes. Not a list: an
+    id may be any number, and a vocabulary may have holes."""
     if not spelling:
         return None
     whole = {text: bytes([byte]) for byte, text in spelling.items()}
     added = {token.content for token in library.get_added_tokens_decoder().values()}
-    table = [b""] * library.get_vocab_size(with_added_tokens=True)
+    table: dict[int, bytes] = {}
     for token, index in library.get_vocab(with_added_tokens=True).items():
-        if index >= len(table):  # a vocabulary with holes
-            table += [b""] * (index + 1 - len(table))
         if token in whole:
             table[index] = whole[token]
         elif token not in added and all(character in whole for character in token):

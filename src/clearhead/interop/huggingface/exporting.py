@@ -56,7 +56,7 @@ def _write_weights(
 ) -> None:
     config, form = description.model, family.formed(description.model)
     with TensorFiles(model_folder) as tensors:
-        check_plausible(config, len(tensors.shapes))
+        check_plausible(config, tensors)
         check_tensors(model_folder, tensors.shapes, shapes_of(config))
         dtype = tensors.dtype(tensors.shapes)
         equivalent = Equivalent(config, form, tensors.read)

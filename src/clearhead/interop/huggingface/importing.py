@@ -24,7 +24,7 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
     family = family_of(content)
     config, ids = family.read_config(content)
     with TensorFiles(folder) as files:
-        check_plausible(config, len(files.shapes))
+        check_plausible(config, files)
         theirs = Theirs(files, family.rules(config), shapes_of(config), family.spelling)
         config = family.settle(config, theirs.read_ours)
         description = Description(model=config, ids=ids)
