@@ -18,6 +18,19 @@ from clearhead.shapes import Allowed, Bias, Float, Stream, Tensor, Weights
 Heads = Float[Tensor, "batch heads query d_head"]
 
 
+def attention_scores(
+    queries: Heads, keys: Float[Tensor, "batch kv_heads key d_head"], *, bias: Bias | None = None
+) -> Weights:
+    """Q·Kᵀ / √d_head and ALiBi's bias, before any mask."""
+    keys = one_per_query_head(keys, queries)
+    scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
+    # In half precision a mask that can be told from a large score has no room.
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if bias is not None:
+        scores += bias
+    return scores
+
+
 def attention_weights(
     queries: Heads,
     keys: Float[Tensor, "batch kv_heads key d_head"],
@@ -27,12 +40,7 @@ def attention_weights(
     bias: Bias | None = None,
 ) -> Weights:
     """softmax(Q·Kᵀ / √d_head), over the keys that each query may look at (equation 1)."""
-    keys = _one_per_query_head(keys, queries)
-    scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
-    # In half precision a mask that can be told from a large score has no room.
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if bias is not None:
-        scores += bias
+    scores = attention_scores(queries, keys, bias=bias)
     may_be_empty = allowed is not None  # causality alone leaves every query at least itself
     if causal:
         n_queries, n_keys = scores.shape[-2:]
@@ -58,7 +66,7 @@ def explicit_attention(
     weights = attention_weights(queries, seen.keys, allowed=allowed, causal=causal, bias=bias)
     if dropout is not None:
         weights = dropout(weights)
-    return weights @ _one_per_query_head(seen.values, queries)
+    return weights @ one_per_query_head(seen.values, queries)
 
 
 def fused_attention(
@@ -133,20 +141,25 @@ class MultiHeadAttention(nn.Module):
         record: Callable[[Weights], None] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Let x look at what `look_at` returned."""
-        queries = split_heads(self.query(x), self.n_heads)
-        if view.rotation is not None:
-            queries = rotate(queries, view.rotation)
-        mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
+        queries = self.queries_of(x, view.rotation)
         if record is not None:
+            mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
             record(attention_weights(queries, seen.keys, **mask))
+        return self.output(merge_heads(self.attend(queries, seen, view)))
+
+    def queries_of(self, x: Stream, rotation: Rotation | None = None) -> Heads:
+        queries = split_heads(self.query(x), self.n_heads)
+        return queries if rotation is None else rotate(queries, rotation)
+
+    def attend(self, queries: Heads, seen: KeysValues, view: View) -> Heads:
+        """Each head's weighted sum of the values, before the output matrix."""
+        mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
         p_dropout = self.dropout.p if self.training else 0.0
         # On the CPU the kernel has no dropout of its own, and torch's stand-in for it is slow.
         slow = p_dropout > 0 and queries.device.type == "cpu"
         if self.kind == "explicit" or slow:
-            heads = explicit_attention(queries, seen, **mask, dropout=self.dropout)
-        else:
-            heads = fused_attention(queries, seen, **mask, p_dropout=p_dropout)
-        return self.output(merge_heads(heads))
+            return explicit_attention(queries, seen, **mask, dropout=self.dropout)
+        return fused_attention(queries, seen, **mask, p_dropout=p_dropout)
 
     def extra_repr(self) -> str:
         return f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, causal={self.causal}"
@@ -166,7 +179,7 @@ def merge_heads(
     return x.transpose(1, 2).flatten(2)
 
 
-def _one_per_query_head(
+def one_per_query_head(
     x: Float[Tensor, "batch kv_heads key d_head"], queries: Heads
 ) -> Float[Tensor, "batch heads key d_head"]:
     group = queries.shape[1] // x.shape[1]

@@ -1,0 +1,250 @@
+"""Changes to activations: what `trace(model, edit=[…])` is given."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from clearhead.errors import ConfigError, InputError
+from clearhead.inspection.sites import Site
+from clearhead.shapes import Bool, Int, Tensor
+
+Chosen = Sequence[int] | None
+
+
+class Counted(NamedTuple):
+    """The tokens of one call, counted: padding does not count, cached tokens do."""
+
+    numbers: Int[Tensor, "#batch length"]
+    """A real token's number in its sequence, from 0; -1 for padding."""
+    total: Int[Tensor, "#batch #length"]
+    """Real tokens of the sequence so far, this call's included."""
+
+    def shaped(self, n_rows: int, length: int) -> "Counted":
+        """For a tensor that holds these tokens in other rows, or the newest of them only. While a
+        beam is searched, cross-attention takes all hypotheses of a source as one row of queries,
+        and the output is given the last token of a prompt."""
+        numbers = self.numbers.expand(max(len(self.numbers), len(self.total)), -1)
+        total = self.total.expand_as(numbers)
+        if n_rows == len(numbers) and length == 1 != numbers.shape[1]:
+            return Counted(numbers.amax(dim=1, keepdim=True), total[:, -1:])
+        if n_rows * length == numbers.numel() and n_rows != len(numbers):
+            return Counted(numbers.reshape(n_rows, -1), total.reshape(n_rows, -1))
+        return self
+
+    def chosen(self, wanted: Sequence[int]) -> Bool[Tensor, "#batch length"]:
+        """Negative numbers count from the newest token."""
+        found = torch.zeros_like(self.numbers, dtype=torch.bool)
+        for one in wanted:
+            number = self.total + one if one < 0 else one
+            found |= (self.numbers == number) & (self.numbers >= 0)
+        return found
+
+
+def counted(real: Bool[Tensor, "#batch length"], before: Tensor | int = 0) -> Counted:
+    """`before`: how many real tokens came in earlier calls, for each row."""
+    seen = real.cumsum(dim=1) + before
+    return Counted((seen - 1).masked_fill(~real, -1), seen[:, -1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """One change at one name. Where `heads`, `positions`, `keys` or `rows` are None: at all.
+
+    `positions` count a row's real tokens from the start of the sequence, so that padding and the
+    cache change nothing: 0 is the first, -1 the newest of every call. `keys`, of scores and
+    weights, count the tokens looked at in the same way. `heads` of `key` and `value` are the
+    heads that keys and values have. `rows` are rows of the batch.
+    """
+
+    name: str
+    kind: str
+    function: Callable[[Tensor, Tensor | None], Tensor]
+    value: Tensor | None = None
+    heads: Chosen = None
+    positions: Chosen = None
+    keys: Chosen = None
+    rows: Chosen = None
+
+    def __str__(self) -> str:
+        places = [
+            f"{what} {', '.join(map(str, chosen))}"
+            for what in ("heads", "positions", "keys", "rows")
+            if (chosen := getattr(self, what)) is not None
+        ]
+        return " ".join([self.kind, self.name, *places])
+
+    def check(self, site: Site) -> None:
+        if self.heads is not None:
+            if site.form == "stream":
+                rule = f"cannot be chosen at {site.name}, which is not split into heads"
+                raise ConfigError("heads", self.heads, rule, "leave heads out")
+            if any(not 0 <= head < site.n_heads for head in self.heads):
+                rule = f"must be 0 to {site.n_heads - 1}: {site.name} has {site.n_heads} heads"
+                if site.how == "heads out" or site.how == "look_at":
+                    rule += " (keys and values may have fewer heads than queries)"
+                raise ConfigError("heads", self.heads, rule, f"try heads=[{site.n_heads - 1}]")
+        if self.keys is not None and site.form != "matrix":
+            rule = f"belong to scores and weights, and {site.name} has none"
+            raise ConfigError("keys", self.keys, rule, "choose positions, or leave keys out")
+
+    def apply(
+        self, x: Tensor, site: Site, queries: Counted | None, keys: Counted | None
+    ) -> Tensor | None:
+        """x with the change; x itself where that changes no number; None where this call holds
+        none of the chosen places."""
+        if queries is not None:
+            queries = queries.shaped(len(x), x.shape[1 if site.form == "stream" else 2])
+        where = self._where(x, site, queries, keys)
+        if where is not None and not where.any():
+            return None
+        value = self.value
+        if value is not None:
+            value = self._fitting(value, x, site, queries)
+        new = self.function(x.clone(), value).to(x.dtype)
+        if where is not None:
+            new = torch.where(where, new, x)
+        elif new.shape != x.shape:
+            new = _broadcast(new, x)
+        return x if new.shape == x.shape and torch.equal(new, x) else new
+
+    def _where(
+        self, x: Tensor, site: Site, queries: Counted | None, keys: Counted | None
+    ) -> Tensor | None:
+        length = 1 if site.form == "stream" else 2
+        masks: list[Tensor] = []
+        if self.rows is not None:
+            masks.append(_at(self.rows, len(x), 0, x))
+        if self.heads is not None:
+            masks.append(_at(self.heads, x.shape[1], 1, x))
+        if self.positions is not None:
+            if queries is None:
+                raise InputError(
+                    f"{self}: positions of the {site.tower}'s tokens are not known here; run "
+                    f"the {site.tower} inside the same trace, or leave positions out"
+                )
+            found = queries.chosen(self.positions)
+            masks.append(_along(found, length, x.dim()))
+        if self.keys is not None and keys is not None:
+            masks.append(_along(keys.chosen(self.keys), 3, x.dim()))
+        if not masks:
+            return None
+        where = masks[0]
+        for mask in masks[1:]:
+            where = where & mask
+        return where
+
+    def _fitting(self, value: Tensor, x: Tensor, site: Site, tokens: Counted | None) -> Tensor:
+        """The value as it is if it broadcasts; a whole run's value, while decoding with a cache,
+        at the tokens of this call."""
+        if value.is_inference() and torch.is_grad_enabled():
+            value = value.clone()
+        value = value.to(x.device, x.dtype)
+        length = 1 if site.form == "stream" else 2
+        other = value.dim() == x.dim() and value.shape[length] not in (1, x.shape[length])
+        if other and tokens is not None and site.form != "matrix":
+            index = tokens.numbers.clamp(0, value.shape[length] - 1)
+            if len(index) == 1 or len(value) == 1:
+                value = value.expand(max(len(index), len(value)), *value.shape[1:])
+                index = index.expand(len(value), -1)
+            shape = list(value.shape)
+            shape[length] = index.shape[1]
+            value = value.gather(length, _along(index, length, value.dim()).expand(shape))
+        try:
+            torch.broadcast_shapes(value.shape, x.shape)
+        except RuntimeError:
+            raise InputError(
+                f"{self}: a value of shape {tuple(value.shape)} does not broadcast to "
+                f"{tuple(x.shape)}; give one of that shape, or a vector of {x.shape[-1]}"
+            ) from None
+        return value
+
+
+def zero(
+    name: str,
+    *,
+    heads: Chosen = None,
+    positions: Chosen = None,
+    keys: Chosen = None,
+    rows: Chosen = None,
+) -> Edit:
+    """Zeros. For a head that is seldom a neutral value: compare with `put(name, mean_of(…))`."""
+    return Edit(name, "zero", lambda x, _: x.zero_(), None, heads, positions, keys, rows)
+
+
+def put(
+    name: str,
+    value: Tensor,
+    *,
+    heads: Chosen = None,
+    positions: Chosen = None,
+    keys: Chosen = None,
+    rows: Chosen = None,
+) -> Edit:
+    """Another value: one that broadcasts, or another run's, of which the same heads and
+    positions are taken (activation patching)."""
+    return Edit(
+        name, "put", lambda x, v: _broadcast(_given(v), x), value, heads, positions, keys, rows
+    )
+
+
+def add(
+    name: str,
+    value: Tensor,
+    *,
+    heads: Chosen = None,
+    positions: Chosen = None,
+    keys: Chosen = None,
+    rows: Chosen = None,
+) -> Edit:
+    return Edit(name, "add", lambda x, v: x + _given(v), value, heads, positions, keys, rows)
+
+
+def scale(
+    name: str,
+    factor: float,
+    *,
+    heads: Chosen = None,
+    positions: Chosen = None,
+    keys: Chosen = None,
+    rows: Chosen = None,
+) -> Edit:
+    return Edit(name, "scale", lambda x, _: x * factor, None, heads, positions, keys, rows)
+
+
+def change(
+    name: str,
+    function: Callable[[Tensor], Tensor],
+    *,
+    heads: Chosen = None,
+    positions: Chosen = None,
+    keys: Chosen = None,
+    rows: Chosen = None,
+) -> Edit:
+    """Whatever the function returns. It is given a copy, of all heads and positions."""
+    return Edit(name, "change", lambda x, _: function(x), None, heads, positions, keys, rows)
+
+
+def _given(value: Tensor | None) -> Tensor:
+    assert value is not None
+    return value
+
+
+def _broadcast(value: Tensor, x: Tensor) -> Tensor:
+    return value.expand(torch.broadcast_shapes(value.shape, x.shape))
+
+
+def _at(numbers: Sequence[int], size: int, dimension: int, x: Tensor) -> Tensor:
+    mask = torch.zeros(size, dtype=torch.bool, device=x.device)
+    mask[[number for number in numbers if -size <= number < size]] = True
+    shape = [1] * x.dim()
+    shape[dimension] = size
+    return mask.view(shape)
+
+
+def _along(per_token: Tensor, dimension: int, n_dimensions: int) -> Tensor:
+    """(batch, length) → the same with the length at `dimension`."""
+    shape = [1] * n_dimensions
+    shape[0], shape[dimension] = per_token.shape
+    return per_token.view(shape)

@@ -1,0 +1,59 @@
+"""What a head does with its looks, in numbers that need no labels."""
+
+from typing import NamedTuple
+
+import torch
+
+from clearhead.inspection.sites import names
+from clearhead.inspection.trace import Trace
+from clearhead.shapes import Bool, Float, Tensor, Weights
+
+
+class HeadShares(NamedTuple):
+    """Means over the queries, a number for each head of one attention."""
+
+    entropy: Float[Tensor, " head"]
+    """In nats; ln of the number of keys where a head looks everywhere alike."""
+    first: Float[Tensor, " head"]
+    """The share of attention on the first token: often a place to look when there is nothing to
+    look at."""
+    same: Float[Tensor, " head"]
+    """On the key with the query's own number."""
+    previous: Float[Tensor, " head"]
+    """On the key before that one."""
+
+
+def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> HeadShares:
+    """Of an attention without padding on the left."""
+    n_queries, n_keys = weights.shape[-2:]
+    count = real_queries.sum().clamp(min=1)
+    rows, columns = torch.arange(n_queries), torch.arange(n_keys)
+    offset = columns[None, :] - rows[:, None]
+
+    def mean(per_query: Float[Tensor, "batch head query"]) -> Tensor:
+        return (per_query * real_queries[:, None]).sum(dim=(0, 2)) / count
+
+    return HeadShares(
+        entropy=mean(torch.special.entr(weights).sum(dim=-1)),
+        first=mean(weights[..., 0]),
+        same=mean((weights * (offset == 0)).sum(dim=-1)),
+        previous=mean((weights * (offset == -1)).sum(dim=-1)),
+    )
+
+
+def head_kinds(t: Trace) -> dict[str, HeadShares]:
+    """For every attention that the trace has read."""
+    found: dict[str, HeadShares] = {}
+    for name in names(t.model, "*.weights"):
+        if name in t:
+            real = t.real("encoder" if name.startswith("encoder") else "decoder")
+            found[name] = head_shares(t.joined(name), real)
+    return found
+
+
+def induction_shares(weights: Weights, period: int) -> Float[Tensor, " head"]:
+    """On a text that is `period` tokens long and then repeats itself: the share of attention that
+    queries of the repetition give to the token after their own earlier occurrence (Olsson et al.
+    2022)."""
+    rows = torch.arange(period, weights.shape[-2])
+    return weights[:, :, rows, rows - period + 1].mean(dim=(0, 2))

@@ -1,0 +1,183 @@
+"""The residual stream, read from the output's side: what the model would predict after each
+sublayer (logit lens), and how much each sublayer and head adds to one logit (attribution)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from clearhead.errors import InputError
+from clearhead.inspection.sites import Tower, embedding_of
+from clearhead.inspection.trace import Trace
+from clearhead.models import MaskedLM, Model, Seq2Seq
+from clearhead.parts.norm import LayerNorm, RMSNorm
+from clearhead.parts.residual import Residual
+from clearhead.shapes import Float, Int, Stream, Tensor
+
+
+class Lens(NamedTuple):
+    stages: list[str]
+    """`…embedding.output`, then `after` of every sublayer."""
+    logits: Float[Tensor, "stage batch length vocab"]
+
+
+def logit_lens(t: Trace) -> Lens:
+    """Each stage of the stream taken for the last one: through the final norm, computed anew for
+    that stage, and the output. Post-norm towers have no final norm; a masked language model has
+    its head between the two. The trace must have read `*.output` and `*.after`."""
+    model, tower = t.model, predicting_tower(t.model)
+    stages = stage_names(model, tower)
+    with torch.no_grad():
+        logits = [project(model, t.joined(stage)) for stage in stages]
+    return Lens(stages, torch.stack(logits))
+
+
+class Attribution(NamedTuple):
+    """The logit of one token at each position, as a sum."""
+
+    parts: list[str]
+    """Names of the terms: the embedding, each sublayer's `added`, and `constant`."""
+    values: Float[Tensor, "part batch length"]
+    heads: dict[str, Float[Tensor, "head batch length"]]
+    """The share of each head in its attention's term; the rest of the term is the bias."""
+
+    @property
+    def total(self) -> Float[Tensor, "batch length"]:
+        return self.values.sum(dim=0)
+
+
+def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attribution:
+    """Direct logit attribution: the final norm's scale is held as it was, so that the rest is
+    linear and the terms add up to the logit. `token` is one id, or an id for each position.
+
+    A post-norm tower normalises after every sublayer, so that only its last one reaches the
+    logits linearly: the terms are then the stream before it and that sublayer.
+    """
+    model, tower = t.model, predicting_tower(t.model)
+    if isinstance(model, MaskedLM):
+        raise InputError(
+            "a masked language model has a network between its stream and its logits, which is "
+            "not a sum; use logit_lens, or patch and ablate"
+        )
+    stages = stage_names(model, tower)
+    places = [stage.removesuffix(".after") for stage in stages[1:]]
+    around = [model.get_submodule(place) for place in places]
+    last = around[-1]
+    assert isinstance(last, Residual)
+    if last.placement == "pre":
+        norm, parts = getattr(model, tower).norm, [stages[0], *(f"{p}.added" for p in places)]
+        if not last.residual:
+            parts = parts[-1:]
+        stream = t.joined(stages[-1])
+    else:
+        norm, parts = last.norm, [f"{places[-1]}.before", f"{places[-1]}.added"]
+        if not last.residual:
+            parts = parts[-1:]
+        stream = t.joined(f"{places[-1]}.sum")
+    with torch.no_grad():
+        direction, constant = _unembedding(model, token, stream)
+        share = _through_norm(norm, stream, direction)
+        values = [share(t.joined(part)) for part in parts]
+        bias = getattr(norm, "bias", None)
+        constant = constant + (0.0 if bias is None else direction @ bias)
+        values.append(constant.expand(values[0].shape))
+        heads = {part: share(h) for part in parts if (h := _head_outputs(t, part)) is not None}
+    return Attribution([*parts, "constant"], torch.stack(values), heads)
+
+
+def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
+    """Attention followed back through the layers: the product of (mean over heads + identity) / 2
+    (Abnar and Zuidema 2020). `kind`: self, for an encoder, or causal."""
+    pattern = {"self": "encoder", "causal": "decoder"}.get(kind)
+    if pattern is None:
+        raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")
+    flow: Tensor | None = None
+    for index in range(len(getattr(t.model, pattern).layers)):
+        weights = t.joined(f"{pattern}.layers.{index}.self_attention.weights").mean(dim=1)
+        step = (weights + torch.eye(weights.shape[-1], dtype=weights.dtype)) / 2
+        flow = step if flow is None else step @ flow
+    assert flow is not None
+    return flow
+
+
+def predicting_tower(model: Model) -> Tower:
+    return "encoder" if isinstance(model, MaskedLM) else "decoder"
+
+
+def stage_names(model: Model, tower: Tower) -> list[str]:
+    found = [f"{embedding_of(model, tower)[0]}.output"]
+    for index, layer in enumerate(getattr(model, tower).layers):
+        for name, module in layer.named_children():
+            if name.startswith("around_") and isinstance(module, Residual):
+                found.append(f"{tower}.layers.{index}.{name}.after")
+    return _in_order(found)
+
+
+def _in_order(stages: list[str]) -> list[str]:
+    """Modules are named in the order of assignment; the stream runs self, cross, feed-forward."""
+    order = ["self_attention", "cross_attention", "feed_forward"]
+
+    def key(stage: str) -> tuple[int, int]:
+        pieces = stage.split(".")
+        if len(pieces) < 5:
+            return -1, 0
+        return int(pieces[2]), order.index(pieces[3].removeprefix("around_"))
+
+    return sorted(stages, key=key)
+
+
+def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
+    """From any stage of the stream to logits."""
+    norm = getattr(model, predicting_tower(model)).norm
+    x = x if norm is None else norm(x)
+    if isinstance(model, MaskedLM):
+        x = model.head(x)
+    table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
+    return model.output(x, table)
+
+
+def _unembedding(model: Model, token: int | Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The output's row for the token (never scaled by √d_model), and its bias."""
+    table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
+    weight = table.weight if model.output.weight is None else model.output.weight
+    index = torch.as_tensor(token, device=weight.device)
+    bias = model.output.bias
+    constant = like.new_zeros(()) if bias is None else bias[index]
+    return weight[index], constant
+
+
+def _through_norm(norm: nn.Module | None, stream: Tensor, direction: Tensor):
+    """A linear map from a part of the stream to its share of the logit."""
+    if norm is None:
+        return lambda part: (part * direction).sum(dim=-1)
+    if isinstance(norm, LayerNorm):
+        deviation = (stream.var(dim=-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+        centred = True
+    elif isinstance(norm, RMSNorm):
+        deviation = (stream.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
+        centred = False
+    else:
+        raise InputError(f"attribution knows layer and rms norms, not {type(norm).__name__}")
+    scaled = norm.weight * direction / deviation
+
+    def share(part: Tensor) -> Tensor:
+        """(…, batch, length, d_model) → (…, batch, length)"""
+        part = part - part.mean(dim=-1, keepdim=True) if centred else part
+        return (part * scaled).sum(dim=-1)
+
+    return share
+
+
+def _head_outputs(t: Trace, part: str) -> Tensor | None:
+    if not part.endswith("attention.added"):
+        return None
+    name = part.replace("around_", "").removesuffix("added") + "head_outputs"
+    if name not in t:
+        return None
+    return t.joined(name).transpose(0, 1)
+
+
+def norms(t: Trace, names: Sequence[str]) -> Float[Tensor, "name batch length"]:
+    """The length of the vectors at each name."""
+    return torch.stack([t.joined(name).norm(dim=-1) for name in names])

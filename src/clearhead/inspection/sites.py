@@ -1,0 +1,152 @@
+"""The names of a model's activations, and the place at which each of them is taken.
+
+A name is a module's path and what is taken there: `decoder.layers.3.cross_attention.weights`. The
+table of all names, with their shapes and with TransformerLens's names beside them, is in
+docs/en/see.md.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from torch import nn
+
+from clearhead.errors import InputError, nearest
+from clearhead.models import Model
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.residual import Residual
+
+Tower = Literal["encoder", "decoder"]
+Form = Literal["stream", "heads", "matrix"]
+How = Literal[
+    "input",  # of the module: its first argument
+    "output",  # of the module
+    "heads in",  # the module's first argument, split into heads
+    "heads out",  # the module's output, split into heads
+    "sublayer",  # what the callable given to a residual connection is called with
+    "queries_of",  # what this method of an attention returns
+    "look_at",  # the keys that this method of an attention returns
+    "scores",
+    "weights",
+    "head_outputs",
+]
+
+
+class Site(NamedTuple):
+    name: str
+    form: Form
+    """stream (batch, length, width); heads (batch, heads, length, width); matrix (batch, heads,
+    query, key)."""
+    module: nn.Module
+    how: How
+    tower: Tower
+    """Whose tokens stand along the length."""
+    n_heads: int = 0
+
+
+def sites(model: Model) -> list[Site]:
+    """Every place of this model, in the order in which they are reached."""
+    found: list[Site] = []
+    towers: list[Tower] = [t for t in ("encoder", "decoder") if hasattr(model, t)]
+    if not towers:
+        raise InputError(
+            f"{type(model).__name__} has neither an encoder nor a decoder; trace reads models "
+            "that clearhead builds or imports"
+        )
+    for tower in towers:
+        found += _embedding(model, tower)
+        stack = getattr(model, tower)
+        for index, layer in enumerate(stack.layers):
+            rotary = stack.rotary is not None
+            found += _layer(layer, f"{tower}.layers.{index}", tower, rotary)
+        found.append(Site(f"{tower}.output", "stream", stack, "output", tower))
+    head = getattr(model, "head", None)
+    if isinstance(head, nn.Module):
+        found.append(Site("head.output", "stream", head, "output", towers[-1]))
+    found.append(Site("logits", "stream", model.output, "output", towers[-1]))
+    return found
+
+
+def names(model: Model, pattern: str = "*") -> list[str]:
+    """The names that a pattern matches, in the order in which they are reached. `*` stands for
+    anything, dots included: `decoder.layers.*.after`."""
+    return matching(pattern, [site.name for site in sites(model)])
+
+
+def matching(pattern: str, known: list[str]) -> list[str]:
+    matched = [name for name in known if fnmatchcase(name, pattern)]
+    if not matched:
+        raise InputError(
+            f"no activation of this model is called {pattern!r}; {_remedy(pattern, known)}"
+        )
+    return matched
+
+
+def _remedy(pattern: str, known: list[str]) -> str:
+    close = nearest(pattern, known)
+    return close if close.startswith("did") else "clearhead.names(model) lists them all"
+
+
+def embedding_of(model: Model, tower: Tower) -> tuple[str, nn.Module]:
+    name = "embedding"
+    if tower == "decoder" and hasattr(model, "target_embedding"):
+        name = "target_embedding"
+    return name, getattr(model, name)
+
+
+def _embedding(model: Model, tower: Tower) -> Iterator[Site]:
+    name, module = embedding_of(model, tower)
+    yield Site(f"{name}.tokens", "stream", module, "input", tower)
+    for part in ("positions", "segments"):
+        if isinstance(inner := getattr(module, part, None), nn.Module):
+            yield Site(f"{name}.{part}", "stream", inner, "output", tower)
+    yield Site(f"{name}.output", "stream", module, "output", tower)
+
+
+def _layer(layer: nn.Module, path: str, tower: Tower, rotary: bool) -> Iterator[Site]:
+    for part in ("self_attention", "cross_attention", "feed_forward"):
+        sublayer, around = getattr(layer, part, None), getattr(layer, f"around_{part}", None)
+        if not isinstance(sublayer, nn.Module) or not isinstance(around, Residual):
+            continue
+        here = f"{path}.around_{part}"
+        yield Site(f"{here}.before", "stream", around, "input", tower)
+        yield Site(f"{here}.read", "stream", around, "sublayer", tower)
+        if isinstance(sublayer, MultiHeadAttention):
+            cross = part == "cross_attention"  # which looks at the other tower, without rotation
+            looked_at: Tower = "encoder" if cross else tower
+            where = f"{path}.{part}"
+            yield from _attention(sublayer, where, tower, looked_at, rotary and not cross)
+        else:
+            yield from _feed_forward(sublayer, f"{path}.{part}", tower)
+        yield Site(f"{here}.added", "stream", around.dropout, "output", tower)
+        if around.placement == "post":
+            yield Site(f"{here}.sum", "stream", around.norm, "input", tower)
+        yield Site(f"{here}.after", "stream", around, "output", tower)
+
+
+def _attention(
+    module: MultiHeadAttention, path: str, tower: Tower, looked_at: Tower, rotary: bool
+) -> Iterator[Site]:
+    n, n_kv = module.n_heads, module.n_kv_heads
+    yield Site(f"{path}.key", "heads", module.key, "heads out", looked_at, n_kv)
+    yield Site(f"{path}.value", "heads", module.value, "heads out", looked_at, n_kv)
+    if rotary:
+        yield Site(f"{path}.key_rotated", "heads", module, "look_at", looked_at, n_kv)
+    yield Site(f"{path}.query", "heads", module.query, "heads out", tower, n)
+    if rotary:
+        yield Site(f"{path}.query_rotated", "heads", module, "queries_of", tower, n)
+    yield Site(f"{path}.scores", "matrix", module, "scores", tower, n)
+    yield Site(f"{path}.weights", "matrix", module, "weights", tower, n)
+    yield Site(f"{path}.heads", "heads", module.output, "heads in", tower, n)
+    yield Site(f"{path}.head_outputs", "heads", module.output, "head_outputs", tower, n)
+    yield Site(f"{path}.output", "stream", module.output, "output", tower)
+
+
+def _feed_forward(module: nn.Module, path: str, tower: Tower) -> Iterator[Site]:
+    """A feed-forward network of the user's own has an output; the rest if it has such matrices."""
+    for part in ("gate", "up"):
+        if isinstance(inner := getattr(module, part, None), nn.Linear):
+            yield Site(f"{path}.{part}", "stream", inner, "output", tower)
+    if isinstance(down := getattr(module, "down", None), nn.Linear):
+        yield Site(f"{path}.inner", "stream", down, "input", tower)
+    yield Site(f"{path}.output", "stream", module, "output", tower)

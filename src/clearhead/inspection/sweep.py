@@ -1,0 +1,95 @@
+"""Many runs, each with one edit, and a number for each: patching and ablation as a table."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from clearhead.errors import InputError
+from clearhead.inspection.edits import Edit, put, zero
+from clearhead.inspection.pictures import heatmap_text
+from clearhead.inspection.sites import names
+from clearhead.inspection.trace import Trace, trace
+from clearhead.models import Model
+from clearhead.shapes import Float, Tensor
+
+Run = Callable[[], Tensor]
+Metric = Callable[[Tensor], Tensor | float]
+
+
+class Grid(NamedTuple):
+    values: Float[Tensor, "row column"]
+    rows: list[str]
+    columns: list[str]
+    unedited: float
+    """The metric of the run without any edit."""
+
+    def show(self) -> str:
+        """The change that each edit makes, as text; the darkest cell changes most."""
+        return heatmap_text(self.values - self.unedited, self.rows, self.columns)
+
+
+def sweep(
+    model: Model,
+    run: Run,
+    metric: Metric,
+    *,
+    edits: Sequence[Sequence[Edit]],
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> Grid:
+    """`run` calls the model and returns what `metric` turns into a number. Each cell of `edits` is
+    a pass of its own with that one edit."""
+    if not edits or not edits[0] or len({len(row) for row in edits}) > 1:
+        raise InputError("edits must be rows of equal length; give at least one row with one edit")
+
+    def measured(edit: Sequence[Edit]) -> float:
+        with torch.no_grad(), trace(model, read=[], edit=edit):
+            return float(metric(run()))
+
+    unedited = measured([])
+    values = torch.tensor([[measured([cell]) for cell in row] for row in edits])
+    return Grid(
+        values,
+        list(rows) if rows is not None else [row[0].name for row in edits],
+        list(columns) if columns is not None else [str(i) for i in range(len(edits[0]))],
+        unedited,
+    )
+
+
+def patching(
+    model: Model,
+    run: Run,
+    metric: Metric,
+    *,
+    source: Trace,
+    pattern: str,
+    positions: Sequence[int],
+) -> Grid:
+    """Another run's activations, one name and one position at a time: which of them carries what
+    the other run knew? `source` is the trace of that run."""
+    places = names(model, pattern)
+    edits = [[put(name, source[name], positions=[i]) for i in positions] for name in places]
+    return sweep(model, run, metric, edits=edits, columns=[str(i) for i in positions])
+
+
+def head_ablation(
+    model: Model,
+    run: Run,
+    metric: Metric,
+    *,
+    pattern: str = "*attention.heads",
+    means: dict[str, Tensor] | None = None,
+) -> Grid:
+    """Every head switched off in turn: a row for each attention, a column for each head. With
+    `means` (name → `mean_of`) a head is replaced by its mean, which says more than zero does."""
+    places = names(model, pattern)
+    n_heads = model.config.n_heads
+    edits = [
+        [
+            zero(name, heads=[head]) if means is None else put(name, means[name], heads=[head])
+            for head in range(n_heads)
+        ]
+        for name in places
+    ]
+    return sweep(model, run, metric, edits=edits)

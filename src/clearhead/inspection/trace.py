@@ -1,0 +1,335 @@
+"""Reads and replaces a model's activations by name, while it runs.
+
+    with trace(model) as t:
+        model(source, target)
+    t["decoder.layers.3.cross_attention.weights"]   # (batch, heads, query, key)
+
+    with trace(model, edit=[zero("decoder.layers.2.cross_attention.heads", heads=[1])]):
+        logits = model(source, target)              # the head is off
+
+The model runs its own code: a trace is made of torch's hooks and of wrappers around three methods
+of its attentions, and both are gone when the `with` is left. Reading changes no bit of the logits.
+An edit that changes scores, weights or `head_outputs` takes the attention through the explicit
+formula; all others leave every kernel in its place.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
+from torch.utils.hooks import RemovableHandle
+
+from clearhead.errors import InputError
+from clearhead.inspection.attending import Tap, per_head, tap_attention
+from clearhead.inspection.edits import Counted, Edit, counted
+from clearhead.inspection.sites import Site, Tower, embedding_of, matching, sites
+from clearhead.models import Model
+from clearhead.parts.attention import MultiHeadAttention, merge_heads, split_heads
+from clearhead.parts.cache import KeysValues
+from clearhead.shapes import Bool, Float, Tensor
+
+
+def trace(
+    model: Model,
+    read: str | Sequence[str] = "*",
+    edit: Edit | Sequence[Edit] = (),
+    *,
+    grad: bool = False,
+    explicit: bool = False,
+) -> "Trace":
+    """`read` is a pattern of names or several; an empty list reads nothing. `grad` keeps what is
+    read in the graph of gradients. Scores and weights are in that graph with `explicit`, which
+    takes every attention through the formula."""
+    patterns = [read] if isinstance(read, str) else list(read)
+    edits = [edit] if isinstance(edit, Edit) else list(edit)
+    return Trace(model, patterns, edits, grad=grad, explicit=explicit)
+
+
+class Trace:
+    def __init__(
+        self,
+        model: Model,
+        read: Sequence[str],
+        edits: Sequence[Edit],
+        *,
+        grad: bool,
+        explicit: bool,
+    ) -> None:
+        _refuse(model)
+        self.model = model
+        self.explicit = explicit
+        self._grad = grad
+        self._sites = {site.name: site for site in sites(model)}
+        known = list(self._sites)
+        self._read = {name for pattern in read for name in matching(pattern, known)}
+        self._edits = {name: [e for e in edits if e.name == name] for name in known}
+        self._waiting = list(edits)
+        for one in edits:
+            matching(one.name, known)
+            one.check(self._sites[one.name])
+        self._calls: dict[str, list[Tensor]] = {}
+        self._tokens: dict[Tower, list[tuple[Counted, Bool[Tensor, "batch length"]]]] = {}
+        self._keys: Counted | None = None
+        self._handles: list[RemovableHandle | Tap] = []
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def sites(self) -> list[Site]:
+        """Every place of the model, read or not."""
+        return list(self._sites.values())
+
+    @property
+    def names(self) -> list[str]:
+        """What has been read, in the order in which the model reaches it."""
+        return [name for name in self._sites if name in self._read and self._stored(name)]
+
+    def calls(self, name: str) -> list[Tensor]:
+        """What each call brought; with a cache, the rows of that call's queries only."""
+        matching(name, list(self._sites))
+        stored = self._stored(name)
+        if not stored:
+            reason = "was not reached inside the trace"
+            if name not in self._read:
+                reason = "was not read; read=[…] of this trace leaves it out"
+            raise InputError(f"{name} {reason}")
+        if self._sites[name].how == "head_outputs" and name not in self._calls:
+            output = self._sites[name].module
+            assert isinstance(output, nn.Linear)
+            return [per_head(heads, output.weight) for heads in stored]
+        return stored
+
+    def __getitem__(self, name: str) -> Tensor:
+        calls = self.calls(name)
+        if len(calls) > 1:
+            raise InputError(
+                f"{name} was reached {len(calls)} times; take calls({name!r}) for the list, or "
+                f"joined({name!r}) for one tensor over all positions"
+            )
+        return calls[0]
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self._stored(name))
+
+    def joined(self, name: str) -> Tensor:
+        """The calls of one decoding behind each other. Matrices grow with every call: keys that
+        an earlier query could not see yet are 0 in weights, -inf in scores."""
+        calls = self.calls(name)
+        site = self._sites[name]
+        if len({len(call) for call in calls}) > 1:
+            rows = ", ".join(str(len(call)) for call in calls)
+            raise InputError(
+                f"{name} cannot be joined: its calls have {rows} rows; take calls({name!r})"
+            )
+        if site.form == "matrix":
+            n_keys = max(call.shape[-1] for call in calls)
+            fill = -torch.inf if site.how == "scores" else 0.0
+            calls = [
+                nn.functional.pad(call, (0, n_keys - call.shape[-1]), value=fill) for call in calls
+            ]
+        return torch.cat(calls, dim=1 if site.form == "stream" else 2)
+
+    def real(self, tower: Tower) -> Bool[Tensor, "batch length"]:
+        """Which tokens of a tower are no padding, over all calls."""
+        if tower not in self._tokens:
+            raise InputError(f"the {tower} was not reached inside the trace")
+        return torch.cat([real for _, real in self._tokens[tower]], dim=1)
+
+    def _stored(self, name: str) -> list[Tensor]:
+        stored = self._calls.get(name, [])
+        if not stored and name in self._read and name.endswith(".head_outputs"):
+            return self._calls.get(name.removesuffix("head_outputs") + "heads", [])
+        return stored
+
+    # ── the model's own places ───────────────────────────────────────────────────────────────
+
+    def visit(self, site: Site, x: Tensor) -> Tensor:
+        """What the model goes on with at this place: x itself unless an edit changes it."""
+        if self._edits[site.name]:
+            tokens = self._tokens.get(site.tower)
+            queries = tokens[-1][0] if tokens else None
+            for one in self._edits[site.name]:
+                new = one.apply(x, site, queries, self._keys)
+                if new is not None:
+                    self._waiting = [e for e in self._waiting if e is not one]
+                    x = new
+        if self._keeps(site):
+            self._calls.setdefault(site.name, []).append(x if self._grad else x.detach())
+        return x
+
+    def visit_matrix(self, site: Site, x: Tensor, real_keys: Tensor | None) -> Tensor:
+        """The same for scores and weights, whose columns are all the keys there are."""
+        real = torch.ones_like(x[:1, 0, 0], dtype=torch.bool) if real_keys is None else real_keys
+        self._keys = counted(real)
+        return self.visit(site, x)
+
+    def wants(self, site: Site) -> bool:
+        return self._keeps(site) or bool(self._edits[site.name]) or self.explicit
+
+    def _keeps(self, site: Site) -> bool:
+        """`head_outputs` are large: what is kept of them are the heads, until they are edited."""
+        if site.how == "head_outputs":
+            return site.name in self._read and bool(self._edits[site.name])
+        outputs = site.name.removesuffix("heads") + "head_outputs"
+        return site.name in self._read or (site.how == "heads in" and outputs in self._read)
+
+    # ── putting the hooks on and off ─────────────────────────────────────────────────────────
+
+    def __enter__(self) -> Self:
+        if self._handles:
+            raise InputError("this trace is running already; make another one")
+        towers: list[Tower] = [t for t in ("encoder", "decoder") if hasattr(self.model, t)]
+        for tower in towers:
+            _, embedding = embedding_of(self.model, tower)
+            self._handles.append(embedding.register_forward_pre_hook(self._counter(tower)))
+        if any(one.rows is not None for one in self._waiting) and "decoder" in towers:
+            decoder: nn.Module = self.model.decoder  # type: ignore[union-attr]
+            hook = decoder.register_forward_pre_hook(_refuse_rows, with_kwargs=True)
+            self._handles.append(hook)
+        self._handles.extend(self._hooks())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if kind is None and self._waiting:
+            raise InputError(
+                f"{self._waiting[0]} changed nothing: no call inside the trace reached that place; "
+                "with a cache, keys and values of the source are made by new_cache"
+            )
+
+    def _hooks(self) -> Iterator[RemovableHandle | Tap]:
+        matrices: dict[nn.Module, dict[str, Site]] = {}
+        for site in self._sites.values():
+            if site.how in ("scores", "weights"):
+                matrices.setdefault(site.module, {})[site.how] = site
+            elif self._keeps(site) or self._edits[site.name]:
+                yield self._hook(site)
+        for attention, found in matrices.items():
+            if self.wants(found["scores"]) or self.wants(found["weights"]):
+                assert isinstance(attention, MultiHeadAttention)
+                yield tap_attention(attention, self, found["scores"], found["weights"])
+
+    def _hook(self, site: Site) -> RemovableHandle | Tap:
+        module, visit, n_heads = site.module, self.visit, site.n_heads
+
+        def before(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            new = visit(site, args[0])
+            return None if new is args[0] else (new, *args[1:])
+
+        def after(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            new = visit(site, output)
+            return None if new is output else new
+
+        def heads_in(_: nn.Module, args: tuple[Tensor]) -> tuple[Tensor] | None:
+            heads = split_heads(args[0], n_heads)
+            new = visit(site, heads)
+            return None if new is heads and not self._grad else (merge_heads(new),)
+
+        def heads_out(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            heads = split_heads(output, n_heads)
+            new = visit(site, heads)
+            return None if new is heads and not self._grad else merge_heads(new)
+
+        def into_the_sublayer(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            x, sublayer = args
+            return x, lambda read: sublayer(visit(site, read))
+
+        def head_outputs(linear: nn.Module, args: tuple[Tensor], _: Tensor) -> Tensor | None:
+            assert isinstance(linear, nn.Linear)
+            outputs = per_head(split_heads(args[0], n_heads), linear.weight)
+            new = visit(site, outputs)
+            if new is outputs:
+                return None
+            return new.sum(dim=1) if linear.bias is None else new.sum(dim=1) + linear.bias
+
+        match site.how:
+            case "input":
+                return module.register_forward_pre_hook(before)
+            case "output":
+                return module.register_forward_hook(after)
+            case "heads in":
+                return module.register_forward_pre_hook(heads_in)
+            case "heads out":
+                return module.register_forward_hook(heads_out)
+            case "sublayer":
+                return module.register_forward_pre_hook(into_the_sublayer)
+            case "head_outputs":
+                return module.register_forward_hook(head_outputs)
+            case "queries_of":
+                return Tap(module, "queries_of", lambda queries: visit(site, queries))
+            case "look_at":
+
+                def keys(seen: KeysValues) -> KeysValues:
+                    return seen._replace(keys=visit(site, seen.keys))
+
+                return Tap(module, "look_at", keys)
+            case _:
+                raise AssertionError(f"{site.how} has a hook of its own")
+
+    def _counter(self, tower: Tower) -> Any:
+        """Counts the tokens of each call. The positions that a cache hands out go on from call
+        to call, so the first real token's says how many came before."""
+
+        def count(_: nn.Module, args: tuple[Any, ...]) -> None:
+            tokens, positions, real = args[:3]
+            if real is None:
+                real = tokens.new_ones(tokens.shape[:2], dtype=torch.bool)
+            first = real.int().argmax(dim=1, keepdim=True)
+            before = positions.expand(len(real), -1).gather(1, first)
+            self._tokens.setdefault(tower, []).append((counted(real, before), real))
+
+        return count
+
+
+def mean_of(model: Model, name: str, runs: Sequence[Any]) -> Float[Tensor, "..."]:
+    """The mean of an activation over the real tokens of several runs (functions without
+    arguments that call the model): a vector, or a vector for each head, to be given to `put`."""
+    sums, n_tokens = None, 0
+    for run in runs:
+        with trace(model, read=[name]) as t, torch.no_grad():
+            run()
+        site = t._sites[name]
+        if site.form == "matrix":
+            raise InputError(f"{name} has a column for each key; there is no mean over texts")
+        real = t.real(site.tower)
+        x = t.joined(name)
+        lengths = real if site.form == "stream" else real[:, None]
+        part = x.masked_fill(~lengths[..., None], 0.0).sum(dim=(0, x.dim() - 2), keepdim=True)
+        sums = part if sums is None else sums + part
+        n_tokens += int(real.sum())
+    if sums is None or not n_tokens:
+        raise InputError(f"the mean of {name} needs at least one run with a token")
+    return sums / n_tokens
+
+
+def _refuse(model: nn.Module) -> None:
+    """Models whose modules are not what runs."""
+    for module in model.modules():
+        if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
+            raise InputError("a compiled model cannot be traced; trace the model it was made from")
+        if isinstance(module, CheckpointWrapper):
+            raise InputError(
+                "a model that computes its activations twice (recompute) cannot be traced; "
+                "build it without recompute"
+            )
+    if any(type(parameter.data).__name__ == "DTensor" for parameter in model.parameters()):
+        raise InputError("a model in shards cannot be traced; load its checkpoint in one process")
+
+
+def _refuse_rows(_: nn.Module, __: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if kwargs.get("cache") is not None:
+        raise InputError(
+            "rows cannot be chosen while decoding, where rows change places; decode each text "
+            "in a call of its own"
+        )
