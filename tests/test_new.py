@@ -33,7 +33,7 @@ TEXT = ["new", "my-text", "--text", "text.txt"]
 def test_from_two_files_to_a_translation(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*PAIRS, "--minutes", "0.2"]) == 0
     told = capsys.readouterr().out
-    for word in ("Text", "Vocabulary", "Validation", "Length", "Model", "Steps", "Dropout"):
+    for word in ("Text", "Vocabulary", "Validation and test", "Length", "Steps", "Defects"):
         assert f"\n{word}: " in f"\n{told}"
     assert all(len(line) <= 80 for line in told.splitlines())
     recipe = load_recipe("my-pairs.toml")

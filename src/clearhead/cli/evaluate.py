@@ -14,10 +14,11 @@ from clearhead.cli.lines import need, polite
 from clearhead.cli.recipes import PREPARED, data_root
 from clearhead.cli.translate import add_search_arguments, beam_of
 from clearhead.config import DataConfig, load_recipe
+from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.manifest import MANIFEST
-from clearhead.data.sources import Cursor, Reader, find_inputs
+from clearhead.data.sources import Cursor
 from clearhead.data.unpack import naming, open_bytes
 from clearhead.errors import ClearheadError, DataError
 from clearhead.evaluation.classification import accuracy
@@ -206,11 +207,11 @@ def _documents(arguments: argparse.Namespace) -> tuple[DataConfig, Iterator[tupl
     """The texts of a split of the run's data, cleaned as its training data were; those with more
     than data.max_tokens stay, since a test set without its hardest lines flatters."""
     config, split = load_recipe(str(arguments.model / RECIPE)).data, _split(arguments)
-    inputs = find_inputs(config, split, data_root(config))
-    if not inputs:
+    reader = split_reader(config, split, data_root(config))
+    if not reader.inputs:
         remedy = "name one in the recipe, or give the files"
         raise DataError(f"the data of {arguments.model} have no split {split!r}; {remedy}")
-    documents = Reader(inputs, config, split).documents(Cursor(), {})
+    documents = reader.documents(Cursor(), {})
     return config, (document.texts for document in documents)
 
 

@@ -8,6 +8,7 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 
+from clearhead.config.data import DEFECTS
 from clearhead.errors import ClearheadError
 
 WIDTH = 80
@@ -27,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", type=float, default=30.0, metavar="N", help="of training (default: 30)"
     )
+    parser.add_argument(
+        "--clean",
+        nargs="*",
+        choices=DEFECTS,
+        metavar="KIND",
+        help=f"have prepare remove defects, all kinds or these: {', '.join(DEFECTS)}",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: NAME.toml")
 
 
@@ -38,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Here, so that a mistake is answered before torch is there.
     from clearhead.config import explained_toml, with_values
     from clearhead.config.recipe import TEMPLATES, load_recipe
+    from clearhead.data.cleaning import describe_defects, find_defects
     from clearhead.data.manifest import write_whole
     from clearhead.data.survey import check_files
     from clearhead.environment import keep_freed_memory
@@ -47,11 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = load_recipe(str(TEMPLATES / template))
     data = replace(recipe.data, train=tuple(map(str, files)))
     check_files(data)
+    clean = () if arguments.clean is None else tuple(arguments.clean) or DEFECTS
+    found = find_defects(data, Path("/"))
     sized = size_recipe(replace(recipe, data=data), arguments.minutes)
     paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
     head = f"{arguments.name}: made by clearhead new, for {arguments.minutes:g} minutes."
     text = explained_toml(
-        with_values(recipe, {"data.train": data.train, **sized.values}),
+        with_values(recipe, {"data.train": data.train, "data.clean": clean, **sized.values}),
         head="\n".join([head, *paragraphs]),
     )
     try:
@@ -60,6 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise _unwritable(out, error) from None
     load_recipe(str(out))
     print("\n\n".join(paragraphs))
+    print("\n" + "\n".join(describe_defects(found)))
+    if found.findings and not clean:
+        print("  They stay in. To have them removed and listed, give --clean, or --clean KIND …")
     named = shlex.quote(str(out))
     print(f"\nwrote {out}; read it, change it, and then:")
     print(f"  clearhead prepare {named}\n  clearhead train {named}")

@@ -13,12 +13,23 @@ Task = Literal["pairs", "language-model", "masked-lm", "classification"]
 Format = Literal["text", "parallel", "labelled", "tsv", "jsonl", "parquet"]
 DocumentUnit = Literal["line", "file"]
 Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
+Defect = Literal["copy", "swapped", "language", "markup", "length", "duplicate", "overlap"]
+HoldOut = Literal["end", "groups"]
 TokenizerKind = Literal["bpe", "character", "file"]
 Vocabularies = Literal["shared", "separate"]
 Normalization = Literal["none", "nfc", "nfkc"]
 Side = Literal["text", "source", "target", "label"]
 
 DIRT: tuple[Dirt, ...] = ("invalid-utf8", "blank", "too-long", "malformed", "unequal")
+DEFECTS: tuple[Defect, ...] = (
+    "copy",
+    "swapped",
+    "language",
+    "markup",
+    "length",
+    "duplicate",
+    "overlap",
+)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
 
@@ -51,6 +62,10 @@ class DataConfig:
     its characters with document "file". It is the end of the file, before held_out_test."""
     held_out_test: float = 0.0
     """Share of each training file, at its very end, that becomes the test split."""
+    hold_out: HoldOut = "end"
+    """Which lines are held out: "end", the last of each file; "groups", lines drawn at random such
+    that equal sentences (apart from case and punctuation) are never both in training and held
+    out."""
     columns: tuple[int | str, ...] = ()
     """Tables only: numbers from 1 (tsv) or names (jsonl, parquet). One column for text, two for
     source and target or for text and label."""
@@ -67,6 +82,10 @@ class DataConfig:
     "malformed", "unequal". Any other kind stops with its file and line."""
     drop: tuple[str, ...] = ()
     """Documents (or pairs with a side) that are exactly one of these strings are left out."""
+    clean: tuple[Defect, ...] = ()
+    """Kinds of defects whose documents prepare removes, each listed in removed.tsv: "copy" (source
+    = target), "swapped", "language" (neither of the corpus's two), "markup" (broken tags),
+    "length" (absurd ratio), "duplicate", "overlap" (training text that is in valid or test)."""
     max_bytes: int = 1 << 20
     """A longer line is too long, so that a file without line ends cannot fill the memory."""
     max_tokens: int | None = None
@@ -99,6 +118,9 @@ class DataConfig:
         for kind in self.skip:
             if kind not in DIRT:
                 raise ConfigError("skip", kind, "is not a kind of dirt", nearest(kind, DIRT))
+        for kind in self.clean:
+            if kind not in DEFECTS:
+                raise ConfigError("clean", kind, "is not a kind of defect", nearest(kind, DEFECTS))
         for name in ("max_bytes", "sample_mb", "shard_mb"):
             check_at_least(name, getattr(self, name), 1)
         if self.max_tokens is not None:
@@ -158,6 +180,9 @@ class DataConfig:
             if share and files:
                 rule = f"and {split}={files!r} both make the {split} split"
                 raise ConfigError(name, share, rule, "leave one of them out")
+        if self.hold_out == "groups" and self.document == "file":
+            rule = "draws lines, and document='file' has only whole files"
+            raise ConfigError("hold_out", self.hold_out, rule, "try hold_out='end'")
         if self.held_out + self.held_out_test >= 1:
             rule = f"and held_out={self.held_out} leave nothing to train on"
             remedy = "make their sum less than 1"
@@ -214,6 +239,12 @@ class DataConfig:
                 return ("text", "label")
             case _:
                 return ("text",)
+
+    @property
+    def held_out_splits(self) -> tuple[str, ...]:
+        """Those that are taken from the training files."""
+        shares = {"valid": self.held_out, "test": self.held_out_test}
+        return tuple(split for split, share in shares.items() if share)
 
     def paths(self, split: str) -> tuple[str, ...]:
         """The files that a split is read from. What is held out is read from those of train."""

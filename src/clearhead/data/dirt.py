@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class Sieve:
     def __init__(self, config: DataConfig) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()
-        self.lines: range | None = None
+        self.lines: Container[int] | None = None
         """Those of the file at hand that belong to the split; None: all. The others' dirt is for
         the split that they belong to."""
         self.has_recipe = True

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
+from clearhead.data.cleaning import REPORT, removal_report, removed
 from clearhead.data.manifest import (
     MANIFEST,
     VERIFIED,
@@ -51,6 +52,8 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
         else:
             _begin(job, plan)
             manifest = _make(job, inputs, plan)
+            if job.config.clean:
+                write_whole(job.folder / REPORT, removal_report(job.config, job.root))
             manifest.write(job.folder)
             remember(job.folder, manifest)
         for partial in job.folder.rglob("*.part"):  # of a process that was killed
@@ -126,8 +129,9 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
     room = job.config.sample_mb * MEGABYTE // len(inputs)
     total, done = sum(each.size for each in inputs), 0
     job.report(Progress("tokenizer", 0, total))
+    left_out = removed(job.config, job.root)
     for each in inputs:
-        reader = Reader([each], job.config, "train")
+        reader = Reader([each], job.config, "train", whole=inputs, removed=left_out)
         taken = 0
         for document in reader.documents(Cursor(), {}):
             for side in wanted:
@@ -194,6 +198,7 @@ def _clear(job: Job) -> None:
     for split in SPLITS:
         shutil.rmtree(job.folder / split, ignore_errors=True)
     made = [*job.folder.glob("tokenizer*.json"), job.folder / MANIFEST, job.folder / VERIFIED]
+    made.append(job.folder / REPORT)
     for path in [*made, *job.work.glob("*.json")]:
         path.unlink(missing_ok=True)
 

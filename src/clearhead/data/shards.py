@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clearhead.config.data import DataConfig
+from clearhead.data.cleaning import removed
 from clearhead.data.dirt import Place, Sieve, why_nothing
 from clearhead.data.encode import Encoded, encode_in_order, encode_labels
 from clearhead.data.formats import Document
@@ -118,7 +119,7 @@ def write_split(
     """Writes what is missing of a split, and gives the facts of all of it."""
     (job.folder / split).mkdir(exist_ok=True)
     records = _whole_shards(job, split)
-    reader = Reader(inputs, job.config, split)
+    reader = Reader(inputs, job.config, split, removed=removed(job.config, job.root))
     cursor, counts = (records[-1].cursor, records[-1].counts) if records else (Cursor(), {})
     chunks = cut_into_chunks(reader, reader.documents(cursor, counts), len(sides))
     texts = [tokenizer for side, tokenizer in sides.items() if side != "label"]

@@ -1,15 +1,16 @@
 """Finding the input files of a recipe, and reading them as one stream of documents."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig
-from clearhead.data.dirt import Sieve
+from clearhead.data.dirt import Place, Sieve
+from clearhead.data.equality import lines_of
 from clearhead.data.formats import Document, count_lines, read_documents
 from clearhead.data.public import public_corpora
-from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
+from clearhead.data.unpack import COMPRESSIONS, Input, Opened, open_bytes
 from clearhead.errors import DataError
 
 SUFFIXES = {
@@ -18,17 +19,6 @@ SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet",),
 }
-
-
-class Input(NamedTuple):
-    """What is read together: one file, or two in step; and the label of all that is in it."""
-
-    paths: tuple[Path, ...]
-    label: str | None = None
-
-    @property
-    def size(self) -> int:
-        return sum(path.stat().st_size for path in self.paths)
 
 
 class Cursor(NamedTuple):
@@ -91,8 +81,20 @@ class Reader:
     """Documents of a split. After each one, `cursor`, `sieve.counts` and `consumed` say how far the
     reading has come; the first two are enough to go on from there in a new process."""
 
-    def __init__(self, inputs: list[Input], config: DataConfig, split: str) -> None:
+    def __init__(
+        self,
+        inputs: list[Input],
+        config: DataConfig,
+        split: str,
+        *,
+        whole: Sequence[Input] | None = None,
+        removed: Mapping[Place, str] | None = None,
+    ) -> None:
+        """`whole`: all inputs that what is held out is drawn from, if these are only some of them.
+        `removed`: documents that are left out, with the kind of their defect."""
         self.inputs, self.config, self.split = inputs, config, split
+        self.whole = inputs if whole is None else whole
+        self.removed = removed or {}
         self.sieve = Sieve(config)
         self.cursor = Cursor()
         self._finished = 0
@@ -122,17 +124,24 @@ class Reader:
                         self.sieve.counts.update(counts)
                         continue
                     self.cursor = Cursor(number, read)
+                    if document.place in self.removed:
+                        self.sieve.counts[self.removed[document.place]] += 1
+                        continue
                     label = () if each.label is None else (each.label,)
                     yield Document(document.texts + label, document.place)
                 self._open = []
             self._finished += each.size
 
-    def _lines(self, each: Input) -> range | None:
+    def _lines(self, each: Input) -> Container[int] | None:
         """The lines or rows that belong to the split, by their numbers; None: all. Where a file is
-        shared out, they have to be counted first."""
+        shared out, they have to be counted or compared first."""
         config = self.config
-        if config.document == "file" or not (config.held_out or config.held_out_test):
+        if config.document == "file" or not config.held_out_splits:
             return None
+        if self.split not in ("train", *config.held_out_splits):
+            return None
+        if config.hold_out == "groups":
+            return lines_of(self.split, self.whole, config)[self.whole.index(each)]
         with ExitStack() as stack:
             opened = [open_bytes(path, stack) for path in each.paths]
             n = max(count_lines(file, config) for file in opened)

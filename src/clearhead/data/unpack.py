@@ -16,6 +16,17 @@ ZSTD_READ_SIZE = 1 << 10
 """Four bytes of zstd can unpack to 128 KB: so many at a time keep what is unpacked below 32 MB."""
 
 
+class Input(NamedTuple):
+    """What is read together: one file, or two in step; and the label of all that is in it."""
+
+    paths: tuple[Path, ...]
+    label: str | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.paths)
+
+
 class Opened(NamedTuple):
     """A file open for reading: its bytes unpacked, and the raw file that progress is read from."""
 
@@ -43,6 +54,12 @@ def open_bytes(path: Path, stack: ExitStack) -> Opened:
             return Opened(path, raw, raw)
     data = stack.enter_context(io.BufferedReader(cast(io.RawIOBase, packed), READ_SIZE))
     return Opened(path, cast(BinaryIO, data), raw)
+
+
+@contextmanager
+def opened(each: Input) -> Iterator[list[Opened]]:
+    with ExitStack() as stack:
+        yield [open_bytes(path, stack) for path in each.paths]
 
 
 @contextmanager

@@ -227,6 +227,8 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
             )
         return shape | {
             "data.held_out": held_out,
+            "data.held_out_test": held_out,
+            "data.hold_out": "groups",
             "data.max_tokens": longest,
             "batches.batch_tokens": max(batch_tokens, longest + 1),  # and a classifier's mask
             "model.max_length": max(128, longest + 1),
@@ -286,13 +288,19 @@ def _time(
 def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> list[str]:
     found, what = text.survey, _documents(template)
     held_out = shape["data.held_out"]
+    if "data.hold_out" in shape:
+        validation = (
+            f"Validation and test: {100 * held_out:.3g}% each, drawn at random; equal sentences "
+            "are never on two sides."
+        )
+    else:
+        validation = f"Validation: the last {100 * held_out:.3g}% of each file."
     reasons = [
         f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
         f"to guess (counted in a sample of {found.sample_bytes:,} bytes).",
         f"Vocabulary: {text.vocab_size:,} tokens, so that each is seen often enough in that much "
         "text.",
-        f"Validation: the last {100 * held_out:.3g}% of each file. If your text is sorted, "
-        "shuffle it first, or name files of their own.",
+        validation,
     ]
     if template.data.task != "language-model":
         limit = shape["data.max_tokens"]

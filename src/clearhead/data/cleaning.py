@@ -1,0 +1,279 @@
+"""Defects of a corpus: documents that can be read and should not be learnt from. They are counted
+and shown with samples; what `data.clean` names is removed, and every removed document is listed.
+
+Two passes: the first finds what is usual here (languages, the ratio of lengths, the sentences of
+the other splits), the second compares every document with it."""
+
+import math
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from clearhead.config.data import DEFECTS, DIRT, SPLITS, DataConfig, Defect
+from clearhead.data.dirt import Place, Sieve
+from clearhead.data.equality import same_key
+from clearhead.data.formats import Document, read_documents
+from clearhead.data.languages import Languages, can_tell_languages
+from clearhead.data.sources import Reader, find_inputs
+from clearhead.data.unpack import Input, opened
+
+REPORT = "removed.tsv"
+N_SAMPLE = 3000  # documents in which languages and lengths are learnt
+ABSURD = math.log(3)  # of the usual ratio of lengths, at least
+SPREADS = 5  # and so many times the usual spread of its logarithm
+SMOOTHING = 2  # characters: "Hi." and "嗨。" differ by less than their lengths say
+
+MEANINGS: dict[Defect, str] = {
+    "copy": "source and target are the same",
+    "swapped": "source and target have changed places",
+    "language": "a side is in another language",
+    "markup": "broken markup",
+    "length": "the lengths of the sides do not fit each other",
+    "duplicate": "the same as an earlier one",
+    "overlap": "in training, and held out elsewhere",
+}
+
+
+class Finding(NamedTuple):
+    kind: Defect
+    reason: str
+    place: Place
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Defects:
+    """What was found in a corpus."""
+
+    findings: list[Finding] = field(default_factory=list)
+    documents: int = 0
+    without: tuple[Defect, ...] = ()
+    """Kinds that were not looked for, since an optional package is missing."""
+
+    @property
+    def counts(self) -> dict[Defect, int]:
+        counted = Counter(finding.kind for finding in self.findings)
+        return {kind: counted[kind] for kind in DEFECTS if counted[kind]}
+
+    def of(self, kind: Defect) -> list[Finding]:
+        return [finding for finding in self.findings if finding.kind == kind]
+
+
+def find_defects(config: DataConfig, root: Path) -> Defects:
+    """Every document that has a defect, with the first kind that it shows, in the order of the
+    splits and files."""
+    inputs = {
+        split: find_inputs(config, split, root)
+        for split in SPLITS
+        if split not in config.held_out_splits
+    }
+    stamps = tuple(
+        path.stat().st_mtime_ns for each in inputs.values() for i in each for path in i.paths
+    )
+    frozen = tuple((split, tuple(each)) for split, each in inputs.items())
+    return _find(replace(config, clean=()), frozen, stamps)
+
+
+@lru_cache(maxsize=2)
+def _find(
+    config: DataConfig,
+    inputs: tuple[tuple[str, tuple[Input, ...]], ...],
+    stamps: tuple[int, ...],  # noqa: ARG001 (a file that has changed is read again)
+) -> Defects:
+    if config.document == "file":  # a book is not compared with another
+        return Defects()
+    by_split = dict(inputs)
+    usual = _learn(config, by_split)
+    findings: list[Finding] = []
+    n = 0
+    for split, each in by_split.items():
+        seen: set[tuple[int, ...]] = set()
+        for document in _read(config, each):
+            n += 1
+            found = usual.judge(document, split, seen)
+            if found is not None:
+                findings.append(Finding(*found, document.place, document.texts))
+    pairs = config.task == "pairs"
+    without = () if usual.languages or not pairs else ("swapped", "language")
+    return Defects(findings, n, without)
+
+
+def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
+    lenient = replace(config, skip=DIRT, held_out=0.0, held_out_test=0.0)
+    for each in inputs:
+        with opened(each) as files:
+            yield from read_documents(files, lenient, "train", Sieve(lenient))
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What is usual in a corpus."""
+
+    pairs: bool
+    languages: Languages | None
+    ratio: float
+    """The median of the logarithms of the ratios of lengths."""
+    limit: float
+    elsewhere: Mapping[str, frozenset[int]]
+    """By split: the sentences of those that are measured with, which must not be in it."""
+
+    def judge(
+        self, document: Document, split: str, seen: set[tuple[int, ...]]
+    ) -> tuple[Defect, str] | None:
+        texts = document.texts
+        keys = tuple(map(same_key, texts))
+        if self.pairs and (found := self._judge_pair(texts, keys)):
+            return found
+        if keys in seen:
+            return "duplicate", "stands earlier, too"
+        seen.add(keys)
+        if not self.elsewhere[split].isdisjoint(keys[: 2 if self.pairs else 1]):
+            return "overlap", f"in {split}, and held out elsewhere"
+        return None
+
+    def _judge_pair(
+        self, texts: tuple[str, ...], keys: tuple[int, ...]
+    ) -> tuple[Defect, str] | None:
+        if keys[0] == keys[1] and any(map(str.isalpha, texts[0])):
+            return "copy", "source and target are the same"
+        if self.languages is not None:
+            if self.languages.swapped(texts):
+                return "swapped", f"in {self.languages.sides[1]} and {self.languages.sides[0]}"
+            for side, name in enumerate(("source", "target")):
+                if other := self.languages.other_than(side, texts[side]):
+                    own = self.languages.sides[side]
+                    return "language", f"the {name} is in {other}, not in {own}"
+        if why := broken_markup(texts[0], texts[1]):
+            return "markup", why
+        away = _log_ratio(texts) - self.ratio
+        if abs(away) > self.limit:
+            side = "target" if away > 0 else "source"
+            return "length", f"the {side} is {math.exp(abs(away)):.1f} times longer than usual"
+        return None
+
+
+def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Usual:
+    pairs = config.task == "pairs"
+    valid, test = (
+        frozenset(
+            same_key(text)
+            for document in _read(config, by_split.get(split, ()))
+            for text in document.texts[: 2 if pairs else 1]
+        )
+        for split in ("valid", "test")
+    )
+    elsewhere = {"train": valid | test, "valid": test, "test": frozenset[int]()}
+    if not pairs:
+        return _Usual(False, None, 0.0, math.inf, elsewhere)
+    # From all over the files: every so many lines, as their sizes suggest.
+    total = sum(each.size for each in by_split["train"])
+    stride = max(1, total // 60 // N_SAMPLE)  # lines of about 60 bytes
+    sample = [
+        document.texts
+        for number, document in enumerate(_read(config, by_split["train"]))
+        if number % stride == 0
+    ]
+    ratios = [_log_ratio(texts) for texts in sample] or [0.0]
+    middle = median(ratios)
+    spread = 1.4826 * median(abs(each - middle) for each in ratios)  # a deviation, if it is normal
+    languages = Languages(sample[:N_SAMPLE]) if can_tell_languages() else None
+    return _Usual(True, languages, middle, max(ABSURD, SPREADS * spread), elsewhere)
+
+
+def _log_ratio(texts: tuple[str, ...]) -> float:
+    source, target = (len(text) + SMOOTHING for text in texts[:2])
+    return math.log(target / source)
+
+
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*)?(/?)>")
+_CUT_TAG = re.compile(r"</?[A-Za-z][^<>]*$")
+_TWICE = re.compile(r"&amp;#?\w+;")
+
+
+def broken_markup(source: str, target: str) -> str | None:
+    """What is wrong with the tags of a pair. Tags that both sides have alike are taken as they are:
+    `<module>` may be a name."""
+    tags = [Counter(map(str.lower, _names(text))) for text in (source, target)]
+    if tags[0] != tags[1]:
+        name = next(iter((tags[0] - tags[1]) + (tags[1] - tags[0])))
+        return f"the tag <{name}> is not as often on both sides"
+    for text in (source, target):
+        opened_tags: list[str] = []
+        for closing, name, _ in _TAG.findall(text):
+            if closing and name not in opened_tags:
+                return f"</{name}> closes nothing"
+            opened_tags.remove(name) if closing else opened_tags.append(name)
+    for what, pattern in (("a tag is cut off", _CUT_TAG), ("an entity is escaped twice", _TWICE)):
+        if bool(pattern.search(source)) != bool(pattern.search(target)):
+            return what
+    if source.count("`") % 2 != target.count("`") % 2:
+        return "a ` has no partner"
+    return None
+
+
+def _names(text: str) -> list[str]:
+    return [closing + name for closing, name, _ in _TAG.findall(text)]
+
+
+def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
+    """The counts, and samples of each kind: what somebody has to see before deciding."""
+    if not found.findings:
+        said = f"Defects: none found in {found.documents:,} documents."
+    else:
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in found.counts.items())
+        said = f"Defects: of {found.documents:,} documents, {counts}."
+    if found.without:
+        said += (
+            f" Not looked for: {', '.join(found.without)} (they need py3langid: "
+            'pip install "clearhead[corpus]").'
+        )
+    lines = textwrap.wrap(said, width)
+    for kind in found.counts:
+        lines.append(f"  {kind}: {MEANINGS[kind]}")
+        for each in found.of(kind)[:n_samples]:
+            where = f"    line {each.place.line}: "
+            share = (width - len(where)) // len(each.texts) - 3
+            lines.append(where + " | ".join(_cut(text, share) for text in each.texts))
+    return lines
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def split_reader(config: DataConfig, split: str, root: Path) -> Reader:
+    """The documents of a split, without those that `data.clean` removes."""
+    return Reader(find_inputs(config, split, root), config, split, removed=removed(config, root))
+
+
+def removed(config: DataConfig, root: Path) -> dict[Place, str]:
+    """The kind of defect of every document that is left out."""
+    if not config.clean:
+        return {}
+    _check_packages(config)
+    found = find_defects(config, root).findings
+    return {each.place: each.kind for each in found if each.kind in config.clean}
+
+
+def _check_packages(config: DataConfig) -> None:
+    from clearhead.data.unpack import need
+
+    if config.task == "pairs" and {"swapped", "language"} & set(config.clean):
+        need("py3langid", Path("data.clean"))
+
+
+def removal_report(config: DataConfig, root: Path) -> str:
+    """A line for every removed document: kind, reason, file, line, texts."""
+    lines = ["kind\treason\tfile\tline\t" + "\t".join(config.sides)]
+    for each in find_defects(config, root).findings:
+        if each.kind in config.clean:
+            texts = (text.replace("\t", " ") for text in each.texts)
+            place = (str(each.place.path), str(each.place.line))
+            lines.append("\t".join((each.kind, each.reason, *place, *texts)))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,185 @@
+"""Defects are found, counted and shown; what is removed is listed; nothing leaks into what is held
+out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.config import DataConfig
+from clearhead.config.data import DEFECTS
+from clearhead.data.cleaning import REPORT, broken_markup, find_defects, removed, split_reader
+from clearhead.data.equality import same_key
+from clearhead.data.prepare import prepare
+from clearhead.data.shards import Job
+from clearhead.data.sources import Cursor
+from clearhead.environment import data_folder
+from clearhead.errors import ClearheadError
+from tests.data.messy import Messy, english_chinese, german_english, write_messy
+
+N = 3000
+ROOT = Path("/")
+
+
+def needs(*folders: str) -> None:
+    try:
+        there = all((data_folder() / folder).is_dir() for folder in folders)
+    except ClearheadError:
+        there = False
+    if not there:
+        pytest.skip("needs the public corpora")
+    pytest.importorskip("py3langid", reason="needs the extra corpus")
+
+
+def config_of(messy: Messy, **changes: Any) -> DataConfig:
+    settings = {
+        "task": "pairs",
+        "format": "parallel",
+        "train": (str(messy.source), str(messy.target)),
+        "valid": tuple(map(str, messy.valid)),
+        "vocab_size": 300,
+    }
+    return DataConfig(**(settings | changes))
+
+
+def sentences(config: DataConfig, split: str) -> list[tuple[str, ...]]:
+    return [each.texts for each in split_reader(config, split, ROOT).documents(Cursor(), {})]
+
+
+@pytest.mark.parametrize(
+    ("make", "folders"),
+    [
+        (german_english, ("multi30k",)),
+        (english_chinese, ("python_docs_zh_cn", "ntrex128")),
+    ],
+)
+def test_every_planted_defect_is_found_and_little_else(
+    tmp_path: Path, make: Callable[[int], list[tuple[str, str, str]]], folders: tuple[str, ...]
+):
+    needs(*folders)
+    messy = write_messy(tmp_path, make(N))
+    config = config_of(messy)
+    found = find_defects(config, ROOT)
+    for kind, planted in messy.planted.items():
+        lines = {each.place.line for each in found.findings if each.kind == kind}
+        right = len(lines & planted)
+        assert right >= 0.9 * len(planted), f"{kind}: recall {right / len(planted):.3f}"
+        assert right >= 0.95 * len(lines), f"{kind}: precision {right / len(lines):.3f}"
+
+
+def test_what_is_removed_is_listed_and_nothing_else_is(tmp_path: Path):
+    needs("multi30k")
+    messy = write_messy(tmp_path, german_english(1000))
+    config = config_of(messy, clean=DEFECTS)
+    manifest = prepare(Job(config=config, root=ROOT, folder=tmp_path / "prepared"))
+    listed = (tmp_path / "prepared" / REPORT).read_text(encoding="utf-8").splitlines()[1:]
+    kinds = [line.split("\t")[0] for line in listed]
+    facts = manifest.splits["train"]
+    assert {kind: kinds.count(kind) for kind in DEFECTS} == {
+        kind: facts.skipped.get(kind, 0) for kind in DEFECTS
+    }
+    assert facts.documents + len(listed) == messy.n_pairs
+    source = messy.source.read_text(encoding="utf-8").splitlines()
+    for line in listed:
+        _, reason, file, number, text, _ = line.split("\t")
+        assert reason and file == str(messy.source) and source[int(number) - 1] == text
+    # Again, from the start of another process: the same bytes.
+    again = prepare(Job(config=config, root=ROOT, folder=tmp_path / "again"))
+    assert again.hashes() == manifest.hashes()
+
+
+def test_no_sentence_is_on_two_sides_after_cleaning(tmp_path: Path):
+    needs("multi30k")
+    messy = write_messy(tmp_path, german_english(1000))
+    for config in (
+        config_of(messy, clean=DEFECTS),
+        config_of(messy, valid=(), held_out=0.1, held_out_test=0.1, hold_out="groups"),
+        config_of(
+            messy, valid=(), held_out=0.1, held_out_test=0.1, hold_out="groups", clean=DEFECTS
+        ),
+    ):
+        splits = ["train", "valid", "test"] if config.held_out_test else ["train", "valid"]
+        parts = [
+            {same_key(text) for texts in sentences(config, split) for text in texts}
+            for split in splits
+        ]
+        assert all(parts)
+        for number, part in enumerate(parts):
+            assert all(part.isdisjoint(other) for other in parts[:number])
+
+
+def test_only_the_kinds_that_are_named_are_removed(tmp_path: Path):
+    needs("multi30k")
+    messy = write_messy(tmp_path, german_english(600))
+    kinds = set(removed(config_of(messy, clean=("copy",)), ROOT).values())
+    assert kinds == {"copy"}
+    assert removed(config_of(messy), ROOT) == {}
+
+
+GROUPS = "ein Hund,a dog;Ein Hund!,the dog;eine Katze,a cat;die Katze,a cat;Vogel,bird;Fisch,fish"
+
+
+def grouped(folder: Path, **changes: Any) -> DataConfig:
+    pairs = [pair.split(",") for pair in GROUPS.split(";")] + [
+        [f"Satz {number} steht hier", f"sentence {number} is here"] for number in range(40)
+    ]
+    for side, name in enumerate(("a.source", "a.target")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (folder / name).write_text(text, encoding="utf-8")
+    settings = {
+        "task": "pairs",
+        "format": "parallel",
+        "train": (str(folder / "a.source"), str(folder / "a.target")),
+        "held_out": 0.2,
+        "held_out_test": 0.1,
+        "hold_out": "groups",
+        "vocab_size": 300,
+    }
+    return DataConfig(**(settings | changes))
+
+
+def test_what_is_held_out_is_drawn_and_every_line_is_in_one_part(tmp_path: Path):
+    config = grouped(tmp_path)
+    parts = {split: sentences(config, split) for split in ("train", "valid", "test")}
+    whole = sentences(grouped(tmp_path, held_out=0.0, held_out_test=0.0), "train")
+    assert sorted(pair for part in parts.values() for pair in part) == sorted(whole)
+    assert len(parts["valid"]) >= 10 and len(parts["test"]) >= 5
+    last = {f"Satz {number} steht hier" for number in range(30, 40)}
+    assert {source for source, _ in parts["valid"]} != last  # not simply the end of the file
+    sides = [{same_key(text) for pair in part for text in pair} for part in parts.values()]
+    assert sides[0].isdisjoint(sides[1] | sides[2]) and sides[1].isdisjoint(sides[2])
+
+
+def test_a_line_that_cannot_be_read_is_reported_by_the_training_part(tmp_path: Path):
+    config = grouped(tmp_path, skip=("blank",))
+    with (tmp_path / "a.source").open("a") as file:
+        file.write("\n")
+    with (tmp_path / "a.target").open("a") as file:
+        file.write("nothing opposite\n")
+    reader = split_reader(config, "train", ROOT)
+    assert list(reader.documents(Cursor(), {})) and reader.sieve.counts["blank"] == 1
+    valid = split_reader(config, "valid", ROOT)
+    assert list(valid.documents(Cursor(), {})) and not valid.sieve.counts
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("if a < b and b > c", "wenn a < b und b > c", None),
+        ("see <module> for more", "siehe <module>", None),
+        ("<b>a</b>", "<b>x</b>", None),
+        ("<br> a", "x", "the tag <br> is not as often on both sides"),
+        ("a</b><b>", "b</b><b>", "</b> closes nothing"),
+        ("a", "x <a href=", "a tag is cut off"),
+        ("a & b", "x &amp;amp; y", "an entity is escaped twice"),
+        ("``x``", "``x`", "a ` has no partner"),
+    ],
+)
+def test_broken_markup_is_told_from_angle_brackets(source: str, target: str, expected: str | None):
+    assert broken_markup(source, target) == expected
+
+
+def test_an_unknown_kind_of_defect_is_refused(tmp_path: Path):
+    with pytest.raises(ClearheadError, match=r"clean='dupes' is not a kind of defect; .*duplicate"):
+        grouped(tmp_path, clean=("dupes",))
