@@ -265,7 +265,7 @@ def restarts(bench: Bench, n: int) -> dict[str, Any]:
 
 
 def damage(bench: Bench, n: int) -> dict[str, Any]:  # noqa: ARG001
-    """Bits flipped and files cut: each is found by hashing, before anything is unpickled."""
+    """Bits flipped and files cut: each is found by hashing, before anything of it is read."""
     run = bench.alone("tatoeba", "--train.epochs", "1", "--train.steps", "10")
     checkpoints = Checkpoints(run / "checkpoints", Ranks())
     folder = run / "checkpoints/step-00000010"

@@ -47,9 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     from clearhead.config import explained_toml, with_values
     from clearhead.config.recipe import TEMPLATES, load_recipe
     from clearhead.data.cleaning import describe_defects, find_defects
-    from clearhead.data.manifest import write_whole
     from clearhead.data.survey import check_files
     from clearhead.environment import keep_freed_memory
+    from clearhead.files import write_whole
     from clearhead.training.sizing import size_recipe
 
     keep_freed_memory()  # as training does: the steps are timed

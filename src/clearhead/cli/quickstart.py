@@ -14,6 +14,7 @@ from typing import NamedTuple
 from clearhead.cli.lines import at_least_one
 from clearhead.environment import environment_with
 from clearhead.errors import ClearheadError
+from clearhead.files import refuse_links, write_whole
 
 FOLDER = Path("clearhead-quickstart")
 MARK, FINISHED = ".quickstart", "finished"
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return status
-    (folder / MARK).write_text(f"{FINISHED}\n", encoding="utf-8")
+    write_whole(folder / MARK, f"{FINISHED}\n")
     print(f"\nThe picture: {folder / 'attention.svg'}. Open it in a browser.\n")
     print(NEXT.format(folder=folder))
     return 0
@@ -116,6 +117,7 @@ def _enter(folder: Path) -> None:
     """A new folder, or one in which this tour was begun and not finished."""
     if folder.exists() and not folder.is_dir():
         raise ClearheadError(f"{folder} is a file; name a new folder: clearhead quickstart FOLDER")
+    refuse_links(folder)
     mark = folder / MARK
     if mark.is_file():
         if mark.read_text(encoding="utf-8").strip() == FINISHED:
@@ -127,7 +129,7 @@ def _enter(folder: Path) -> None:
             f"{folder} is not empty; name a new folder: clearhead quickstart FOLDER"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    mark.write_text("begun\n", encoding="utf-8")
+    write_whole(mark, "begun\n")
 
 
 def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:

@@ -17,6 +17,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError
 from clearhead.evaluation.classification import accuracy
+from clearhead.files import write_whole
 from clearhead.inspection.curves import Curve, curve_text, curves_png
 from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
@@ -35,7 +36,7 @@ from clearhead.training.report import (
     step_line,
     validation_line,
 )
-from clearhead.training.run import Run, locked, open_run
+from clearhead.training.run import Run, open_run, own
 from clearhead.training.signals import STOPPED, StopRequests
 from clearhead.training.validation import Measure
 
@@ -74,7 +75,7 @@ def run(namespace: argparse.Namespace) -> int:
     with joined(recipe.train) as ranks:
         if namespace.plan:
             return _plan(console, recipe, corpus, ranks, namespace.picture)
-        with locked(folder) if ranks.first else nullcontext():
+        with own(folder) if ranks.first else nullcontext():
             ending = _train(console, recipe, corpus, folder, ranks)
     # torchrun takes any other code for a failure, and would start a stopped run again.
     return 0 if ending.finished or torchrun() is not None else STOPPED
@@ -91,7 +92,7 @@ def _train(console: Console, recipe: Recipe, corpus: Corpus, folder: Path, ranks
         run = open_run(recipe, corpus, folder, ranks, report.say)
         if files is not None:
             files.forget_after(run.state.step)
-            (folder / "recipe.toml").write_text(recipe_toml(run.recipe), encoding="utf-8")
+            write_whole(folder / "recipe.toml", recipe_toml(run.recipe))
             report.listeners += _trackers(run)
         report.say(_introduction(run, folder))
         ending = train(run, report, measure=_measure(run, corpus))
@@ -224,8 +225,7 @@ class _Lines:
 def _plan(
     console: Console, recipe: Recipe, corpus: Corpus, ranks: Ranks, picture: Path | None
 ) -> int:
-    # A folder that is not there: nothing is resumed and nothing written.
-    run = open_run(recipe, corpus, Path("/nonexistent"), ranks, console.print)
+    run = open_run(recipe, corpus, None, ranks, console.print)
     plan = make_plan(run)
     if not ranks.first:
         return 0

@@ -7,6 +7,7 @@ import numpy as np
 from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, remember, sha256_of
 from clearhead.data.token_files import INDEX, FileFacts, TokenFile, token_dtype
 from clearhead.errors import DataError
+from clearhead.files import refuse_links
 from clearhead.text.tokenizer import BOS, EOS, PAD, load_tokenizer
 
 TOKENIZER = "tokenizer.json"
@@ -15,6 +16,7 @@ TOKENIZER = "tokenizer.json"
 def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Manifest:
     """Takes over `folder`: a tokenizer.json, and below it a folder of `.ds` files with their
     indexes for each split. The files are read in the order of their names, and not changed."""
+    refuse_links(folder)
     tokenizer = load_tokenizer(folder / TOKENIZER, special_tokens)
     dtype = token_dtype(tokenizer.vocab_size)
     splits: dict[str, SplitFacts] = {}

@@ -9,6 +9,7 @@ from clearhead.data.layouts import Labelled, Layout, Masked, Packed, Pairs, Stre
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
 from clearhead.errors import ConfigError, DataError, nearest
+from clearhead.files import refuse_links
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -79,6 +80,7 @@ class Corpus:
 
 def open_corpus(folder: Path) -> Corpus:
     """Opens a prepared folder, and refuses one whose bytes have changed since."""
+    refuse_links(folder)
     manifest = read_manifest(folder)
     verify(folder, manifest)
     tokenizers = {

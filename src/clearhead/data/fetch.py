@@ -1,6 +1,7 @@
 """Getting a file from the web: broken off and taken up again, and trusted only by its hash."""
 
 import http.client
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from clearhead.data.manifest import sha256_of
 from clearhead.errors import DataError
+from clearhead.files import PARTIAL, open_plain, refuse_link
 
 BLOCK = 1 << 16
 TIMEOUT = 30  # seconds without a byte
@@ -24,7 +26,9 @@ def fetch(
         report(size, size)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
+    # Of a fixed name, unlike other files under way: a broken download is taken up again.
+    partial = path.with_name(path.name + PARTIAL)
+    refuse_link(partial)
     if partial.is_file() and partial.stat().st_size > size:
         partial.unlink()
     fruitless = 0
@@ -50,7 +54,9 @@ def _take(url: str, partial: Path, have: int, size: int, report: Report) -> str:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             if have and answer.status != http.client.PARTIAL_CONTENT:
                 have = 0  # the server does not know ranges: from the start
-            with partial.open("r+b" if have else "wb") as file:
+            fresh = 0 if have else os.O_TRUNC
+            descriptor = open_plain(partial, os.O_WRONLY | os.O_CREAT | fresh)
+            with os.fdopen(descriptor, "wb") as file:
                 file.seek(have)
                 while have < size and (block := answer.read(min(BLOCK, size - have))):
                     have += file.write(block)

@@ -10,6 +10,7 @@ from typing import Any
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.token_files import INDEX, FileFacts
 from clearhead.errors import DataError
+from clearhead.files import write_whole
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
@@ -113,7 +114,13 @@ def read_manifest(folder: Path) -> Manifest:
             side: [FileFacts(**facts) for facts in files] for side, files in split["files"].items()
         }
     plain["splits"] = {name: SplitFacts(**facts) for name, facts in plain["splits"].items()}
-    return Manifest(**plain)
+    manifest = Manifest(**plain)
+    for name in manifest.hashes():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DataError(
+                f"{path} names {name!r}, which is not in its folder; prepare the data again"
+            )
+    return manifest
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
@@ -173,20 +180,6 @@ def sha256_of(path: Path) -> str:
 
 def to_json(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """The file is either as it was or whole, whatever happens in between."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def as_json(config: DataConfig) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """From text to a prepared folder: tokenizer, token files, manifest. Killed anywhere and run again,
 it ends with the same bytes as if nothing had happened."""
 
-import fcntl
 import importlib.metadata
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +22,11 @@ from clearhead.data.manifest import (
     sha256_of,
     to_json,
     verify,
-    write_whole,
 )
 from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
 from clearhead.data.sources import Cursor, Input, Reader, find_inputs
 from clearhead.errors import DataError
+from clearhead.files import PARTIAL, locked, refuse_links, write_whole
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 from clearhead.text.train import train_bpe, train_characters
 
@@ -39,8 +37,10 @@ Inputs = dict[str, list[Input]]  # by split
 def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
     """Makes the job's folder. What is there already, and right, is kept."""
     inputs = {split: find_inputs(job.config, split, job.root) for split in SPLITS}
+    refuse_links(job.folder)
     job.work.mkdir(parents=True, exist_ok=True)
-    with _alone(job):
+    refusal = f"another process is preparing {job.folder}; wait for it to end"
+    with locked(job.work / "lock", refusal):
         if overwrite:
             _clear(job)
         described = _describe(job, inputs)
@@ -56,7 +56,7 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
                 write_whole(job.folder / REPORT, removal_report(job.config, job.root))
             manifest.write(job.folder)
             remember(job.folder, manifest)
-        for partial in job.folder.rglob("*.part"):  # of a process that was killed
+        for partial in job.folder.rglob(f"*{PARTIAL}"):  # of a process that was killed
             partial.unlink()
         shutil.rmtree(job.work)
     return manifest
@@ -201,16 +201,3 @@ def _clear(job: Job) -> None:
     made.append(job.folder / REPORT)
     for path in [*made, *job.work.glob("*.json")]:
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(job: Job) -> Iterator[None]:
-    """Two runs at once would write the same files; the second is refused."""
-    with (job.work / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(
-                f"another process is preparing {job.folder}; wait for it to end"
-            ) from None
-        yield

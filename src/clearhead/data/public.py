@@ -14,6 +14,7 @@ from pathlib import Path
 from clearhead.data.fetch import fetch
 from clearhead.data.generated import GENERATORS
 from clearhead.errors import DataError, nearest
+from clearhead.files import write_whole
 
 Report = Callable[[str, int, int], None]
 
@@ -77,9 +78,7 @@ def _generate(corpus: PublicCorpus, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for (file, sha256), content in zip(corpus.made.items(), GENERATORS[corpus.generate]()):
         assert hashlib.sha256(content).hexdigest() == sha256, f"{file} is not what it should be"
-        beside = folder / f"{file}.part"
-        beside.write_bytes(content)
-        beside.replace(folder / file)
+        write_whole(folder / file, content)
 
 
 def _write_made(download: Download, content: bytes, folder: Path) -> None:
@@ -87,9 +86,7 @@ def _write_made(download: Download, content: bytes, folder: Path) -> None:
     for file, each in zip(download.made, contents):
         found = hashlib.sha256(each).hexdigest()
         assert found == download.made[file], f"{file} did not become what it should"
-        beside = folder / f"{file}.part"
-        beside.write_bytes(gzip.compress(each, mtime=0))
-        beside.replace(folder / file)
+        write_whole(folder / file, gzip.compress(each, mtime=0))
 
 
 def public_corpora() -> dict[str, PublicCorpus]:

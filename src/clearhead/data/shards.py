@@ -15,10 +15,11 @@ from clearhead.data.cleaning import removed
 from clearhead.data.dirt import Place, Sieve, why_nothing
 from clearhead.data.encode import Encoded, encode_in_order, encode_labels
 from clearhead.data.formats import Document
-from clearhead.data.manifest import SplitFacts, to_json, write_whole
+from clearhead.data.manifest import SplitFacts, to_json
 from clearhead.data.sources import Cursor, Input, Reader
 from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype
 from clearhead.errors import DataError
+from clearhead.files import write_whole
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer
 

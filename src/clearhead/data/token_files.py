@@ -2,7 +2,6 @@
 tokens (`.ds.index`). Both little-endian, without a header: the layout that datatrove writes."""
 
 import hashlib
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.errors import DataError
+from clearhead.files import NewFile
 
 Tokens = NDArray[np.unsignedinteger]
 Integers = NDArray[np.int64]
 INDEX = ".index"
-PARTIAL = ".part"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[np.unsignedinteger]:
@@ -41,9 +40,8 @@ class TokenFileWriter:
     def __init__(self, folder: Path, name: str, dtype: np.dtype[np.unsignedinteger]) -> None:
         self.folder, self.name, self.dtype = folder, name, dtype
         self.tokens = self.documents = 0
-        self._paths = {suffix: folder / (name + suffix) for suffix in ("", INDEX)}
-        self._files = {s: _partial(path).open("wb") for s, path in self._paths.items()}
-        self._hashes = {suffix: hashlib.sha256() for suffix in self._paths}
+        self._files = {suffix: NewFile(folder / (name + suffix)) for suffix in ("", INDEX)}
+        self._hashes = {suffix: hashlib.sha256() for suffix in self._files}
 
     def add(self, tokens: Tokens, lengths: Integers) -> None:
         """Several documents: all their tokens in a row, and how many each has."""
@@ -57,11 +55,8 @@ class TokenFileWriter:
         self._hashes[suffix].update(values.tobytes())
 
     def finish(self) -> FileFacts:
-        for suffix, file in self._files.items():
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            _partial(self._paths[suffix]).replace(self._paths[suffix])
+        for file in self._files.values():
+            file.finish()
         return FileFacts(
             name=self.name,
             token_bytes=self.dtype.itemsize,
@@ -70,10 +65,6 @@ class TokenFileWriter:
             sha256=self._hashes[""].hexdigest(),
             index_sha256=self._hashes[INDEX].hexdigest(),
         )
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + PARTIAL)
 
 
 class TokenFile:

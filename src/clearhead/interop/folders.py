@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import FolderError
+from clearhead.files import refuse_link
 
 MAX_JSON_BYTES = 64 * 2**20
 """Far above any real config.json or shard index; a tokenizer.json of a million tokens fits."""
@@ -25,8 +26,7 @@ def regular_file(folder: Path, name: str) -> Path:
         mode = path.lstat().st_mode
     except OSError:
         raise FolderError(f"{folder} has no {name}; is it a model folder?") from None
-    if stat.S_ISLNK(mode):
-        raise FolderError(f"{path} is a link; copy the folder with its files (cp -rL) first")
+    refuse_link(path)
     if not stat.S_ISREG(mode):
         raise FolderError(f"{path} is not a plain file; put the file itself there")
     return path

@@ -2,8 +2,8 @@
 
 It is written beside its place under a hidden name, synced to the disk, described by a manifest with
 the sha256 of every file, and renamed. The tensors are torch's distributed checkpoint, which any
-number of ranks writes and any other number reads. Its index is a pickle: a checkpoint is our own
-run's state and is trusted as such, and only after every byte has been found to be the one written.
+number of ranks writes and any other number reads. The hashes tell damage, not who wrote it: a
+checkpoint may have been sent by somebody, and `checkpoint_index` reads it without running code.
 """
 
 import hashlib
@@ -25,17 +25,22 @@ from torch.distributed.checkpoint.filesystem import FileSystem
 
 from clearhead.data.manifest import sha256_of, to_json
 from clearhead.environment import crash_point
-from clearhead.errors import ClearheadError
+from clearhead.errors import FolderError
+from clearhead.interop.folders import read_text, regular_file
+from clearhead.training.checkpoint_index import (
+    INDEX,
+    CheckpointError,
+    TensorPlanner,
+    TensorReader,
+    read_index,
+)
 from clearhead.training.distributed import Ranks
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 FORMAT = 1
-BUFFER = 2**20  # torch writes in crumbs
+BUFFER = 2**20  # torch writes in small pieces
+FACTS = {"state", "loader", "recipe", "versions", "world", "files"}
 Tensors = dict[str, Any]
-
-
-class CheckpointError(ClearheadError):
-    """A checkpoint that could not be written, or none that can be read."""
 
 
 class Checkpoint(NamedTuple):
@@ -58,8 +63,9 @@ class Checkpoints:
     """The checkpoints of a run: `step-00000120`, … Every method that writes is called by all
     ranks."""
 
-    def __init__(self, folder: Path, ranks: Ranks, *, keep: int = 2) -> None:
-        self.folder, self.ranks, self.keep = folder, ranks, keep
+    def __init__(self, place: Path | None, ranks: Ranks, *, keep: int = 2) -> None:
+        """`place` None: there are none, and none can be written."""
+        self.place, self.ranks, self.keep = place, ranks, keep
         # That one process is alone is what was meant.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
@@ -71,6 +77,11 @@ class Checkpoints:
             group = dist.new_group(backend="gloo")
             assert isinstance(group, dist.ProcessGroup)
             self._group = group
+
+    @property
+    def folder(self) -> Path:
+        assert self.place is not None, "a trial has no checkpoints"
+        return self.place
 
     def save(self, step: int, tensors: Tensors, facts: dict[str, Any]) -> None:
         """Write a checkpoint, and remove the oldest when it is whole."""
@@ -138,7 +149,7 @@ class Checkpoints:
     def _hash(self, unfinished: Path) -> dict[str, str]:
         """Sync and hash the files that this rank wrote; the first rank takes the index too."""
         own = sorted(unfinished.glob(f"__{self.ranks.rank}_*"))
-        own += [unfinished / ".metadata"] if self.ranks.first else []
+        own += [unfinished / INDEX] if self.ranks.first else []
         for path in own:
             _sync(path)
         return {path.name: sha256_of(path) for path in own}
@@ -161,7 +172,9 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Of the checkpoints that are there, oldest first; none of them verified. As the first
         rank sees them."""
-        folders = [path.name[5:] for path in self.folder.glob("step-*") if path.is_dir()]
+        if self.place is None:
+            return []
+        folders = [path.name[5:] for path in self.place.glob("step-*") if path.is_dir()]
         found = sorted(int(number) for number in folders if number.isdigit())
         return self.ranks.gather(found)[0]
 
@@ -188,19 +201,35 @@ class Checkpoints:
         facts, damage = _read_manifest(folder)
         names = sorted(facts.get("files", {}))[self.ranks.rank :: self.ranks.world]
         for name in () if damage else names:
-            path = folder / name
             try:
-                if sha256_of(path) != facts["files"][name]:
-                    damage = f"{path} has other bytes than were written"
+                if sha256_of(regular_file(folder, name)) != facts["files"][name]:
+                    damage = f"{folder / name} has other bytes than were written"
+            except FolderError as error:
+                damage = str(error)
             except OSError as error:
-                damage = f"{path} cannot be read ({error.strerror})"
+                damage = f"{folder / name} cannot be read ({error.strerror})"
         found = [each for each in self.ranks.gather(damage) if each]
         return (None, found[0]) if found else (Checkpoint(folder, facts), "")
 
     def load(self, checkpoint: Checkpoint, tensors: Tensors) -> None:
         """Fill these tensors, whole or sharded in whatever way, with the checkpoint's."""
-        alone = self.ranks.world == 1
-        dcp.load(tensors, storage_reader=dcp.FileSystemReader(checkpoint.folder), no_dist=alone)
+        index, problem = None, ""
+        try:
+            index = read_index(checkpoint.folder, checkpoint.facts["files"])
+        except CheckpointError as error:
+            problem = str(error)
+        if problems := [each for each in self.ranks.gather(problem) if each]:
+            raise CheckpointError(problems[0])
+        assert index is not None
+        reader, alone = TensorReader(checkpoint.folder, index), self.ranks.world == 1
+        try:
+            dcp.load(tensors, storage_reader=reader, planner=TensorPlanner(), no_dist=alone)
+        except CheckpointException as error:
+            cause = next(iter(error.failures.values()))[0]
+            raise CheckpointError(
+                f"{checkpoint.folder} does not hold the tensors of this run "
+                f"({_describe(cause)}); start anew in another folder: --folder FOLDER"
+            ) from error
 
 
 class _Files(FileSystem):
@@ -278,16 +307,28 @@ def _seal(manifest: bytes) -> str:
 
 
 def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
-    """What a manifest says, or why it cannot be believed."""
+    """What a manifest says, or why it cannot be believed. It lists every file of the folder."""
     try:
-        manifest, seal = (folder / MANIFEST).read_bytes(), (folder / SEAL).read_bytes()
+        manifest, seal = read_text(folder, MANIFEST), read_text(folder, SEAL)
+    except FolderError as error:
+        return {}, str(error)
     except OSError as error:
         return {}, f"{error.filename} cannot be read ({error.strerror})"
-    if seal != _seal(manifest).encode():
+    if seal != _seal(manifest.encode()):
         return {}, f"{folder / MANIFEST} has other bytes than were written"
-    facts = json.loads(manifest)
-    if facts.get("format") != FORMAT:
-        return {}, f"{folder} is of format {facts.get('format')}, and this clearhead reads {FORMAT}"
+    try:
+        facts = json.loads(manifest)
+    except (ValueError, RecursionError) as error:
+        return {}, f"{folder / MANIFEST} is not valid JSON ({error})"
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        found = facts.get("format") if isinstance(facts, dict) else None
+        return {}, f"{folder} is of format {found}, and this clearhead reads {FORMAT}"
+    if missing := FACTS - facts.keys():
+        return {}, f"{folder / MANIFEST} lacks {', '.join(sorted(missing))}"
+    if not isinstance(facts["files"], dict) or INDEX not in facts["files"]:
+        return {}, f"{folder / MANIFEST} does not list {INDEX}"
+    if surplus := set(os.listdir(folder)) - {MANIFEST, SEAL, *facts["files"]}:
+        return {}, f"{folder / min(surplus)} is not in the manifest"
     return facts, ""
 
 

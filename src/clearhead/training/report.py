@@ -3,12 +3,14 @@ whoever else listens (a progress bar, a tracker). The first rank speaks."""
 
 import json
 import logging
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from clearhead.errors import ClearheadError
+from clearhead.files import open_plain, write_whole
 
 METRICS, LOG = "metrics.jsonl", "log.txt"
 TIMED = ("tokens_per_second", "utilisation")
@@ -65,9 +67,9 @@ class RunFiles:
         self.metrics.close()
         path = self.metrics.path
         kept = [json.dumps(each) for each in read_metrics(path) if each["step"] <= step]
-        beside = path.with_suffix(".part")
-        beside.write_text("".join(line + "\n" for line in kept), encoding="utf-8", newline="\n")
-        beside.replace(path)
+        text = "".join(line + "\n" for line in kept)
+        if path.read_bytes() != text.encode():
+            write_whole(path, text)
         self.metrics = _Lines(path)
 
     def step(self, record: Record) -> None:
@@ -96,7 +98,8 @@ class _Lines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = path.open("ab", buffering=0)
+        descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.file = os.fdopen(descriptor, "ab", buffering=0)
         self.waiting = b""
 
     def add(self, line: str) -> None:

@@ -5,7 +5,6 @@ log.txt         what was said                    checkpoints/    what it goes on
 model/          what it leaves behind
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +19,8 @@ from torch.optim import Optimizer
 from clearhead.config import ModelConfig, Recipe
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
-from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.files import PARTIAL, locked, refuse_links
 from clearhead.training.averaging import Weights, average_of, copy_weights
 from clearhead.training.changes import changed_versions, check_changes, recipe_facts
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
@@ -40,7 +40,8 @@ Say = Callable[[str], None]
 
 @dataclass
 class Run:
-    folder: Path
+    place: Path | None
+    """Its folder; None: a trial, which is not resumed and writes nothing."""
     recipe: Recipe
     ranks: Ranks
     objective: nn.Module
@@ -50,6 +51,11 @@ class Run:
     checkpoints: Checkpoints
     state: TrainState
     ema: Weights | None
+
+    @property
+    def folder(self) -> Path:
+        assert self.place is not None, "a trial has no folder"
+        return self.place
 
     def tensors(self) -> Tensors:
         """By names that do not depend on how the model is wrapped or sharded."""
@@ -117,8 +123,11 @@ class Run:
         return average_of(self.checkpoints, whole, objective, part="ema" if self.ema else "model")
 
 
-def open_run(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks, say: Say) -> Run:
-    """A new run, or one that goes on from its newest whole checkpoint."""
+def open_run(recipe: Recipe, corpus: Corpus, folder: Path | None, ranks: Ranks, say: Say) -> Run:
+    """A new run, or one that resumes from its newest whole checkpoint. Without a folder it is a
+    trial: nothing is resumed and nothing written."""
+    if folder is not None:
+        refuse_links(folder)
     recipe = replace(recipe, model=fit_model(recipe, corpus))
     assert recipe.model is not None
     config, batches = recipe.train, recipe.batches
@@ -126,14 +135,16 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks, say: Sa
     objective = build_objective(recipe.model, config, ranks, packed=packed)
     loader = partial(Loader, corpus, batches, rank=ranks.rank, world=ranks.world)
     run = Run(
-        folder=folder,
+        place=folder,
         recipe=recipe,
         ranks=ranks,
         objective=objective,
         optimizers=make_optimizers(objective, config),
         loader=loader(epochs=config.epochs, workers=config.workers),
         valid=loader(split="valid", epochs=1) if config.validate_every else None,
-        checkpoints=Checkpoints(folder / "checkpoints", ranks, keep=config.keep),
+        checkpoints=Checkpoints(
+            None if folder is None else folder / "checkpoints", ranks, keep=config.keep
+        ),
         state=TrainState(),
         ema=None if config.ema is None else copy_weights(objective_of(objective)),
     )
@@ -180,22 +191,12 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process writes in a run's folder. The lock dies with its holder."""
+def own(folder: Path) -> Iterator[None]:
+    """One process writes in a run's folder, which may have been sent by somebody."""
+    refuse_links(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if os.name == "nt":  # no such locks there
+    refusal = f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
+    with locked(folder / ".lock", refusal):
+        for partial in folder.glob(f"*{PARTIAL}"):  # of a process that was killed
+            partial.unlink()
         yield
-        return
-    import fcntl
-
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
-    try:
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which children do not inherit
-        except (BlockingIOError, PermissionError):
-            raise DataError(
-                f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
-            ) from None
-        yield
-    finally:
-        os.close(handle)

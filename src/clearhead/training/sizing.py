@@ -279,8 +279,7 @@ def _time(
         },
     )
     with joined(recipe.train) as ranks:
-        # A folder that is not there: nothing is resumed and nothing written.
-        run = open_run(recipe, corpus, Path("/nonexistent"), ranks, lambda _: None)
+        run = open_run(recipe, corpus, None, ranks, lambda _: None)
         plan = make_plan(run, clock=clock)
     return plan.seconds_per_step, plan.targets_per_step
 

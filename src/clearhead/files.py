@@ -1,0 +1,108 @@
+"""Files that are whole or as they were, locks, and folders that somebody else may have sent."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from clearhead.errors import DataError, FolderError
+
+PARTIAL = ".part"
+"""How the name of a file ends that is being written."""
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix; Windows
+_MODE = 0o644  # less what the umask takes away
+
+
+class NewFile:
+    """A file that is written beside its place, and takes its name when `finish` has brought every
+    byte to the disk. What stood there before stays until then. As a context manager it finishes
+    at the end, or leaves nothing after an error."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # What mkstemp does, a new file under a name that nobody could foresee, but for its mode:
+        # mkstemp's files can be read by their owner only, whatever the umask says.
+        self.beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+        self._file = os.fdopen(os.open(self.beside, flags, _MODE), "wb")
+
+    def write(self, content: bytes) -> None:
+        self._file.write(content)
+
+    def finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self.beside.replace(self.path)
+
+    def discard(self) -> None:
+        try:
+            self._file.close()
+        except OSError:  # a full disk does not take what is left in the buffer
+            pass
+        finally:
+            self.beside.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self.discard()
+            return
+        try:
+            self.finish()
+        except BaseException:
+            self.discard()
+            raise
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """The file is either as it was or whole, whatever happens in between."""
+    with NewFile(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """A descriptor of the file itself, never of a file that a link in its place points to."""
+    refuse_link(path)
+    return os.open(path, flags | _PLAIN, _MODE)
+
+
+def refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise FolderError(
+            f"{path} is a link, and a link can point to any of your files; put the file itself "
+            "there (cp -rL copies a folder with the files that its links point to)"
+        )
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuses a folder with a link anywhere in it, before anything is read from it or written to
+    it. The path of the folder may itself be a link: the user has named it."""
+    waiting = [folder] if folder.is_dir() else []
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                refuse_link(Path(entry.path))
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """One process holds the lock at a time; others are refused. It dies with its holder."""
+    refuse_link(path)  # filelock would say no more than "too many levels of symbolic links"
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise DataError(refusal) from None
+    try:
+        yield
+    finally:
+        lock.release()

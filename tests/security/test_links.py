@@ -1,0 +1,154 @@
+"""Attacks by links: a name in a folder that was sent stands for a file of the victim's."""
+
+import errno
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.data.fetch import fetch
+from clearhead.errors import ClearheadError, DataError
+from clearhead.files import locked, write_whole
+from tests.security.conftest import MINE, Sent
+
+
+def link(place: Path, target: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        place.rename(place.with_name(place.name + "-was"))
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "log.txt", "metrics.jsonl", "metrics.part", "recipe.toml", "model/x"]
+)
+def test_train_writes_through_no_link(name: str, sent: Sent, capsys):
+    link(sent.run / name, sent.mine)
+    # What goes into the linked file is the sender's choice.
+    if name != "metrics.jsonl":
+        line = '{"step": 0, "x": "$(touch code-has-run)"}\n'
+        (sent.run / "metrics.jsonl").write_text(line)
+    code = sent.train()
+    assert sent.mine.read_text() == MINE
+    assert code == 2
+    assert "is a link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "model", ".model.new"])
+def test_train_writes_into_no_linked_folder(name: str, sent: Sent, capsys):
+    elsewhere = sent.mine.parent
+    link(sent.run / name, elsewhere)
+    code = sent.train()
+    assert sorted(os.listdir(elsewhere)) == ["profile"]
+    assert code == 2
+    assert "is a link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", [".work/lock", ".work/hashes.json", ".verified.json", "tokenizer.json", "train/x.part"]
+)
+def test_prepare_writes_through_no_link(name: str, sent: Sent, capsys):
+    (sent.prepared / "manifest.json").unlink()  # there is something left to do
+    link(sent.prepared / name, sent.mine)
+    code = sent.prepare()
+    assert sent.mine.read_text() == MINE
+    assert code == 2
+    assert "is a link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".work", "train"])
+def test_prepare_writes_into_no_linked_folder(name: str, sent: Sent, capsys):
+    (sent.prepared / "manifest.json").unlink()
+    elsewhere = sent.mine.parent
+    link(sent.prepared / name, elsewhere)
+    code = sent.prepare()
+    assert sorted(os.listdir(elsewhere)) == ["profile"]
+    assert code == 2
+    assert "is a link" in capsys.readouterr().err
+
+
+def test_a_download_writes_through_no_link(tmp_path: Path, sent: Sent):
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web/corpus.gz").write_bytes(b"of the sender's choice")
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "web")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        link(tmp_path / "data/corpus.gz.part", sent.mine)
+        url = f"http://127.0.0.1:{server.server_port}/corpus.gz"
+        try:
+            with pytest.raises(ClearheadError, match="is a link"):
+                fetch(url, tmp_path / "data/corpus.gz", size=99, sha256="0" * 64)
+        finally:
+            server.shutdown()
+            assert sent.mine.read_text() == MINE
+
+
+def test_a_run_a_prepared_folder_and_a_plan_may_be_reached_by_a_link(sent: Sent, tmp_path: Path):
+    """What the user names is the user's choice, on another disk perhaps."""
+    (tmp_path / "disk").symlink_to(sent.run)
+    (tmp_path / "prepared").symlink_to(sent.prepared)
+    there = sent._replace(run=tmp_path / "disk", prepared=tmp_path / "prepared")
+    assert there.prepare() == 0
+    assert there.train() == 0
+    assert main(["runs", str(sent.run)]) == 0
+
+
+@pytest.mark.parametrize("name", ["{mine}", "../../home/profile"])
+def test_a_manifest_names_no_file_outside_its_folder(name: str, sent: Sent, capsys):
+    path = sent.prepared / "manifest.json"
+    manifest = json.loads(path.read_text())
+    (tokenizer,) = manifest["tokenizers"].values()
+    tokenizer["file"] = name.format(mine=sent.mine)
+    path.write_text(json.dumps(manifest))
+    assert sent.train() == 2
+    assert "which is not in its folder" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_finished_file_can_be_read_by_those_whom_the_umask_allows(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "file", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_could_not_be_written_is_as_it_was(tmp_path: Path, monkeypatch):
+    write_whole(tmp_path / "file", "before")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "file", "after")
+    assert (tmp_path / "file").read_text() == "before"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_lock_is_refused_while_another_process_holds_it_and_dies_with_it(tmp_path: Path):
+    hold = (
+        "import sys, time; from pathlib import Path; from clearhead.files import locked\n"
+        "with locked(Path(sys.argv[1]), ''): print('held', flush=True); time.sleep(600)"
+    )
+    lock = tmp_path / "lock"
+    process = subprocess.Popen(
+        [sys.executable, "-c", hold, str(lock)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    try:
+        with pytest.raises(DataError, match="somebody is at it"), locked(lock, "somebody is at it"):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    with locked(lock, "somebody is at it"):
+        pass
