@@ -30,7 +30,8 @@ from benchmarks.decode_rivals import (
 )
 from benchmarks.result import write_result
 from clearhead.config import BeamConfig, DecodeConfig, ModelConfig
-from clearhead.decoding import beam_search, greedy, prepare
+from clearhead.decoding import beam_search, greedy
+from clearhead.decoding.cached import CachedModel
 from clearhead.environment import data_folder, keep_freed_memory
 from clearhead.interop.model_folder import save_model
 from clearhead.models import CausalLM, Seq2Seq, build_model
@@ -89,15 +90,14 @@ def sentences() -> Rows:
 
 
 def ours(model: Seq2Seq | CausalLM, rows_together: int) -> Contestant:
-    prepared = prepare(model)
     config = DecodeConfig(max_new=MAX_NEW, eos_id=None)
 
     def write(rows: Rows, beam: int) -> Rows:
         if beam == 1:
-            outputs = greedy(prepared, rows, config, max_rows=rows_together)
+            outputs = greedy(model, rows, config, max_rows=rows_together)
             return [output.tokens for output in outputs]
         found = beam_search(
-            prepared, rows, config, BeamConfig(width=beam), max_sentences=rows_together
+            model, rows, config, BeamConfig(width=beam), max_sentences=rows_together
         )
         return [texts[0].tokens for texts in found]
 
@@ -189,15 +189,14 @@ def flatness(n_tokens: int, clock: Clock, block: int = 256) -> dict[str, Any]:
     setting = settings(max_length=n_tokens + 2)[2]
     model = build_model(setting.config).eval()
     assert isinstance(model, CausalLM)
-    state = prepare(model).begin(reserve=n_tokens)
-    state.join([[5]], None)
-    token = torch.tensor([[7]])
+    cached = CachedModel(model)
+    cached.join([[5]], None)
     milliseconds: list[float] = []
     for _ in range(n_tokens // block):
         times: list[float] = []
         for _ in range(block):
             start = clock()
-            state.advance(token)
+            cached.step([7])
             times.append(clock() - start)
         milliseconds.append(round(1000 * sorted(times)[block // 2], 3))
     slope = (milliseconds[-1] - milliseconds[0]) / (n_tokens - block)

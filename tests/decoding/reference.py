@@ -1,9 +1,11 @@
-"""The slow and obvious way: no cache, no batch, no preparation; every text read again, whole, for
-each token. What the package does must be what this does."""
+"""The slow and obvious way: no cache, no batch; every text is read again, whole, for each token.
+What the package does must be what this does."""
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
 
 import torch
 from hypothesis import Phase
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clearhead.config import BeamConfig, ModelConfig
+from clearhead.decoding import beam as beam_module
+from clearhead.decoding import generation
 from clearhead.models import CausalLM, Seq2Seq
 from tests.drawing import configs, random_model
 
@@ -19,53 +23,35 @@ NO_SHRINKING = (Phase.explicit, Phase.generate)
 """A smaller failing model is no easier to read, and looking for it takes minutes."""
 
 
-class Uncached:
-    """A model that can be written with, and remembers nothing but tokens."""
+class UncachedModel:
+    """As `CachedModel`, but it remembers nothing but tokens."""
 
-    def __init__(self, model: CausalLM | Seq2Seq) -> None:
-        self.model = model
-        self.config = model.config
-
-    def begin(self, reserve: int) -> "UncachedWriting":
-        return UncachedWriting(self.model)
-
-
-class UncachedWriting:
-    def __init__(self, model: CausalLM | Seq2Seq) -> None:
-        self.model = model
-        self.width = 1
-        self.texts: list[list[list[int]]] = []  # group, hypothesis, tokens
-        self.sources: list[list[int] | None] = []
-
-    def __len__(self) -> int:
-        return len(self.texts)
+    def __init__(self, model: CausalLM | Seq2Seq, rows_per_input: int = 1) -> None:
+        self.model, self.config, self.rows_per_input = model, model.config, rows_per_input
+        self.rows: list[tuple[list[int], list[int] | None]] = []  # text and source
 
     def join(self, prompts, sources) -> Tensor:
-        first = len(self.texts)
-        self.texts += [[list(prompt)] * self.width for prompt in prompts]
-        self.sources += [None] * len(prompts) if sources is None else list(sources)
-        return self._scores()[first:, :1]
+        new = list(zip(map(list, prompts), sources or [None] * len(prompts)))
+        self.rows += [row for row in new for _ in range(self.rows_per_input)]
+        return all_next_scores(self.model, *map(list, zip(*new)))
 
-    def advance(self, tokens: Tensor, parents: Tensor | None = None) -> Tensor:
-        n = tokens.shape[1]
-        if parents is None:
-            parents = torch.arange(n).expand(len(tokens), n)
-        self.texts = [
-            [group[parent] + [token] for token, parent in zip(*row)]
-            for group, *row in zip(self.texts, tokens.tolist(), parents.tolist())
-        ]
-        self.width = n
-        return self._scores()
+    def step(self, tokens, rows=None) -> Tensor:
+        self.keep(range(len(self.rows)) if rows is None else rows)
+        self.rows = [([*text, token], source) for (text, source), token in zip(self.rows, tokens)]
+        return all_next_scores(self.model, *map(list, zip(*self.rows)))
 
-    def keep(self, groups: list[int]) -> None:
-        self.texts = [self.texts[g] for g in groups]
-        self.sources = [self.sources[g] for g in groups]
+    def keep(self, rows) -> None:
+        self.rows = [self.rows[row] for row in rows]
 
-    def _scores(self) -> Tensor:
-        texts = [text for group in self.texts for text in group]
-        sources = [source for source in self.sources for _ in range(self.width)]
-        rows = all_next_scores(self.model, texts, sources)
-        return rows.unflatten(0, (len(self.texts), self.width))
+
+@contextmanager
+def uncached() -> Iterator[None]:
+    """Inside, every strategy but speculation reads each text again for each token."""
+    with (
+        patch.object(generation, "CachedModel", UncachedModel),
+        patch.object(beam_module, "CachedModel", UncachedModel),
+    ):
+        yield
 
 
 @torch.no_grad()
@@ -77,8 +63,7 @@ def all_next_scores(
     shapes = [(len(text), len(source or ())) for text, source in zip(texts, sources)]
     for shape in set(shapes):
         rows = [row for row, each in enumerate(shapes) if each == shape]
-        # An idle sequence may run past the end of the table: its scores are never looked at.
-        tokens = torch.tensor([texts[row][: model.config.max_length] for row in rows])
+        tokens = torch.tensor([texts[row] for row in rows])
         if isinstance(model, CausalLM):
             scores = model(tokens, real="all")
         else:

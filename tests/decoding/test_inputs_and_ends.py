@@ -5,21 +5,21 @@ import torch
 
 from clearhead.config import BeamConfig, Choice, DecodeConfig, ModelConfig
 from clearhead.decoding import (
+    BeamStep,
     attention_of,
     beam_search,
     begin_with,
     greedy,
     one_of,
     one_of_strings,
-    prepare,
     sample,
     score,
     speculative,
     stream_text,
 )
+from clearhead.decoding.ranking import N_BLOCKS, argmax, top_of_each
 from clearhead.decoding.sampling import draw, probabilities, uniform
 from clearhead.decoding.streaming import TextStream
-from clearhead.decoding.top import N_BLOCKS, argmax, top_of_group
 from clearhead.errors import ConfigError, InputError
 from clearhead.text.train import train_bpe, train_characters
 from tests.decoding.reference import EOS, next_scores, random_inputs, vivid
@@ -90,7 +90,7 @@ def test_a_setting_that_does_not_fit_the_model_is_refused(config, message):
         greedy(MT, [PROMPT], config)
 
 
-def test_an_encoder_writes_nothing():
+def test_an_encoder_generates_nothing():
     model = random_model(ModelConfig(family="encoder", **SIZES))
     with pytest.raises((InputError, AttributeError)):
         greedy(model, [PROMPT], CONFIG)
@@ -137,7 +137,7 @@ def test_every_reason_to_stop_is_reached_and_told(model):
     full = greedy(model, [PROMPT], DecodeConfig(max_new=99, eos_id=None, window="stop"))[0]
     given = len(PROMPT) if model is LM else 1
     assert (full.stop, len(full.tokens)) == ("window", 20 - given)
-    stuck = greedy(model, [PROMPT], CONFIG, allowed=one_of([[8, 9]], None))[0]
+    stuck = greedy(model, [PROMPT], CONFIG, constraint=one_of([[8, 9]], None))[0]
     assert (stuck.stop, stuck.tokens) == ("constraint", [8, 9])
 
 
@@ -150,7 +150,7 @@ def test_beams_and_speculation_stop_for_the_same_reasons(model):
         speculative(model, model, [PROMPT], window)[0],
     ):
         assert (output.stop, len(output.tokens)) == ("window", 20 - given)
-    stuck = beam_search(model, [PROMPT], CONFIG, allowed=one_of([[8, 9], [8, 10, 11]], None))[0]
+    stuck = beam_search(model, [PROMPT], CONFIG, constraint=one_of([[8, 9], [8, 10, 11]], None))[0]
     assert (stuck[0].stop, stuck[0].tokens[0]) == ("constraint", 8)
     nothing = DecodeConfig(max_new=0)
     for output in (
@@ -159,6 +159,21 @@ def test_beams_and_speculation_stop_for_the_same_reasons(model):
         speculative(model, model, [PROMPT], nothing)[0],
     ):
         assert (output.tokens, output.stop, output.score) == ([], "length", 0.0)
+
+
+@BOTH
+def test_a_draft_that_runs_over_the_window_changes_neither_its_text_nor_its_neighbours(model):
+    config = DecodeConfig(max_new=15, eos_id=None, window="stop")
+    inputs = random_inputs(model.config, [14, 3, 9], seed=2)
+    draft = vivid(random_model(model.config, seed=8))
+    together = speculative(model, draft, inputs, config, seed=[5, 6, 7])
+    for given, seed, output in zip(inputs, [5, 6, 7], together):
+        (alone,) = speculative(model, draft, [given], config, seed=[seed])
+        assert (alone.tokens, alone.stop) == (output.tokens, output.stop)
+        (rescored,) = score(model, [given], [output.tokens])
+        assert output.log_probs == pytest.approx(rescored, abs=1e-9)
+    n_given = [14, 3, 9] if model is LM else [1, 1, 1]
+    assert [len(output.tokens) for output in together] == [min(15, 20 - n) for n in n_given]
 
 
 def test_a_window_that_slides_forgets_its_older_half_and_goes_on():
@@ -189,9 +204,9 @@ def test_constraints_hold_always(model, seed):
     config = DecodeConfig(max_new=6, eos_id=EOS)
     whole = [[*text, EOS] for text in texts]
     outputs = [
-        *sample(model, [PROMPT] * 6, config, seed=seed, allowed=only),
-        *greedy(model, [PROMPT], config, allowed=only),
-        *beam_search(model, [PROMPT], config, BeamConfig(width=4, n_best=4), allowed=only)[0],
+        *sample(model, [PROMPT] * 6, config, seed=seed, constraint=only),
+        *greedy(model, [PROMPT], config, constraint=only),
+        *beam_search(model, [PROMPT], config, BeamConfig(width=4, n_best=4), constraint=only)[0],
     ]
     assert all(output.tokens in whole and output.stop == "end" for output in outputs)
     even = sample(
@@ -199,7 +214,7 @@ def test_constraints_hold_always(model, seed):
         [PROMPT] * 3,
         config,
         seed=seed,
-        allowed=lambda written: range(0, 41, 2 + len(written)),
+        constraint=lambda new: range(0, 41, 2 + len(new)),
     )
     for output in even:
         assert all(token % (2 + place) == 0 for place, token in enumerate(output.tokens))
@@ -212,7 +227,7 @@ def test_the_best_allowed_text_is_found_and_scored_as_the_model_would(model):
     beam = BeamConfig(width=5, n_best=5, length_penalty="none", patience=None)
     config = DecodeConfig(max_new=6, eos_id=EOS)
     only = one_of(drawn, EOS)
-    (found,) = beam_search(model, [PROMPT], config, beam, allowed=only)
+    (found,) = beam_search(model, [PROMPT], config, beam, constraint=only)
     scored = score(model, [PROMPT] * 5, texts)
     ranked = sorted(zip(texts, map(sum, scored)), key=lambda pair: -pair[1])
     assert [output.tokens for output in found] == [text for text, _ in ranked]
@@ -221,11 +236,11 @@ def test_the_best_allowed_text_is_found_and_scored_as_the_model_would(model):
 
 @BOTH
 def test_a_forced_prefix_begins_every_text_and_counts_in_its_score(model):
-    allowed = begin_with([9, 8, 7])
+    constraint = begin_with([9, 8, 7])
     outputs = [
-        greedy(model, [PROMPT], CONFIG, allowed=allowed)[0],
-        sample(model, [PROMPT], CONFIG, allowed=allowed)[0],
-        beam_search(model, [PROMPT], CONFIG, allowed=allowed)[0][0],
+        greedy(model, [PROMPT], CONFIG, constraint=constraint)[0],
+        sample(model, [PROMPT], CONFIG, constraint=constraint)[0],
+        beam_search(model, [PROMPT], CONFIG, constraint=constraint)[0][0],
     ]
     for output in outputs:
         assert output.tokens[:3] == [9, 8, 7] and len(output.tokens) == 6
@@ -235,7 +250,7 @@ def test_a_forced_prefix_begins_every_text_and_counts_in_its_score(model):
 
 def test_a_constraint_outside_the_vocabulary_or_without_a_text_is_refused():
     with pytest.raises(InputError, match="the constraint allows tokens 3 to 41, and the vocab"):
-        greedy(LM, [PROMPT], CONFIG, allowed=lambda _: [3, 41])
+        greedy(LM, [PROMPT], CONFIG, constraint=lambda _: [3, 41])
     with pytest.raises(InputError, match="no text is allowed"):
         one_of([], None)
 
@@ -289,7 +304,7 @@ def test_the_largest_are_found_in_order_and_ties_go_to_the_lowest_index(vocab, l
     scores = torch.randint(levels, (3, 4, vocab), generator=generator).double() / levels
     scores[1] = (scores[1] * 3).round()
     offsets = torch.randint(levels, (3, 4), generator=generator).double() / levels
-    values, indices = top_of_group(scores, offsets, 6)
+    values, indices = top_of_each(scores, offsets, 6)
     for group in range(3):
         everything = (scores[group] + offsets[group][:, None]).flatten().tolist()
         expected = sorted(range(4 * vocab), key=lambda i: (-everything[i], i))[:6]
@@ -329,7 +344,10 @@ def test_streamed_text_is_the_text_that_greedy_writes():
     pieces = list(stream_text(model, tokenizer, prompt, config))
     assert "".join(pieces) == tokenizer.decode(greedy(model, [prompt], config)[0].tokens)
     answers = one_of_strings(["yes", "no"], tokenizer)
-    assert "".join(stream_text(model, tokenizer, prompt, config, allowed=answers)) in ("yes", "no")
+    assert "".join(stream_text(model, tokenizer, prompt, config, constraint=answers)) in (
+        "yes",
+        "no",
+    )
 
 
 # ── what else is returned ───────────────────────────────────────────────────────────────────────
@@ -346,19 +364,29 @@ def test_the_attention_of_a_text_can_be_looked_at(model):
 
 
 @BOTH
-def test_a_beams_history_leads_to_its_texts(model):
-    config = DecodeConfig(max_new=4, eos_id=None)
-    (found,) = beam_search(model, [PROMPT], config, BeamConfig(width=3), with_history=True)
-    history = found[0].history
-    assert [len(step.tokens) for step in history] == [3, 3, 3, 0]
-    *begin, _ = found[0].tokens
-    paths = [[(token, total)] for token, total in zip(history[0].tokens, history[0].log_probs)]
-    for step in history[1:3]:
-        paths = [
-            [*paths[parent], (token, total)]
-            for token, parent, total in zip(step.tokens, step.parents, step.log_probs)
-        ]
-    assert begin in [[token for token, _ in path] for path in paths]
+def test_whoever_watches_a_beam_sees_every_branch_and_what_became_of_it(model):
+    steps: list[BeamStep] = []
+    config, beam = DecodeConfig(max_new=4, eos_id=None), BeamConfig(width=3, n_best=3)
+    (found,) = beam_search(model, [PROMPT], config, beam, watch=steps.append)
+    assert [step.length for step in steps] == [1, 2, 3, 4]
+    paths: list[tuple[list[int], float]] = [([], 0.0)]
+    finished: list[list[int]] = []
+    for step in steps:
+        kept: list[tuple[list[int], float]] = []
+        totals = [branch.total for branch in step.branches]
+        assert totals == sorted(totals, reverse=True)
+        for branch in step.branches:
+            tokens, total = paths[branch.parent]
+            assert branch.total == pytest.approx(total + branch.log_prob, abs=1e-12)
+            if branch.fate == "kept":
+                assert branch.slot == len(kept)
+                kept.append(([*tokens, branch.token], branch.total))
+            elif branch.fate == "finished":
+                finished.append([*tokens, branch.token])
+        assert {branch.fate for branch in step.branches} <= {"kept", "finished", "dropped"}
+        paths = kept
+    assert sorted(finished) == sorted(text.tokens for text in found)
+    assert any(branch.fate == "dropped" for step in steps for branch in step.branches)
 
 
 def test_diverse_groups_begin_differently():
@@ -366,9 +394,3 @@ def test_diverse_groups_begin_differently():
     beam = BeamConfig(width=4, n_best=4, groups=4, diversity=100.0, patience=None)
     (found,) = beam_search(LM, [PROMPT], config, beam)
     assert len({output.tokens[0] for output in found}) == 4
-
-
-def test_a_prepared_model_serves_many_calls():
-    prepared = prepare(MT)
-    assert greedy(prepared, [PROMPT], CONFIG) == greedy(MT, [PROMPT], CONFIG)
-    assert beam_search(prepared, [PROMPT], CONFIG) == beam_search(MT, [PROMPT], CONFIG)

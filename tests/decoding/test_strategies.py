@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from clearhead.config import ModelConfig
 from clearhead.decoding import (
     BeamConfig,
+    BeamStep,
     Choice,
     DecodeConfig,
     beam_search,
     greedy,
-    prepare,
     sample,
     score,
     speculative,
 )
-from clearhead.decoding.beam import Search
+from clearhead.decoding.hypotheses import SentenceBeam
 from clearhead.decoding.sampling import probabilities
 from clearhead.models import CausalLM
 from tests.decoding.reference import (
     EOS,
     NO_SHRINKING,
-    Uncached,
     all_texts,
     next_scores,
     random_inputs,
     score_of,
+    uncached,
     vivid,
     writers,
 )
@@ -86,8 +86,9 @@ def can_tell_texts_apart(model) -> bool:
 @given(writers(), lengths, seeds)
 def test_greedy_with_a_cache_writes_what_it_writes_without(model, lengths, seed):
     inputs = random_inputs(model.config, lengths, seed)
-    cached, uncached = greedy(model, inputs, SHORT), greedy(Uncached(model), inputs, SHORT)
-    assert all(map(same, cached, uncached))
+    with uncached():
+        expected = greedy(model, inputs, SHORT)
+    assert all(map(same, greedy(model, inputs, SHORT), expected))
 
 
 @settings(max_examples=10, phases=NO_SHRINKING)
@@ -95,8 +96,9 @@ def test_greedy_with_a_cache_writes_what_it_writes_without(model, lengths, seed)
 def test_sampling_with_a_cache_draws_what_it_draws_without(model, lengths, seed, choice):
     inputs = random_inputs(model.config, lengths, seed)
     cached = sample(model, inputs, SHORT, choice, seed=seed)
-    uncached = sample(Uncached(model), inputs, SHORT, choice, seed=seed)
-    assert all(map(same, cached, uncached))
+    with uncached():
+        expected = sample(model, inputs, SHORT, choice, seed=seed)
+    assert all(map(same, cached, expected))
 
 
 @settings(max_examples=10, phases=NO_SHRINKING)
@@ -106,9 +108,10 @@ def test_beam_search_with_a_cache_finds_what_it_finds_without(model, lengths, se
     inputs = random_inputs(model.config, lengths, seed)
     config = DecodeConfig(max_new=5, eos_id=EOS)
     cached = beam_search(model, inputs, config, beam)
-    uncached = beam_search(Uncached(model), inputs, config, beam)
-    assert [len(texts) for texts in cached] == [len(texts) for texts in uncached]
-    for one, other in zip(cached, uncached):
+    with uncached():
+        expected = beam_search(model, inputs, config, beam)
+    assert [len(texts) for texts in cached] == [len(texts) for texts in expected]
+    for one, other in zip(cached, expected):
         shown = [[(text.tokens, text.score) for text in texts] for texts in (one, other)]
         assert all(map(same, one, other)), shown
 
@@ -116,7 +119,7 @@ def test_beam_search_with_a_cache_finds_what_it_finds_without(model, lengths, se
 @settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), seeds, st.sampled_from([Choice(temperature=0), *CHOICES]))
 def test_speculation_with_a_cache_draws_what_it_draws_without(model, seed, choice):
-    """Without: prepared again for each text, and never looking further than one token ahead."""
+    """Without: scored by one pass over each text."""
     inputs = random_inputs(model.config, [3, 5], seed)
     draft = vivid(random_model(model.config, seed=seed + 1))
     ahead = speculative(model, draft, inputs, SHORT, choice, seed=seed, n_ahead=3)
@@ -190,13 +193,14 @@ def test_stopping_early_never_changes_what_is_found(penalty, n_best):
     for seed in range(8):
         model = tiny("decoder", seed, vocab_size=7)
         inputs = random_inputs(model.config, [2, 3], seed)
-        search = partial(beam_search, model, inputs, config, beam, with_history=True)
-        early = search()
-        with patch.object(Search, "_is_settled", lambda _, sentence: not sentence.live):
+        steps: list[BeamStep] = []
+        search = partial(beam_search, model, inputs, config, beam, watch=steps.append)
+        early, n_early = search(), len(steps)
+        with patch.object(SentenceBeam, "is_settled", lambda self, _: not any(self.slots)):
             whole = search()
         for one, other in zip(early, whole):
             assert [t.tokens for t in one] == [t.tokens for t in other]
-            saved += len(other[0].history) - len(one[0].history)
+        saved += len(steps) - 2 * n_early
     assert saved > 0 or n_best > 1  # with three to be sure of, the bound is rarely met
 
 
@@ -206,16 +210,15 @@ def test_a_sequence_alone_is_the_sequence_in_any_batch(model, order, seed, beam)
     assume(can_tell_texts_apart(model))
     inputs = random_inputs(model.config, [1, 4, 2, 6], seed)
     mixed = [inputs[i] for i in order]
-    prepared = prepare(model)
     choice = CHOICES[seed % len(CHOICES)]
     # Two rows for four texts: they leave and join in the middle of the others' texts.
     strategies = {
-        "greedy": lambda given, of: greedy(prepared, given, SHORT, max_rows=2),
+        "greedy": lambda given, of: greedy(model, given, SHORT, max_rows=2),
         "sample": lambda given, of: sample(
-            prepared, given, SHORT, choice, seed=[10 + i for i in of], max_rows=2
+            model, given, SHORT, choice, seed=[10 + i for i in of], max_rows=2
         ),
         "beam": lambda given, of: [
-            texts[0] for texts in beam_search(prepared, given, SHORT, beam, max_sentences=2)
+            texts[0] for texts in beam_search(model, given, SHORT, beam, max_sentences=2)
         ],
     }
     for write in strategies.values():
@@ -271,7 +274,7 @@ def chi_square_limit(n_classes: int) -> float:
     return df * (1 - 2 / (9 * df) + 4.265 * math.sqrt(2 / (9 * df))) ** 3
 
 
-def test_writing_leaves_the_mode_and_every_random_generator_as_they_were():
+def test_decoding_leaves_the_mode_and_every_random_generator_as_they_were():
     model = random_model(
         ModelConfig(family="encoder-decoder", vocab_size=41, d_model=12, n_heads=2, d_ff=17,
                     n_layers=1, max_length=29, p_dropout=0.5)

@@ -18,7 +18,7 @@ from clearhead.cli import main
 from clearhead.cli.folders import open_folder
 from clearhead.config import ModelConfig
 from clearhead.config.model import FeedForwardKind, Norm, PositionKind
-from clearhead.decoding import BeamConfig, DecodeConfig, greedy, prepare
+from clearhead.decoding import BeamConfig, DecodeConfig, greedy
 from clearhead.errors import ConfigError, FolderError
 from clearhead.evaluation.translation import translate_lines
 from clearhead.interop.ctranslate2 import specification
@@ -145,7 +145,7 @@ def test_a_decoder_goes_on_as_ours_does(tmp_path: Path):
     )
     model = load_model(ours)
     assert isinstance(model, CausalLM)
-    texts = greedy(prepare(model), prompts, DecodeConfig(max_new=12, eos_id=2))
+    texts = greedy(model, prompts, DecodeConfig(max_new=12, eos_id=2))
     assert [result.sequences_ids[0] for result in results] == [text.tokens for text in texts]
 
 

@@ -23,8 +23,8 @@ from clearhead.config import ModelConfig, TrainConfig
 from clearhead.config import model as config_model
 from clearhead.data.batches import IGNORED, TokenBatch
 from clearhead.decoding import Choice, DecodeConfig, greedy, sample
-from clearhead.decoding import state as state_module
-from clearhead.decoding import writing as writing_module
+from clearhead.decoding import cached as cached_module
+from clearhead.decoding import generation as generation_module
 from clearhead.errors import ConfigError, InputError
 from clearhead.models import ParameterCount, assemble, causal_lm, count_parameters, preset
 from clearhead.models import build_model as build
@@ -144,7 +144,7 @@ def translation_encodes_once_and_stops_at_the_end() -> None:
     calls = []
     model.encoder.register_forward_hook(lambda *_: calls.append(1))
     script = iter([5, 2, 7, 7, 7, 7])  # the second token is the end
-    with patch.object(writing_module, "argmax", lambda scores: [next(script)] * len(scores)):
+    with patch.object(generation_module, "argmax", lambda scores: [next(script)] * len(scores)):
         outputs = greedy(model, tokens(3, 6), DecodeConfig(max_new=6, eos_id=2))
     assert [output.tokens for output in outputs] == [[5, 2]] * 3
     assert len(calls) == 1
@@ -332,7 +332,7 @@ def unscaled(self, tokens):
 
 
 def no_stop(self, text):
-    return "length" if len(text.written) == self.config.max_new else None
+    return "length" if len(text.new) == self.config.max_new else None
 
 
 def talkative(self, x, *rest):
@@ -413,11 +413,11 @@ ROWS = [
     Row("11", tokens_are_as_loud_as_positions,
         lambda: patch.object(TokenEmbedding, "forward", unscaled)),
     Row("12", generation_is_repeatable_and_restores_the_mode,
-        lambda: patch.object(state_module, "evaluating", nullcontext)),
+        lambda: patch.object(cached_module, "evaluating", nullcontext)),
     Row("13", temperature_zero_is_greedy_and_top_k_zero_is_refused,
         lambda: patch.object(Choice, "__post_init__", nothing)),
     Row("14", translation_encodes_once_and_stops_at_the_end,
-        lambda: patch.object(writing_module._Batch, "_stop_after", no_stop)),
+        lambda: patch.object(generation_module._RunningBatch, "_stop_after", no_stop)),
     Row("15", nothing_is_printed, lambda: patch.object(EncoderLayer, "forward", talkative)),
     Row("16", an_odd_width_is_refused_in_words,
         lambda: patch.object(ModelConfig, "_check_widths", nothing)),

@@ -17,7 +17,7 @@ from clearhead.cli.lines import (
 )
 from clearhead.cli.translate import as_json
 from clearhead.config import ModelConfig
-from clearhead.decoding import Choice, one_of_strings, prepare, sample, stream_text
+from clearhead.decoding import Choice, one_of_strings, sample, stream_text
 from clearhead.errors import ClearheadError, InputError
 
 
@@ -110,9 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
 class _Generator:
     def __init__(self, opened: Opened, arguments: argparse.Namespace, choice: Choice) -> None:
         self.opened, self.arguments, self.choice = opened, arguments, choice
-        self.model = prepare(opened.language_model)
+        self.model = opened.language_model
         self.config = opened.decode_config(arguments.max_new, arguments.window)
-        self.allowed = one_of_strings(arguments.only, opened.target) if arguments.only else None
+        self.constraint = one_of_strings(arguments.only, opened.target) if arguments.only else None
 
     def show(self, number: int, line: str) -> None:
         """One continuation, piece by piece, on standard output."""
@@ -123,7 +123,7 @@ class _Generator:
             self.config,
             self.choice,
             seed=self._seed(number),
-            allowed=self.allowed,
+            constraint=self.constraint,
         )
         for piece in pieces:
             print(piece, end="", flush=True)
@@ -139,7 +139,7 @@ class _Generator:
             self.config,
             self.choice,
             seed=[self._seed(chunk[place][0]) for place in by_length],
-            allowed=self.allowed,
+            constraint=self.constraint,
             max_rows=self.arguments.batch,
         )
         outputs = dict(zip(by_length, found))

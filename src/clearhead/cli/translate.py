@@ -19,7 +19,7 @@ from clearhead.cli.lines import (
     polite,
     talk,
 )
-from clearhead.decoding import BeamConfig, Output, beam_search, greedy, prepare
+from clearhead.decoding import BeamConfig, Output, beam_search, greedy
 from clearhead.errors import DataError, InputError
 from clearhead.inspection.attention import cross_attention
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
@@ -107,7 +107,7 @@ class _Translator:
 
     def __init__(self, opened: Opened, arguments: argparse.Namespace) -> None:
         self.opened, self.arguments = opened, arguments
-        self.model = prepare(opened.translator)
+        self.model = opened.translator
         self.config = opened.decode_config(arguments.max_new)
         self.beam = beam_of(arguments, arguments.n_best)
         self.picture: Path | None = arguments.attention

@@ -2,248 +2,194 @@
 
 Rules, where implementations differ:
 
-- At each step all continuations of all hypotheses are ranked. An end that stands among the `width`
-  best is a finished text; the best `width` others go on.
+- At each step all continuations of all hypotheses are ranked (`ranking.rank`). An end that stands
+  among the `width` best is a finished text; the best `width` others go on (`SentenceBeam.extend`).
 - At `max_new` tokens, or where the window or the constraint ends, a hypothesis is finished too.
 - A finished text's score is its log-probability over the length penalty, its end included. Equal
   scores stand in the order in which they were found; equal continuations, the one of the better
   hypothesis first, then the one with the lower id.
 - The search of a sentence ends when patience · width texts have finished, or when no unfinished
-  hypothesis can reach the n best (see `_is_settled`), whichever is first.
+  hypothesis can reach the n best (`SentenceBeam.is_settled`), whichever is first.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import islice
-from math import inf
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from clearhead.config import BeamConfig, DecodeConfig
-from clearhead.decoding.constraints import Allowed, constrain
-from clearhead.decoding.inputs import Inputs, Request, as_requests
-from clearhead.decoding.results import BeamStep, Output, StopReason, beam_step
-from clearhead.decoding.state import writer_of
-from clearhead.decoding.top import top_of_group
-from clearhead.decoding.writing import Model
+from clearhead.decoding.cached import CachedModel, GenerativeModel
+from clearhead.decoding.constraints import Constraint, constrain
+from clearhead.decoding.hypotheses import Hypothesis, SentenceBeam
+from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
+from clearhead.decoding.ranking import rank
+from clearhead.decoding.results import BeamStep, Output, StopReason, Watch
 from clearhead.errors import ConfigError
 
-MAX_SENTENCES = 32  # searched side by side, unless told otherwise
-
-
-class Hypothesis(NamedTuple):
-    """A text so far, as its last token behind another hypothesis."""
-
-    before: "Hypothesis | None" = None
-    token: int = -1
-    log_prob: float = 0.0
-    total: float = 0.0
-
-    def path(self) -> tuple[list[int], list[float]]:
-        """Its tokens and their log-probabilities."""
-        steps, here = [], self
-        while here.before is not None:
-            steps.append(here)
-            here = here.before
-        return [step.token for step in steps[::-1]], [step.log_prob for step in steps[::-1]]
-
-
-DEAD = Hypothesis(total=-inf)
-
-
-@dataclass(slots=True)
-class Sentence:
-    """One input, and the search for its texts."""
-
-    request: Request
-    room: int
-    """Tokens that a text can have at most."""
-    at_room: StopReason
-    live: list[Hypothesis] = field(default_factory=lambda: [Hypothesis()])
-    length: int = 0
-    finished: list[Output] = field(default_factory=list)
-    history: list[BeamStep] = field(default_factory=list)
-    done: bool = False
-    told: bool = False
+MAX_SENTENCES = 32
+"""Searched side by side, unless the caller says otherwise."""
 
 
 def beam_search(
-    model: Model,
-    inputs: Inputs,
+    model: GenerativeModel,
+    inputs: TokenRows,
     config: DecodeConfig,
     beam: BeamConfig = BeamConfig(),  # noqa: B008 (frozen)
     *,
-    allowed: Allowed | None = None,
-    with_history: bool = False,
+    constraint: Constraint | None = None,
+    watch: Watch | None = None,
     max_sentences: int = MAX_SENTENCES,
 ) -> list[list[Output]]:
     """For each input its n best texts, the best first. Fewer only where fewer are possible."""
-    search = Search(model, config, beam, allowed, with_history)
+    search = BeamSearch(model, config, beam, constraint, watch)
     found = dict(search.run(inputs, max_sentences))
-    return [found[index] for index in sorted(found)]
+    return [found[number] for number in sorted(found)]
 
 
-class Search:
+class BeamSearch:
     def __init__(
         self,
-        model: Model,
+        model: GenerativeModel,
         config: DecodeConfig,
         beam: BeamConfig,
-        allowed: Allowed | None = None,
-        with_history: bool = False,
+        constraint: Constraint | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self.writer, self.config, self.beam = writer_of(model), config, beam
-        self.allowed, self.with_history = allowed, with_history
+        self.model, self.config, self.beam = model, config, beam
+        self.constraint, self.watch = constraint, watch
         if config.window == "slide":
             rule = "cannot be searched: hypotheses share their past"
             raise ConfigError("window", "slide", rule, "use 'stop'")
 
     def run(
-        self, inputs: Inputs | Iterator[Request], max_sentences: int = MAX_SENTENCES
+        self, inputs: TokenRows | Iterator[DecodeInput], max_sentences: int = MAX_SENTENCES
     ) -> Iterator[tuple[int, list[Output]]]:
-        """Each input's index and n best texts, as soon as they are known. `inputs` may be a stream
-        of requests without end."""
-        stream = as_requests(inputs, self.config, self.writer.config)
-        state = self.writer.begin(min(self.config.max_new, 32) * self.beam.width)
-        sentences: list[Sentence] = []
-        scores = torch.empty(0, 1, 0)
+        """Each input's number and n best texts, as soon as they are known. `inputs` may be an
+        endless iterator."""
+        width = self.beam.width
+        waiting = as_inputs(inputs, self.config, self.model.config)
+        cached = CachedModel(self.model, rows_per_input=width)
+        sentences: list[SentenceBeam] = []
+        scores = torch.empty(0, width, 0)
+        n_admitted = 0
         while True:
-            live = [row for row, sentence in enumerate(sentences) if not sentence.done]
-            if 4 * len(live) <= 3 * min(max_sentences, len(sentences)):
-                new = [self._begin(each) for each in islice(stream, max_sentences - len(live))]
-                yield from ((each.request.number, self._best(each)) for each in new if each.done)
-                new = [sentence for sentence in new if not sentence.done]
-                if len(live) < len(sentences):
-                    state.keep(live)
-                    sentences, scores = [sentences[row] for row in live], scores[live]
+            # New sentences join once a quarter of the places is free: they are read together.
+            if not sentences or 4 * len(sentences) <= 3 * min(max_sentences, n_admitted):
+                new: list[SentenceBeam] = []
+                for given in islice(waiting, max_sentences - len(sentences)):
+                    if (stop := self._stop_before(given)) is None:
+                        new.append(self._begin(given))
+                    else:
+                        yield given.number, [Output(tokens=[], log_probs=[], score=0.0, stop=stop)]
                 if new:
-                    sources = [each.request.source for each in new if each.request.source]
-                    joined = state.join([each.request.prompt for each in new], sources or None)
-                    joined = joined.expand(-1, state.width, -1)
+                    sources = [each.given.source for each in new if each.given.source is not None]
+                    joined = cached.join([each.given.prompt for each in new], sources or None)
+                    joined = joined[:, None].expand(-1, width, -1)
                     scores = torch.cat((scores, joined)) if sentences else joined
                     sentences = sentences + new
+                n_admitted = len(sentences)
             if not sentences:
                 return
-            tokens, parents = self._step(sentences, scores)
-            for sentence in sentences:
-                if sentence.done and not sentence.told:
-                    sentence.live, sentence.told = [], True
-                    yield sentence.request.number, self._best(sentence)
-            if not all(sentence.done for sentence in sentences):
-                scores = state.advance(tokens, parents)
+            self._step(sentences, scores)
+            settled = [sentence.is_settled(self.beam) for sentence in sentences]
+            for sentence, is_settled in zip(sentences, settled):
+                if is_settled:
+                    yield sentence.given.number, sentence.best(self.beam.n_best)
+            places = [place for place, is_settled in enumerate(settled) if not is_settled]
+            sentences = [sentences[place] for place in places]
+            scores = self._next_scores(cached, sentences, places)
 
-    def _begin(self, request: Request) -> Sentence:
-        room = min(self.config.max_new, self.writer.config.max_length - len(request.prompt))
-        sentence = Sentence(request, room, "length" if room == self.config.max_new else "window")
-        if room == 0 or (self.allowed is not None and self._is_stuck([])):
-            stop = sentence.at_room if room == 0 else "constraint"
-            sentence.finished.append(Output(tokens=[], log_probs=[], score=0.0, stop=stop))
-            sentence.done = True
-        return sentence
+    def _stop_before(self, given: DecodeInput) -> StopReason | None:
+        """Why there is nothing to search."""
+        if self.config.max_new == 0:
+            return "length"
+        if self._max_tokens(given) == 0:
+            return "window"
+        return "constraint" if self._is_stuck([]) else None
 
-    def _is_stuck(self, written: list[int]) -> bool:
-        after = self.allowed(written) if self.allowed else None
-        return after is not None and not after
+    def _max_tokens(self, given: DecodeInput) -> int:
+        return min(self.config.max_new, self.model.config.max_length - len(given.prompt))
+
+    def _begin(self, given: DecodeInput) -> SentenceBeam:
+        """One empty text, in the first slot of each group."""
+        per_group = self.beam.width // self.beam.groups
+        slots = [None if n % per_group else Hypothesis() for n in range(self.beam.width)]
+        return SentenceBeam(given, self._max_tokens(given), slots)
+
+    def _is_stuck(self, new: list[int]) -> bool:
+        allowed = None if self.constraint is None else self.constraint(new)
+        return allowed is not None and not allowed
 
     @torch.inference_mode()
-    def _step(self, sentences: list[Sentence], scores: Tensor) -> tuple[Tensor, ...]:
-        """Let every sentence take its step; what each hypothesis writes, and which one it goes on
-        from. Where fewer than `width` can go on, the first fills their places and is ignored."""
-        n, width, vocab = scores.shape
-        log_probs = free = scores.log_softmax(dim=2)
-        before = [[*s.live, *[DEAD] * (width - len(s.live))] for s in sentences]
-        totals = scores.new_tensor([[h.total for h in row] for row in before])
-        if self.allowed is not None:
-            followers = [
-                None if h.total == -inf else self.allowed(h.path()[0])
-                for row in before
-                for h in row
-            ]
-            free = constrain(log_probs.flatten(0, 1), followers).view(n, width, vocab)
+    def _step(self, sentences: list[SentenceBeam], scores: Tensor) -> None:
+        """One token more for every hypothesis of every sentence."""
+        log_probs = scores.log_softmax(dim=2)
+        permitted = self._permitted(sentences, log_probs)
+        totals = scores.new_tensor([sentence.totals() for sentence in sentences])
+        before = [sentence.begin_step() for sentence in sentences]
         per_group = self.beam.width // self.beam.groups
-        after: list[list[tuple[int, Hypothesis]]] = [[] for _ in sentences]
         for group in range(self.beam.groups):
-            # At the first step there is one hypothesis, and every group goes on from it.
-            first = 0 if width == 1 else group * per_group
-            mine = slice(first, first + (1 if width == 1 else per_group))
-            pool = free[:, mine]
+            first = group * per_group
+            slots = slice(first, first + per_group)
+            ranked_by = permitted[:, slots]
             if group and self.beam.diversity:
-                pool = pool.clone()
-                for row, taken in enumerate(after):
-                    for _, hypothesis in taken:
-                        pool[row, :, max(0, hypothesis.token)] -= self.beam.diversity
-            k = min(2 * per_group, pool.shape[1] * vocab)
-            values, indices = top_of_group(pool, totals[:, mine], k)
-            own = log_probs[:, mine].flatten(1).gather(1, indices)
-            columns = (values, indices // vocab + first, indices % vocab, own)
-            for row, ranked in enumerate(zip(*(column.tolist() for column in columns))):
-                if not sentences[row].done:
-                    new = self._extend(sentences[row], list(zip(*ranked)), per_group)
-                    after[row] += new + [(first, DEAD)] * (per_group - len(new))
-        for sentence, row in zip(sentences, after):
-            if sentence.done:
-                continue
-            sentence.length += 1
-            sentence.live = [h for _, h in row] if any(h is not DEAD for _, h in row) else []
-            if self.with_history:
-                alive = ((h.token, parent, h.total) for parent, h in row if h is not DEAD)
-                sentence.history.append(beam_step(alive))
-            sentence.done = self._is_settled(sentence)
-        idle = [(0, DEAD)] * self.beam.width
-        moves = [[(max(0, h.token), parent) for parent, h in row or idle] for row in after]
-        return torch.tensor(moves, device=scores.device).unbind(dim=2)
+                ranked_by = self._less_what_was_chosen(sentences, ranked_by)
+            # Of 2n candidates, at least n are not the end.
+            ranked = rank(log_probs[:, slots], ranked_by, totals[:, slots], 2 * per_group, first)
+            for sentence, old, candidates in zip(sentences, before, ranked):
+                sentence.extend(old, candidates, per_group, self._end_of(sentence), self.beam)
+        if self.watch is not None:
+            for sentence in sentences:
+                self.watch(BeamStep(sentence.given.number, sentence.length, sentence.branches))
 
-    def _extend(
-        self, sentence: Sentence, ranked: Sequence[tuple[float, int, int, float]], width: int
-    ) -> list[tuple[int, Hypothesis]]:
-        """Sort a group's ranked continuations into finished texts and hypotheses that go on, each
-        with the hypothesis that it comes from."""
-        going_on: list[tuple[int, Hypothesis]] = []
-        length = sentence.length + 1
-        for rank, (value, parent, token, log_prob) in enumerate(ranked):
-            if value == -inf or len(going_on) == width:
-                break
-            old = sentence.live[parent]
-            new = Hypothesis(old, token, log_prob, old.total + log_prob)
-            stop: StopReason | None = None
-            if token == self.config.eos_id:
-                stop = "end"
-            elif length == sentence.room:
-                stop = sentence.at_room
-            elif self.allowed is not None and self._is_stuck(new.path()[0]):
-                stop = "constraint"
-            if stop is None:
-                going_on.append((parent, new))
-            elif rank < width:
-                (tokens, each), score = new.path(), new.total / self.beam.normaliser(length)
-                text = Output(tokens=tokens, log_probs=each, score=score, stop=stop)
-                sentence.finished.append(text)
-        return going_on
+    def _permitted(self, sentences: list[SentenceBeam], log_probs: Tensor) -> Tensor:
+        """`log_probs`, with -inf for what the constraint does not allow."""
+        if self.constraint is None:
+            return log_probs
+        allowed = [
+            None if slot is None else self.constraint(slot.path()[0])
+            for sentence in sentences
+            for slot in sentence.slots
+        ]
+        return constrain(log_probs.flatten(0, 1), allowed).view_as(log_probs)
 
-    def _is_settled(self, sentence: Sentence) -> bool:
-        """No unfinished hypothesis can still be among the n best.
+    def _less_what_was_chosen(self, sentences: list[SentenceBeam], ranked_by: Tensor) -> Tensor:
+        """A token that the groups before have just chosen costs `diversity`, each time."""
+        ranked_by = ranked_by.clone()
+        for row, sentence in zip(ranked_by, sentences):
+            for slot in sentence.slots:
+                if slot is not None:
+                    row[:, slot.token] -= self.beam.diversity
+        return ranked_by
 
-        Proof: a text that comes of a hypothesis with log-probability t ≤ 0 has a log-probability of
-        at most t, since every further token adds a logarithm of at most 1, and a length of at most
-        `room`. The normaliser does not fall with the length, so that its score is at most
-        t / normaliser(room). Where the n-th best finished score is no less, nothing displaces it.
-        """
-        if not sentence.live:
-            return True
-        patience, n_finished = self.beam.patience, len(sentence.finished)
-        if n_finished < self.beam.n_best:
-            return False
-        if patience is not None and n_finished >= patience * self.beam.width:
-            return True
-        nth = sorted((text.score for text in sentence.finished), reverse=True)[self.beam.n_best - 1]
-        best = max(hypothesis.total for hypothesis in sentence.live)
-        return nth >= best / self.beam.normaliser(sentence.room)
+    def _end_of(self, sentence: SentenceBeam):
+        at_limit: StopReason = "length" if sentence.max_tokens == self.config.max_new else "window"
 
-    def _best(self, sentence: Sentence) -> list[Output]:
-        ranked = sorted(sentence.finished, key=lambda text: -text.score)[: self.beam.n_best]
-        if self.with_history:
-            for text in ranked:
-                text.history.extend(sentence.history)
-        return ranked
+        def end_of(hypothesis: Hypothesis, length: int) -> StopReason | None:
+            if hypothesis.token == self.config.eos_id:
+                return "end"
+            if length == sentence.max_tokens:
+                return at_limit
+            if self.constraint is not None and self._is_stuck(hypothesis.path()[0]):
+                return "constraint"
+            return None
+
+        return end_of
+
+    def _next_scores(
+        self, cached: CachedModel, sentences: list[SentenceBeam], places: list[int]
+    ) -> Tensor:
+        """Let the model read what each hypothesis has chosen; `places` are the places that the
+        sentences had in the batch before."""
+        width = self.beam.width
+        if not sentences:
+            cached.keep([])
+            return torch.empty(0, width, 0)
+        rows = [
+            place * width + parent
+            for sentence, place in zip(sentences, places)
+            for parent in sentence.parents
+        ]
+        tokens = [0 if s is None else s.token for sentence in sentences for s in sentence.slots]
+        return cached.step(tokens, rows).unflatten(0, (len(sentences), width))

@@ -8,12 +8,12 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.text.tokenizer import Tokenizer
 
-Allowed = Callable[[Sequence[int]], Collection[int] | None]
-"""Given what has been written so far (without the prompt), the tokens that may follow. None: any.
-None left (an empty collection): the text ends here, and says so."""
+Constraint = Callable[[Sequence[int]], Collection[int] | None]
+"""Given the new tokens so far (without the prompt), the tokens that may follow. None: any. An empty
+collection: the text ends here, with the reason "constraint"."""
 
 
-def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Allowed:
+def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
     """Only these texts, as tokens, each followed by the end."""
     ends: dict[tuple[int, ...], set[int]] = {}
     for text in texts:
@@ -22,28 +22,28 @@ def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Allowed:
             ends.setdefault(tuple(whole[:n]), set()).add(token)
     if not ends:
         raise InputError("no text is allowed; give at least one that is not empty")
-    return lambda written: sorted(ends.get(tuple(written), ()))
+    return lambda new: sorted(ends.get(tuple(new), ()))
 
 
-def one_of_strings(strings: Iterable[str], tokenizer: Tokenizer) -> Allowed:
+def one_of_strings(strings: Iterable[str], tokenizer: Tokenizer) -> Constraint:
     """Only these strings, spelt as the tokenizer spells them."""
     return one_of([tokenizer.encode(text) for text in strings], tokenizer.eos_id)
 
 
-def begin_with(prefix: Sequence[int], then: Allowed | None = None) -> Allowed:
+def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constraint:
     """The text begins with these tokens; then anything, or what `then` allows behind them."""
     prefix = [int(token) for token in prefix]
 
-    def allowed(written: Sequence[int]) -> Collection[int] | None:
-        if len(written) < len(prefix):
-            return [prefix[len(written)]]
-        return None if then is None else then(written[len(prefix) :])
+    def constraint(new: Sequence[int]) -> Collection[int] | None:
+        if len(new) < len(prefix):
+            return [prefix[len(new)]]
+        return None if then is None else then(new[len(prefix) :])
 
-    return allowed
+    return constraint
 
 
 def constrain(scores: Tensor, allowed: Sequence[Collection[int] | None]) -> Tensor:
-    """-inf for what each row may not write: a copy, where any row is constrained."""
+    """-inf for the tokens that a row does not allow: a copy, where any row is constrained."""
     if all(ids is None for ids in allowed):
         return scores
     constrained = scores.clone()

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from clearhead.config import DecodeConfig, ModelConfig
-from clearhead.decoding.state import Ids
+from clearhead.decoding.cached import Ids
 from clearhead.errors import ConfigError, InputError
 
-Inputs = Sequence[Ids] | Tensor
+TokenRows = Sequence[Ids] | Tensor
 """Prompts, or sources, of any lengths. A tensor's padding is dropped: a model does not see it."""
 
 
-class Request(NamedTuple):
-    """One text to write."""
+class DecodeInput(NamedTuple):
+    """What one text is decoded from."""
 
     number: int
     """Its place among the inputs."""
@@ -23,36 +23,38 @@ class Request(NamedTuple):
     source: list[int] | None
 
 
-def requests(inputs: Inputs, config: DecodeConfig, model: ModelConfig) -> Iterator[Request]:
-    """Each input in its turn; the first that the model cannot take is an InputError."""
+def as_inputs(
+    given: TokenRows | Iterator[DecodeInput], config: DecodeConfig, model: ModelConfig
+) -> Iterator[DecodeInput]:
+    """Each in its turn; the first that the model cannot take is an InputError. What are inputs
+    already are taken as they are."""
+    return given if isinstance(given, Iterator) else _checked_inputs(given, config, model)
+
+
+def _checked_inputs(
+    rows: TokenRows, config: DecodeConfig, model: ModelConfig
+) -> Iterator[DecodeInput]:
     check_config(config, model)
-    for index, given in enumerate(inputs):
-        yield request(index, given, config, model)
+    for number, row in enumerate(rows):
+        yield _checked_input(number, row, config, model)
 
 
-def as_requests(
-    inputs: Inputs | Iterator[Request], config: DecodeConfig, model: ModelConfig
-) -> Iterator[Request]:
-    """A stream of requests is taken as it is."""
-    return inputs if isinstance(inputs, Iterator) else requests(inputs, config, model)
-
-
-def request(index: int, given: Any, config: DecodeConfig, model: ModelConfig) -> Request:
+def _checked_input(index: int, given: Any, config: DecodeConfig, model: ModelConfig) -> DecodeInput:
     seq2seq = model.family == "encoder-decoder"
     ids = checked_ids(
         given, model.vocab_size, model.pad_id, "source" if seq2seq else "prompt", index
     )
     if not seq2seq:
-        check_room(len(ids), config, model)
-        return Request(index, ids, None)
+        check_fits(len(ids), config, model)
+        return DecodeInput(index, ids, None)
     if len(ids) > model.max_length:
         raise InputError(
             f"source {index} has {len(ids)} tokens, more than max_length={model.max_length}; "
             "cut it, or split it"
         )
     assert config.start_id is not None
-    check_room(1, config, model)
-    return Request(index, [config.start_id], ids)
+    check_fits(1, config, model)
+    return DecodeInput(index, [config.start_id], ids)
 
 
 def checked_ids(
@@ -77,7 +79,7 @@ def checked_ids(
 
 def check_config(config: DecodeConfig, model: ModelConfig) -> None:
     if model.family == "encoder":
-        raise InputError("an encoder alone writes nothing; use a decoder or an encoder-decoder")
+        raise InputError("an encoder alone generates nothing; use a decoder or an encoder-decoder")
     for name in ("eos_id", "start_id"):
         index = getattr(config, name)
         used = name == "eos_id" or model.family == "encoder-decoder"
@@ -93,7 +95,7 @@ def check_config(config: DecodeConfig, model: ModelConfig) -> None:
             raise ConfigError("window", "slide", rule, "use 'stop'")
 
 
-def check_room(n_given: int, config: DecodeConfig, model: ModelConfig) -> None:
+def check_fits(n_given: int, config: DecodeConfig, model: ModelConfig) -> None:
     longest = n_given + (config.max_new if config.window == "refuse" else 0)
     if longest > model.max_length:
         remedy = "give less, or ask for fewer new tokens"

@@ -7,40 +7,41 @@ import torch
 from torch import Tensor
 
 from clearhead.config import Choice, DecodeConfig
-from clearhead.decoding.constraints import Allowed
-from clearhead.decoding.inputs import Inputs
+from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.constraints import Constraint
+from clearhead.decoding.generation import MAX_ROWS, Choose, RunningText, collect, decode_tokens
+from clearhead.decoding.inputs import TokenRows
+from clearhead.decoding.ranking import argmax
 from clearhead.decoding.results import Output
-from clearhead.decoding.top import argmax
-from clearhead.decoding.writing import MAX_ROWS, Choose, Model, Text, collect, write
 
 
 def sample(
-    model: Model,
-    inputs: Inputs,
+    model: GenerativeModel,
+    inputs: TokenRows,
     config: DecodeConfig,
     choice: Choice = Choice(),  # noqa: B008 (frozen)
     *,
     seed: int | Sequence[int] = 0,
-    allowed: Allowed | None = None,
+    constraint: Constraint | None = None,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
     """Draw each token. A list of seeds gives each sequence its own; one seed is a list of seeds
     that follow from it and from the sequence's place. Nothing else is random: torch's generators
     are not touched."""
     choose = chooser(choice, seed)
-    return collect(write(model, inputs, config, choose, allowed=allowed, max_rows=max_rows))
+    events = decode_tokens(model, inputs, config, choose, constraint=constraint, max_rows=max_rows)
+    return collect(events)
 
 
 def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
-    """What `write` asks for the next tokens."""
+    """What `decode_tokens` asks for the next tokens."""
 
-    def choose(scores: Tensor, texts: Sequence[Text]) -> list[int]:
+    def choose(scores: Tensor, texts: Sequence[RunningText]) -> list[int]:
         seen = [text.tokens for text in texts] if choice.repetition_penalty != 1 else None
         if choice.temperature == 0:
             return argmax(penalised(scores, seen, choice.repetition_penalty))
         draws = [
-            uniform(seed_of(seed, text.request.number), len(text.written), "token")
-            for text in texts
+            uniform(seed_of(seed, text.given.number), len(text.new), "token") for text in texts
         ]
         return draw(probabilities(scores, choice, seen), draws)
 

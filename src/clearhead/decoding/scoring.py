@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from clearhead.decoding.cached import GenerativeModel, Ids, evaluating, in_full, padded
 from clearhead.decoding.inputs import checked_ids
 from clearhead.decoding.results import Output
-from clearhead.decoding.state import Ids, evaluating, padded
 from clearhead.errors import InputError
-from clearhead.models import CausalLM, Seq2Seq
+from clearhead.models import Seq2Seq
 from clearhead.models.inputs import RealGiven
 from clearhead.parts.recorder import Recorder
 
@@ -18,7 +18,7 @@ MAX_TOKENS = 4096
 
 
 def score(
-    model: CausalLM | Seq2Seq,
+    model: GenerativeModel,
     inputs: Sequence[Ids],
     targets: Sequence[Ids],
     *,
@@ -26,14 +26,14 @@ def score(
     max_tokens: int = MAX_TOKENS,
 ) -> list[list[float]]:
     """log p of each target token, given the input before it: the source, behind which the decoder
-    starts with `start_id`, or the prompt. The model's own pass: no cache, nothing prepared."""
+    starts with `start_id`, or the prompt. One pass over each text, without a cache."""
     if len(inputs) != len(targets):
         raise InputError(f"{len(inputs)} inputs and {len(targets)} targets; give a pair of each")
     pairs = [_checked(model, i, pair, start_id) for i, pair in enumerate(zip(inputs, targets))]
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]) + len(pairs[i][2]))
     found: list[list[float]] = [[] for _ in pairs]
     while order:
-        rows = [order.pop()]  # the longest first: the others need no more room than it
+        rows = [order.pop()]  # the longest first: the others need no more memory than it
         longest = len(pairs[rows[0]][1]) + len(pairs[rows[0]][2])
         while order and (len(rows) + 1) * longest <= max_tokens:
             rows.append(order.pop())
@@ -42,15 +42,15 @@ def score(
     return found
 
 
-Pair = tuple[list[int], list[int], list[int]]  # source or nothing, what is fed first, target
+Fed = tuple[list[int], list[int], list[int]]  # source or nothing, what is fed first, target
 
 
 def _checked(
-    model: CausalLM | Seq2Seq, index: int, pair: tuple[Ids, Ids], start_id: int | None
-) -> Pair:
+    model: GenerativeModel, index: int, pair: tuple[Ids, Ids], start_id: int | None
+) -> Fed:
     config = model.config
     given, target = pair
-    # The target is what a model wrote, which may be any token, even the pad id.
+    # A target that a model generated may hold any token, even the pad id.
     target = checked_ids(target, config.output_vocab_size, None, "target", index) if target else []
     if isinstance(model, Seq2Seq):
         if start_id is None:
@@ -68,10 +68,10 @@ def _checked(
 
 
 @torch.inference_mode()
-def _score_batch(model: CausalLM | Seq2Seq, pairs: Sequence[Pair]) -> list[list[float]]:
+def _score_batch(model: GenerativeModel, pairs: Sequence[Fed]) -> list[list[float]]:
     device = model.tokens.weight.device
     fed, real = padded([(first + target)[:-1] or first for _, first, target in pairs], device)
-    with evaluating(model):
+    with evaluating(model.modules()):
         if isinstance(model, Seq2Seq):
             sources, source_real = padded([source for source, _, _ in pairs], device)
             hidden = model.decode_hidden(
@@ -84,8 +84,7 @@ def _score_batch(model: CausalLM | Seq2Seq, pairs: Sequence[Pair]) -> list[list[
         # Only here are there scores for a whole vocabulary, and only of one text at a time.
         wanted = row[len(first) - 1 : len(first) - 1 + len(target)][None]
         table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
-        scores = model.output(wanted, table)[0]
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        scores = in_full(model.output(wanted, table)[0])
         ids = torch.tensor(target, dtype=torch.long, device=device)[:, None]
         chosen = scores.gather(1, ids)[:, 0] - scores.logsumexp(dim=1)
         rows.append(chosen.clamp(max=0).tolist())
@@ -98,14 +97,14 @@ def _given(real: Tensor | None) -> RealGiven:
 
 @torch.inference_mode()
 def attention_of(
-    model: CausalLM | Seq2Seq, given: Ids, output: Output, *, start_id: int | None = 1
+    model: GenerativeModel, given: Ids, output: Output, *, start_id: int | None = 1
 ) -> Recorder:
-    """The attention with which a text was written: every layer's weights, a row for each token that
+    """The attention with which a text was decoded: every layer's weights, a row for each token that
     was fed (the last token of the text was not). Computed by one pass over the whole text."""
     source, first, target = _checked(model, 0, (given, output.tokens), start_id)
     recorder = Recorder()
     fed = torch.tensor([(first + target)[:-1] or first], device=model.tokens.weight.device)
-    with evaluating(model):
+    with evaluating(model.modules()):
         if isinstance(model, Seq2Seq):
             memory = model.encode(fed.new_tensor([source]), real="all", recorder=recorder)
             model.decode(fed, memory, real="all", recorder=recorder)

@@ -10,24 +10,22 @@ from collections.abc import Sequence
 from itertools import islice
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.config import Choice, DecodeConfig
-from clearhead.decoding.inputs import Inputs, Request, requests
+from clearhead.decoding.cached import CachedModel, GenerativeModel
+from clearhead.decoding.generation import MAX_ROWS, RunningText
+from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import draw, probabilities, seed_of, uniform
-from clearhead.decoding.state import PreparedWriter, prepare
-from clearhead.decoding.writing import MAX_ROWS, Text
 from clearhead.errors import InputError
-from clearhead.models import CausalLM, Seq2Seq
-
-Speaker = PreparedWriter | CausalLM | Seq2Seq
 
 
 def speculative(
-    model: Speaker,
-    draft: Speaker,
-    inputs: Inputs,
+    model: GenerativeModel,
+    draft: GenerativeModel,
+    inputs: TokenRows,
     config: DecodeConfig,
     choice: Choice = Choice(),  # noqa: B008 (frozen)
     *,
@@ -39,38 +37,39 @@ def speculative(
     tokens ahead."""
     if n_ahead < 1:
         raise InputError(f"n_ahead={n_ahead} leaves nothing to check; use at least 1")
-    large, small = (m if isinstance(m, PreparedWriter) else prepare(m) for m in (model, draft))
     for name in ("family", "vocab_size", "output_vocab_size"):
-        ours, theirs = getattr(large.config, name), getattr(small.config, name)
+        ours, theirs = getattr(model.config, name), getattr(draft.config, name)
         if ours != theirs:
             raise InputError(
-                f"the draft has {name}={theirs!r} and the model {ours!r}; both must read and write "
+                f"the draft has {name}={theirs!r} and the model {ours!r}; both must use "
                 "the same tokens: take a draft that was trained with the same tokenizer"
             )
     if config.window == "slide":
         raise InputError("window='slide' cannot be drafted ahead; use 'stop'")
-    pair = _Pair(large, small, config, choice, seed, n_ahead)
-    stream = requests(inputs, config, large.config)
+    drafting = _Drafting(model, draft, config, choice, seed, n_ahead)
+    waiting = as_inputs(inputs, config, model.config)
     outputs: list[Output] = []
-    while together := list(islice(stream, max_rows)):
-        outputs += pair.write(together)
+    while together := list(islice(waiting, max_rows)):
+        outputs += drafting.decode(together)
     return outputs
 
 
-class _Draft(Text):
-    """A text, and how likely the large model found each of its tokens."""
+class _DraftedText(RunningText):
+    """A text, and the large model's log-probability of each of its tokens."""
 
-    def __init__(self, request: Request, room: int) -> None:
-        super().__init__(request)
-        self.room = room
+    def __init__(self, given: DecodeInput, max_tokens: int) -> None:
+        super().__init__(given)
+        self.max_tokens = max_tokens
         self.log_probs: list[float] = []
 
 
-class _Pair:
+class _Drafting:
+    """A large model, and a small one that runs ahead of it."""
+
     def __init__(
         self,
-        large: PreparedWriter,
-        small: PreparedWriter,
+        large: GenerativeModel,
+        small: GenerativeModel,
         config: DecodeConfig,
         choice: Choice,
         seed: int | Sequence[int],
@@ -81,65 +80,68 @@ class _Pair:
         self.window = min(large.config.max_length, small.config.max_length)
 
     @torch.inference_mode()
-    def write(self, together: list[Request]) -> list[Output]:
-        texts = [self._begin(request) for request in together]
-        live = [text for text in texts if text.room > 0]
+    def decode(self, together: list[DecodeInput]) -> list[Output]:
+        texts = [self._begin(given) for given in together]
+        live = [text for text in texts if text.max_tokens > 0]
         if not live:
             return [self._output(text) for text in texts]
-        prompts = [text.request.prompt for text in live]
-        sources = [text.request.source for text in live if text.request.source is not None]
-        reserve = self.config.max_new + self.n_ahead
-        large, small = self.large.begin(reserve), self.small.begin(reserve)
-        scores = large.join(prompts, sources or None)
-        guess_scores = small.join(prompts, sources or None)[:, 0]
+        prompts = [text.given.prompt for text in live]
+        sources = [text.given.source for text in live if text.given.source is not None]
+        large, small = CachedModel(self.large), CachedModel(self.small)
+        scores = large.join(prompts, sources or None)[:, None]
+        guess_scores = small.join(prompts, sources or None)
         unread: Tensor | None = None  # by the large model: its own last token waits for the draft
         while live:
-            drafted, guesses = [], []
+            # Behind its window a text has no positions left: what is drafted there is padding.
+            n_fit = [min(self.n_ahead, self.window - len(text.tokens)) for text in live]
+            real = torch.arange(self.n_ahead) < torch.tensor(n_fit)[:, None]
+            real = real.to(scores.device)
+            drafted: list[list[int]] = []
+            guesses: list[Tensor] = []
             for ahead in range(self.n_ahead):
-                so_far = torch.stack(drafted, dim=1).tolist() if drafted else [[]] * len(live)
-                seen = [text.tokens + more for text, more in zip(live, so_far)]
+                seen = [
+                    text.tokens + [tokens[row] for tokens in drafted]
+                    for row, text in enumerate(live)
+                ]
                 guesses.append(probabilities(guess_scores, self.choice, seen))
-                chosen = draw(guesses[-1], self._uniforms(live, ahead, "draft"))
-                drafted.append(torch.tensor(chosen, device=scores.device))
-                guess_scores = small.advance(drafted[-1][:, None])[:, 0]
-            draft = torch.stack(drafted, dim=1)
+                drafted.append(draw(guesses[-1], self._uniforms(live, ahead, "draft")))
+                guess_scores = small.step(drafted[-1], real=real[:, ahead : ahead + 1])
+            draft = torch.tensor(drafted, device=scores.device).T
             if unread is None:
-                scores = torch.cat((scores, large.extend(draft)), dim=1)
+                scores = torch.cat((scores, large.read(draft, real)), dim=1)
             else:
-                scores = large.extend(torch.cat((unread, draft), dim=1))
+                real = F.pad(real, (1, 0), value=True)
+                scores = large.read(torch.cat((unread, draft), dim=1), real)
             kept, own = self._check(live, scores, torch.stack(guesses, dim=1), draft)
             self._take(live, scores, draft, kept, own)
-            last = torch.tensor(own, device=scores.device)[:, None]
-            large.forget([self.n_ahead - n for n in kept])
-            small.forget([self.n_ahead - n for n in kept])
-            going_on = [row for row, text in enumerate(live) if text.stop is None]
-            if len(going_on) < len(live):
-                live, last = [live[row] for row in going_on], last[going_on]
-                if live:
-                    large.keep(going_on)
-                    small.keep(going_on)
-            unread = last
+            surplus = [max(0, n - n_kept) for n, n_kept in zip(n_fit, kept)]
+            large.forget(surplus)
+            small.forget(surplus)
+            rows = [row for row, text in enumerate(live) if text.stop is None]
+            live, last = [live[row] for row in rows], [own[row] for row in rows]
             if live:
-                guess_scores = small.advance(last)[:, 0]
+                large.keep(rows)
+                guess_scores = small.step(last, rows)
+            unread = torch.tensor(last, device=scores.device)[:, None]
         return [self._output(text) for text in texts]
 
-    def _begin(self, request: Request) -> _Draft:
-        return _Draft(request, min(self.config.max_new, self.window - len(request.prompt)))
+    def _begin(self, given: DecodeInput) -> _DraftedText:
+        return _DraftedText(given, min(self.config.max_new, self.window - len(given.prompt)))
 
-    def _uniforms(self, texts: Sequence[_Draft], ahead: int, purpose: str) -> list[float]:
+    def _uniforms(self, texts: Sequence[_DraftedText], ahead: int, purpose: str) -> list[float]:
         """A number for each text. `purpose` and the place where the round began keep what is drawn
         again apart from what was drawn before."""
         return [
             uniform(
-                seed_of(self.seed, text.request.number),
-                len(text.written) + ahead,
-                f"{purpose} {len(text.written)}",
+                seed_of(self.seed, text.given.number),
+                len(text.new) + ahead,
+                f"{purpose} {len(text.new)}",
             )
             for text in texts
         ]
 
     def _check(
-        self, texts: Sequence[_Draft], scores: Tensor, guesses: Tensor, draft: Tensor
+        self, texts: Sequence[_DraftedText], scores: Tensor, guesses: Tensor, draft: Tensor
     ) -> tuple[list[int], list[int]]:
         """How many drafted tokens of each text stay, and the large model's own behind them."""
         n_texts, n = draft.shape
@@ -161,14 +163,14 @@ class _Pair:
         # Two distributions that differ by rounding alone leave nothing over.
         surplus = torch.where(surplus.sum(dim=1, keepdim=True) > 0, surplus, chances[row, kept])
         numbers = [
-            uniform(seed_of(self.seed, text.request.number), len(text.written) + n_kept, "own")
+            uniform(seed_of(self.seed, text.given.number), len(text.new) + n_kept, "own")
             for text, n_kept in zip(texts, kept.tolist())
         ]
         return kept.tolist(), draw(surplus, numbers)
 
     def _take(
         self,
-        texts: Sequence[_Draft],
+        texts: Sequence[_DraftedText],
         scores: Tensor,
         draft: Tensor,
         kept: list[int],
@@ -177,22 +179,22 @@ class _Pair:
         log_probs = scores.log_softmax(dim=2)
         for row, (text, n_kept, token) in enumerate(zip(texts, kept, own)):
             for place, new in enumerate([*draft[row, :n_kept].tolist(), token]):
-                text.written.append(new)
+                text.new.append(new)
                 text.log_probs.append(float(log_probs[row, place, new]))
                 if new == self.config.eos_id:
                     text.stop = "end"
-                elif len(text.written) == text.room:
-                    text.stop = self._at_room(text)
+                elif len(text.new) == text.max_tokens:
+                    text.stop = self._at_limit(text)
                 if text.stop is not None:
                     break
 
-    def _at_room(self, text: _Draft) -> StopReason:
-        return "length" if text.room == self.config.max_new else "window"
+    def _at_limit(self, text: _DraftedText) -> StopReason:
+        return "length" if text.max_tokens == self.config.max_new else "window"
 
-    def _output(self, text: _Draft) -> Output:
+    def _output(self, text: _DraftedText) -> Output:
         return Output(
-            tokens=text.written,
+            tokens=text.new,
             log_probs=text.log_probs,
             score=sum(text.log_probs),
-            stop=text.stop or self._at_room(text),
+            stop=text.stop or self._at_limit(text),
         )

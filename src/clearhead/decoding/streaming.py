@@ -1,12 +1,13 @@
-"""Text while it is written: every piece is whole characters, and the pieces make the whole text."""
+"""Text while it is decoded: each piece is whole characters, and the pieces make the whole text."""
 
 import codecs
 from collections.abc import Iterator
 
 from clearhead.config import Choice, DecodeConfig
-from clearhead.decoding.constraints import Allowed
+from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.constraints import Constraint
+from clearhead.decoding.generation import decode_tokens
 from clearhead.decoding.sampling import chooser
-from clearhead.decoding.writing import Model, write
 from clearhead.errors import InputError
 from clearhead.text.tokenizer import Tokenizer
 
@@ -23,13 +24,13 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.ids: list[int] = []
-        self.told = 0  # characters
+        self.n_shown = 0  # characters
         self.decoder = None
         try:
             tokenizer.decode_bytes([])
             self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         except InputError:
-            pass  # not byte-level: everything is decoded again, and what is new is told
+            pass  # not byte-level: everything is decoded again, and what is new is returned
 
     def push(self, token: int) -> str:
         """The text that this token has completed; "" while a character is not whole."""
@@ -39,33 +40,34 @@ class TextStream:
             return self.decoder.decode(self.tokenizer.decode_bytes([token]))
         self.ids.append(token)
         text = self.tokenizer.decode(self.ids)
-        return "" if text.endswith(HALF) else self._tell(text)
+        return "" if text.endswith(HALF) else self._new_part(text)
 
     def rest(self) -> str:
         """What is left at the end: bytes that no character can be made of are shown as U+FFFD."""
         if self.decoder is not None:
             return self.decoder.decode(b"", final=True)
-        return self._tell(self.tokenizer.decode(self.ids))
+        return self._new_part(self.tokenizer.decode(self.ids))
 
-    def _tell(self, text: str) -> str:
-        new, self.told = text[self.told :], len(text)
+    def _new_part(self, text: str) -> str:
+        new, self.n_shown = text[self.n_shown :], len(text)
         return new
 
 
 def stream_text(
-    model: Model,
+    model: GenerativeModel,
     tokenizer: Tokenizer,
     ids: list[int],
     config: DecodeConfig,
     choice: Choice = Choice(temperature=0),  # noqa: B008 (frozen)
     *,
     seed: int = 0,
-    allowed: Allowed | None = None,
+    constraint: Constraint | None = None,
 ) -> Iterator[str]:
     """The text that follows a prompt (or translates a source), piece by piece."""
     stream = TextStream(tokenizer)
-    for written in write(model, [ids], config, chooser(choice, [seed]), allowed=allowed):
-        if written.token is not None and (piece := stream.push(written.token)):
+    events = decode_tokens(model, [ids], config, chooser(choice, [seed]), constraint=constraint)
+    for event in events:
+        if event.token is not None and (piece := stream.push(event.token)):
             yield piece
     if piece := stream.rest():
         yield piece

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearhead.config import BeamConfig, DecodeConfig
-from clearhead.decoding import beam_search, greedy, prepare
+from clearhead.decoding import beam_search, greedy
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.models import Seq2Seq
@@ -71,11 +71,10 @@ def translate_lines(
     sources = [ids[place][:room] + ends for place in by_length]
     if n_cut := sum(len(line) > room for line in ids):
         _log.warning("%d of %d sources were cut to %d tokens", n_cut, len(ids), room + len(ends))
-    prepared = prepare(model)
     if beam is None:
-        outputs = greedy(prepared, sources, config, max_rows=batch)
+        outputs = greedy(model, sources, config, max_rows=batch)
     else:
-        found = beam_search(prepared, sources, config, beam, max_sentences=batch)
+        found = beam_search(model, sources, config, beam, max_sentences=batch)
         outputs = [texts[0] for texts in found]
     translated = [""] * len(lines)
     for place, output in zip(by_length, outputs):

@@ -58,12 +58,13 @@ class CausalLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """What the output projection is given: for losses that never hold all logits."""
-        check_length(tokens, self.config, already=0 if cache is None else cache.length)
+        check_length(tokens.shape[1], self.config)
         mask = resolve_real(tokens, real, self.config)
         if cache is not None and documents is not None:
             raise InputError("packed documents cannot be cached; give each a row of its own")
         if cache is not None:
             positions = cache.extend(tokens.shape[1], mask)
+            check_length(cache.length, self.config)
         elif documents is not None:
             positions = masks.count_document_positions(documents, mask)
         else:
@@ -77,7 +78,6 @@ class CausalLM(nn.Module):
             recorder=recorder,
         )
 
-    def new_cache(self, batch_size: int, capacity: int | None = None) -> Cache:
-        """Room for `capacity` tokens (all that the model can take, unless told otherwise)."""
-        capacity = self.config.max_length if capacity is None else capacity
+    def new_cache(self, batch_size: int, capacity: int = 0) -> Cache:
+        """Memory for `capacity` tokens is reserved at once; the cache takes more as it grows."""
         return self.decoder.new_cache(batch_size, capacity, like=self.tokens.weight)

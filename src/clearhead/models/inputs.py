@@ -29,9 +29,8 @@ def sequence_positions(tokens: Tokens, real: Real | None) -> Positions:
     return masks.count_positions(real)
 
 
-def check_length(tokens: Tokens, config: ModelConfig, already: int = 0) -> None:
+def check_length(length: int, config: ModelConfig) -> None:
     """A table of positions ends somewhere: say so before it is indexed past its end."""
-    length = already + tokens.shape[1]
     if length > config.max_length:
         raise InputError(
             f"{length} tokens are more than max_length={config.max_length}; "

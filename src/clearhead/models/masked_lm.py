@@ -67,7 +67,7 @@ class MaskedLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """A vector per token that has seen the whole sequence: what a classifier starts from."""
-        check_length(tokens, self.config)
+        check_length(tokens.shape[1], self.config)
         if segments is not None and not self.config.n_segments:
             raise InputError(
                 "this model has no segments; build it with n_segments, or leave them out"

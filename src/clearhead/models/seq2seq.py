@@ -63,7 +63,7 @@ class Seq2Seq(nn.Module):
     def encode(
         self, source: Source, *, real: RealGiven = None, recorder: Recorder | None = None
     ) -> Memory:
-        check_length(source, self.config)
+        check_length(source.shape[1], self.config)
         mask = resolve_real(source, real, self.config)
         positions = sequence_positions(source, mask)
         x = self.embedding(self.tokens(source), positions, mask)
@@ -98,12 +98,13 @@ class Seq2Seq(nn.Module):
                 "decode looks at one source; pass either the memory that encode returned, "
                 "or a cache made by new_cache(memory)"
             )
-        check_length(target, self.config, already=0 if cache is None else cache.length)
         mask = resolve_real(target, real, self.config)
         if cache is None:
+            check_length(target.shape[1], self.config)
             positions = sequence_positions(target, mask)
         else:
             positions = cache.extend(target.shape[1], mask)
+            check_length(cache.length, self.config)
         return self.decoder(
             self.target_embedding(self.target_table(target), positions, mask),
             positions,
@@ -113,10 +114,9 @@ class Seq2Seq(nn.Module):
             recorder=recorder,
         )
 
-    def new_cache(self, memory: Memory, capacity: int | None = None) -> Cache:
-        """Room for `capacity` target tokens (all that the model can take, unless told otherwise)
-        over a source that has been encoded."""
-        capacity = self.config.max_length if capacity is None else capacity
+    def new_cache(self, memory: Memory, capacity: int = 0) -> Cache:
+        """For target tokens over a source that has been encoded. Memory for `capacity` of them is
+        reserved at once; the cache takes more as it grows."""
         return self.decoder.new_cache(
             len(memory.states), capacity, like=self.tokens.weight, memory=memory
         )

@@ -1,16 +1,20 @@
 """Keys and values that have been computed once and are looked at again (no section: the paper
 decodes, but does not say how).
 
-A cache is made by a model (`new_cache`), passed to its calls, and grows with each of them. Its
-memory is reserved in advance; `reorder` makes row i continue what row rows[i] had.
+A cache is made by a model (`new_cache`), passed to its calls, and grows with each of them. Column c
+of a row holds the row's token at position c; padding is not kept. So rows of different lengths
+stand side by side, each counting for itself, and rows can leave, join and take tokens back.
 """
 
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 
-from clearhead.errors import InputError
-from clearhead.shapes import Bool, Float, Int, Positions, Tensor
+from clearhead.parts import masks
+from clearhead.shapes import Allowed, Bool, Float, Int, Positions, Tensor
+
+SPARE = 16  # columns that are reserved beyond those in use
 
 
 class KeysValues(NamedTuple):
@@ -20,84 +24,145 @@ class KeysValues(NamedTuple):
     values: Float[Tensor, "batch kv_heads key d_head"]
 
 
-class LayerCache:
-    """One layer's own keys and values, and the source's if the layer looks at one."""
-
-    def __init__(self, room: KeysValues, source: KeysValues | None = None) -> None:
-        self.room = room
-        self.length = 0
-        self.source = source
-
-    def append(self, new: KeysValues) -> KeysValues:
-        """Put new keys and values behind the old ones; return all of them."""
-        start, self.length = self.length, self.length + new.keys.shape[2]
-        self.room.keys[:, :, start : self.length] = new.keys
-        self.room.values[:, :, start : self.length] = new.values
-        return KeysValues(*(t[:, :, : self.length] for t in self.room))
-
-    def reorder(self, rows: Int[Tensor, " new_batch"]) -> None:
-        self.room = KeysValues(*(t.index_select(0, rows) for t in self.room))
-        if self.source is not None:
-            self.source = KeysValues(*(t.index_select(0, rows) for t in self.source))
-
-
 class Cache:
-    """All layers' caches, and which of the tokens behind them are real and where they stand."""
+    """The keys and values of all layers, and how many tokens each row has."""
 
     def __init__(
         self,
-        layers: list[LayerCache],
-        batch_size: int,
-        capacity: int,
+        layers: list[KeysValues],
         *,
-        real_source: Bool[Tensor, "batch source"] | None = None,
+        sources: list[KeysValues] | None = None,
+        real_source: Bool[Tensor, "source_batch source"] | None = None,
     ) -> None:
-        device = layers[0].room.keys.device
         self.layers = layers
-        self.capacity = capacity
-        self.length = 0
+        self.sources = sources
+        """What cross-attention looks at, by layer: one row for each row of the cache, or for each
+        `rows_per_source` of them (the hypotheses of one beam)."""
         self.real_source = real_source
-        self._real = torch.zeros(batch_size, capacity, dtype=torch.bool, device=device)
-        self._positions = torch.zeros(batch_size, capacity, dtype=torch.long, device=device)
-        self._next_position = torch.zeros(batch_size, 1, dtype=torch.long, device=device)
-        self._masked = False
+        self.rows_per_source = 1
+        self.lengths = [0] * len(layers[0].keys)
+        self.shown = 0
+        """Columns that the attention of the present call is shown."""
+        self.columns: Int[Tensor, "batch length"] | None = None
+        """Where the tokens of the present call go; None: all rows have the same next columns."""
+
+    @property
+    def length(self) -> int:
+        """Of the longest row."""
+        return max(self.lengths, default=0)
+
+    def layer(self, index: int) -> "LayerCache":
+        return LayerCache(self, index)
 
     def extend(
         self, n_tokens: int, real: Bool[Tensor, "batch length"] | None
-    ) -> Int[Tensor, "batch length"]:
-        """Make room for new tokens, and return their positions: each sequence goes on counting
-        where its own last real token stood."""
-        end = self.length + n_tokens
-        if end > self.capacity:
-            raise InputError(
-                f"the cache holds {self.capacity} tokens and {end} were asked for; "
-                f"make it with new_cache(capacity={end}) or larger"
-            )
-        self._real[:, self.length : end] = True if real is None else real
-        self._masked = self._masked or real is not None
-        counted = self._real[:, self.length : end].cumsum(dim=1)
-        positions = (self._next_position + counted - 1).clamp(min=0)
-        self._next_position = self._next_position + counted[:, -1:]
-        self._positions[:, self.length : end] = positions
-        self.length = end
+    ) -> Int[Tensor, "#batch length"]:
+        """Take in the tokens of a call, and return their positions: each row goes on counting where
+        its own last real token stood."""
+        device = self.layers[0].keys.device
+        self.shown = self.length + n_tokens
+        same = min(self.lengths, default=0) == self.length
+        if same and (real is None or bool(real.all())):
+            self.lengths = [self.shown] * len(self.lengths)
+            self.columns = None
+            return torch.arange(self.shown - n_tokens, self.shown, device=device)[None]
+        starts = torch.tensor(self.lengths, device=device)[:, None]
+        if real is None:
+            real = torch.ones(len(starts), n_tokens, dtype=torch.bool, device=device)
+        counted = real.cumsum(dim=1)
+        ends = starts + counted[:, -1:]
+        positions = (starts + counted - 1).clamp(min=0)
+        # Padding goes where the row's next token will overwrite it, and nobody looks until then.
+        self.columns = torch.where(real, positions, ends)
+        self.lengths = ends[:, 0].tolist()
         return positions
 
-    @property
-    def real(self) -> Bool[Tensor, "batch key"] | None:
-        """Which keys are real; None while no call has brought a mask."""
-        return self._real[:, : self.length] if self._masked else None
+    def allowed(self, positions: Positions) -> Allowed | None:
+        """What the tokens of the present call may look at; None: what causality allows anyway."""
+        return None if self.columns is None else masks.up_to(positions, self.shown)
+
+    def key_positions(self) -> Int[Tensor, "1 key"]:
+        return torch.arange(self.shown, device=self.layers[0].keys.device)[None]
+
+    def reorder(self, rows: Int[Tensor, " new_batch"], rows_per_source: int = 1) -> None:
+        """Row i becomes a copy of row rows[i]; the batch may shrink or grow. Each
+        `rows_per_source` rows that stand together look at one source, that of the first."""
+        n_columns = self.length + SPARE  # more may be reserved, and need not be copied
+        self.layers = [_rows_of(each, rows, n_columns) for each in self.layers]
+        if self.sources is not None:
+            chosen = rows[::rows_per_source] // self.rows_per_source
+            n_sources = len(self.sources[0].keys)
+            if chosen.tolist() != list(range(n_sources)):
+                self.sources = [_rows_of(each, chosen) for each in self.sources]
+                self.real_source = None if self.real_source is None else self.real_source[chosen]
+        self.rows_per_source = rows_per_source
+        self.lengths = [self.lengths[row] for row in rows.tolist()]
+
+    def join(self, other: "Cache") -> None:
+        """The rows of another cache of the same model stand behind these."""
+        capacity = max(self.length, other.length) + SPARE
+        self.layers = _stacked(self.layers, other.layers, capacity)
+        if self.sources is not None and other.sources is not None:
+            n_each = [cache.sources[0].keys.shape[2] for cache in (self, other) if cache.sources]
+            real = [_real_source(cache, max(n_each)) for cache in (self, other)]
+            self.sources = _stacked(self.sources, other.sources, max(n_each))
+            all_real = n_each[0] == n_each[1] and self.real_source is other.real_source is None
+            self.real_source = None if all_real else torch.cat(real)
+        self.lengths = self.lengths + other.lengths
+
+    def forget(self, counts: list[int]) -> None:
+        """Take back the last tokens of each row, as many as its count."""
+        self.lengths = [length - n for length, n in zip(self.lengths, counts, strict=True)]
+
+
+class LayerCache(NamedTuple):
+    """One layer's part of a cache."""
+
+    cache: Cache
+    layer: int
 
     @property
-    def positions(self) -> Positions:
-        """Where the keys stand."""
-        return self._positions[:, : self.length]
+    def source(self) -> KeysValues:
+        assert self.cache.sources is not None
+        return self.cache.sources[self.layer]
 
-    def reorder(self, rows: Int[Tensor, " new_batch"]) -> None:
-        """Row i becomes a copy of row rows[i]; the batch may shrink or grow."""
-        for layer in self.layers:
-            layer.reorder(rows)
-        self._real = self._real.index_select(0, rows)
-        self._positions = self._positions.index_select(0, rows)
-        self._next_position = self._next_position.index_select(0, rows)
-        if self.real_source is not None:
-            self.real_source = self.real_source.index_select(0, rows)
+    def append(self, new: KeysValues) -> KeysValues:
+        """Put the keys and values of this call's tokens behind the old ones; return all of them."""
+        cache, n_tokens = self.cache, new.keys.shape[2]
+        own = cache.layers[self.layer]
+        if cache.shown > own.keys.shape[2]:
+            # Half as much again each time: in the long run a column is copied twice.
+            capacity = cache.shown + max(SPARE, cache.shown // 2)
+            own = cache.layers[self.layer] = _with_columns(own, capacity)
+        for mine, theirs in zip(own, new):
+            if cache.columns is None:
+                mine[:, :, cache.shown - n_tokens : cache.shown] = theirs
+            else:
+                row = torch.arange(len(mine), device=mine.device)[:, None]
+                mine.transpose(1, 2)[row, cache.columns] = theirs.transpose(1, 2)
+        return KeysValues(*(t[:, :, : cache.shown] for t in own))
+
+
+def _with_columns(of: KeysValues, n: int) -> KeysValues:
+    """Cut, or filled up with zeros: what nobody may look at must still be a number."""
+    return KeysValues(*(F.pad(t, (0, 0, 0, n - t.shape[2])) for t in of))
+
+
+def _rows_of(of: KeysValues, rows: Tensor, n_columns: int | None = None) -> KeysValues:
+    return KeysValues(*(t[:, :, :n_columns].index_select(0, rows) for t in of))
+
+
+def _stacked(first: list[KeysValues], second: list[KeysValues], n_columns: int) -> list[KeysValues]:
+    return [
+        KeysValues(*map(torch.cat, zip(*(_with_columns(each, n_columns) for each in pair))))
+        for pair in zip(first, second)
+    ]
+
+
+def _real_source(cache: Cache, n: int) -> Bool[Tensor, "source_batch source"]:
+    assert cache.sources is not None
+    n_rows, _, n_columns, _ = cache.sources[0].keys.shape
+    real = cache.real_source
+    if real is None:
+        real = torch.ones(n_rows, n_columns, dtype=torch.bool, device=cache.layers[0].keys.device)
+    return F.pad(real, (0, n - n_columns))

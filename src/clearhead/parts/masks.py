@@ -27,6 +27,13 @@ def causal(
     return square.tril(n_keys - n_queries)[None, None]
 
 
+def up_to(positions: Positions, n_keys: int) -> Allowed:
+    """In a cache, whose column c holds the token at position c: a query may look at itself and at
+    what came before, however many columns other rows have."""
+    columns = torch.arange(n_keys, device=positions.device)
+    return (columns <= positions[:, :, None])[:, None]
+
+
 def same_document(documents: Int[Tensor, "batch length"]) -> Allowed:
     """Documents packed into one sequence do not see each other."""
     return (documents[:, :, None] == documents[:, None, :])[:, None]

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from clearhead.parts import masks
 from clearhead.parts.positions import AlibiPositions, RotaryPositions, Rotation
-from clearhead.shapes import Allowed, Bias, Bool, Int, Positions, Tensor
+from clearhead.shapes import Allowed, Bias, Int, Positions, Tensor
 
 
 class View(NamedTuple):
@@ -18,17 +17,16 @@ class View(NamedTuple):
 
 def view_of_itself(
     positions: Positions,
-    real_keys: Bool[Tensor, "batch key"] | None,
+    allowed: Allowed | None,
     *,
     rotary: RotaryPositions | None,
     alibi: AlibiPositions | None,
     key_positions: Int[Tensor, "#batch key"] | None = None,
-    documents: Allowed | None = None,
 ) -> View:
     """A sequence's view of itself. With a cache there are more keys than new tokens, and
-    `real_keys` and `key_positions` speak of all of them; without, they are the same tokens."""
+    `key_positions` gives theirs; without, they are the same tokens."""
     return View(
-        allowed=masks.both(masks.real_keys(real_keys), documents),
+        allowed=allowed,
         bias=alibi and alibi(positions, positions if key_positions is None else key_positions),
         rotation=rotary and rotary(positions),
     )

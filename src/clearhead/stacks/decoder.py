@@ -63,8 +63,15 @@ class DecoderLayer(nn.Module):
         def attend_to_the_source(x: Stream) -> Stream:
             cross = self.cross_attention
             assert cross is not None
-            seen = cross.look_at(source) if source is not None else cache and cache.source
-            return cross(x, seen, source_view, record and partial(record, "cross"))
+            if cache is not None:
+                seen = cache.source
+            else:
+                assert source is not None
+                seen = cross.look_at(source)
+            # The hypotheses of a beam look at one source: they are queries side by side.
+            queries = x.reshape(len(seen.keys), -1, x.shape[2])
+            out = cross(queries, seen, source_view, record and partial(record, "cross"))
+            return out.view_as(x)
 
         x = self.around_self_attention(x, attend_to_the_past)
         if self.cross_attention is not None:
@@ -101,13 +108,16 @@ class Decoder(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """With a cache, x is only the new tokens, and the cache already counts them."""
+        if cache is None:
+            allowed = masks.both(masks.real_keys(real), documents)
+        else:
+            allowed = cache.allowed(positions)
         view = view_of_itself(
             positions,
-            real if cache is None else cache.real,
+            allowed,
             rotary=self.rotary,
             alibi=self.alibi,
-            key_positions=None if cache is None else cache.positions,
-            documents=documents,
+            key_positions=None if cache is None else cache.key_positions(),
         )
         real_source = cache.real_source if cache is not None else memory and memory.real
         for index, layer in enumerate(self.layers):
@@ -116,7 +126,7 @@ class Decoder(nn.Module):
                 view,
                 source=None if memory is None else memory.states,
                 source_view=View(masks.real_keys(real_source)),
-                cache=None if cache is None else cache.layers[index],
+                cache=None if cache is None else cache.layer(index),
                 record=None if recorder is None else recorder.at(index),
             )
         return x if self.norm is None else self.norm(x)
@@ -126,11 +136,13 @@ class Decoder(nn.Module):
     ) -> Cache:
         """An empty cache on the device and in the dtype of `like`. The source's keys and values
         are computed here, once."""
-        layers: list[LayerCache] = []
+        layers: list[KeysValues] = []
+        sources: list[KeysValues] = []
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
             attention, cross = layer.self_attention, layer.cross_attention
             shape = (batch_size, attention.n_kv_heads, capacity, attention.d_head)
-            room = KeysValues(like.new_zeros(shape), like.new_zeros(shape))
-            layers.append(LayerCache(room, cross and memory and cross.look_at(memory.states)))
-        return Cache(layers, batch_size, capacity, real_source=memory and memory.real)
+            layers.append(KeysValues(like.new_zeros(shape), like.new_zeros(shape)))
+            if cross is not None and memory is not None:
+                sources.append(cross.look_at(memory.states))
+        return Cache(layers, sources=sources or None, real_source=memory and memory.real)

@@ -5,6 +5,7 @@ from functools import partial
 
 from torch import nn
 
+from clearhead.parts import masks
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.positions import AlibiPositions, RotaryPositions
 from clearhead.parts.recorder import Record, Recorder
@@ -61,7 +62,9 @@ class Encoder(nn.Module):
         real: Real | None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        view = view_of_itself(positions, real, rotary=self.rotary, alibi=self.alibi)
+        view = view_of_itself(
+            positions, masks.real_keys(real), rotary=self.rotary, alibi=self.alibi
+        )
         for index, layer in enumerate(self.layers):
             x = layer(x, view, None if recorder is None else recorder.at(index))
         return x if self.norm is None else self.norm(x)

@@ -1,0 +1,121 @@
+"""A model and its cache while texts are decoded: the only thing that a strategy steps with.
+
+All that is computed, the model computes, by its own `encode`, `decode` (or `forward`) and cache.
+Here rows of the batch only join, leave, fork and take tokens back.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.models import CausalLM, Seq2Seq
+from clearhead.parts.cache import Cache
+
+Ids = Sequence[int]
+GenerativeModel = CausalLM | Seq2Seq
+"""A model that gives scores for the next token."""
+
+
+class CachedModel:
+    def __init__(self, model: GenerativeModel, rows_per_input: int = 1) -> None:
+        """`rows_per_input`: how many rows each prompt or source gets: the width of a beam."""
+        self.model = model
+        self.config = model.config
+        self.rows_per_input = rows_per_input
+        self.modules = list(model.modules())
+        self.cache: Cache | None = None
+
+    @torch.inference_mode()
+    def join(self, prompts: Sequence[Ids], sources: Sequence[Ids] | None) -> Tensor:
+        """New rows behind the old ones. The scores of the token that follows each prompt (prompts,
+        vocab): the rows of one prompt have the same."""
+        tokens, real = padded(prompts, self._device)
+        last = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self._device)
+        row = torch.arange(len(prompts), device=self._device)
+        with evaluating(self.modules):
+            if isinstance(self.model, Seq2Seq):
+                assert sources is not None
+                ids, real_source = padded(sources, self._device)
+                memory = self.model.encode(ids, real="all" if real_source is None else real_source)
+                new = self.model.new_cache(memory)
+                call, table = self.model.decode_hidden, self.model.target_table
+            else:
+                new = self.model.new_cache(len(prompts))
+                call, table = self.model.hidden, self.model.tokens
+            hidden = call(tokens, real="all" if real is None else real, cache=new)
+            scores = self.model.output(hidden[row, last][:, None], table)[:, 0]
+        if self.rows_per_input > 1:
+            new.reorder(row.repeat_interleave(self.rows_per_input), self.rows_per_input)
+        if self.cache is None:
+            self.cache = new
+        else:
+            self.cache.join(new)
+        return in_full(scores)
+
+    @torch.inference_mode()
+    def step(
+        self, tokens: Sequence[int], rows: Sequence[int] | None = None, real: Tensor | None = None
+    ) -> Tensor:
+        """Row i goes on from row rows[i] (without `rows`, from itself) with tokens[i]; rows that
+        are not named leave. The scores of the tokens that follow (rows, vocab)."""
+        if rows is not None:
+            self.keep(rows)
+        return self.read(torch.tensor(tokens, device=self._device)[:, None], real)[:, 0]
+
+    @torch.inference_mode()
+    def read(self, tokens: Tensor, real: Tensor | None = None) -> Tensor:
+        """Several tokens more for each row (rows, n), those that are real. The scores that follow
+        each (rows, n, vocab)."""
+        given = "all" if real is None else real
+        with evaluating(self.modules):
+            if isinstance(self.model, Seq2Seq):
+                return in_full(self.model.decode(tokens, real=given, cache=self.cache))
+            return in_full(self.model(tokens, real=given, cache=self.cache))
+
+    @torch.inference_mode()
+    def keep(self, rows: Sequence[int]) -> None:
+        """Row i becomes row rows[i]."""
+        assert self.cache is not None
+        if not rows:
+            self.cache = None
+        elif list(rows) != list(range(len(self.cache.lengths))):
+            self.cache.reorder(torch.tensor(rows, device=self._device), self.rows_per_input)
+
+    def forget(self, counts: list[int]) -> None:
+        """Take back the last tokens of each row, as many as its count."""
+        assert self.cache is not None
+        self.cache.forget(counts)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.model.tokens.weight.device
+
+
+@contextmanager
+def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Without dropout; afterwards each module is in the mode it was found in."""
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Ids in a rectangle, and which of them are real (None: all)."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device)
+    if all(len(row) == longest for row in rows):
+        return ids, None
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return ids, torch.arange(longest, device=device) < lengths[:, None]
+
+
+def in_full(scores: Tensor) -> Tensor:
+    """In fp32 at least: in half precision, sums of log-probabilities would drift."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))

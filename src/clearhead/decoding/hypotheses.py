@@ -1,0 +1,123 @@
+"""The unfinished and finished texts of one sentence's beam: how they grow, and when no unfinished
+one matters any more."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from clearhead.config import BeamConfig
+from clearhead.decoding.inputs import DecodeInput
+from clearhead.decoding.ranking import Candidate
+from clearhead.decoding.results import Branch, Output, StopReason
+
+
+class Hypothesis(NamedTuple):
+    """A text so far: its last token, and the hypothesis before it."""
+
+    before: "Hypothesis | None" = None
+    token: int = -1
+    log_prob: float = 0.0
+    """Of the last token."""
+    total: float = 0.0
+    """Of the whole text."""
+
+    def path(self) -> tuple[list[int], list[float]]:
+        """Its tokens and their log-probabilities."""
+        steps, here = [], self
+        while here.before is not None:
+            steps.append(here)
+            here = here.before
+        return [step.token for step in steps[::-1]], [step.log_prob for step in steps[::-1]]
+
+
+EndOf = Callable[["Hypothesis", int], StopReason | None]
+"""Why a hypothesis of this many tokens ends; None: it goes on."""
+
+
+@dataclass(slots=True)
+class SentenceBeam:
+    """The search for the texts of one input."""
+
+    given: DecodeInput
+    max_tokens: int
+    """Tokens that a text can have at most."""
+    slots: list[Hypothesis | None]
+    """Unfinished texts. Row i of the model's batch, counted within the sentence, is slot i; None:
+    the slot is empty, and what its row computes is ignored."""
+    parents: list[int] = field(default_factory=list)
+    """The slot of the step before that each slot goes on from."""
+    length: int = 0
+    finished: list[Output] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    """Of the step that is being taken."""
+
+    def totals(self) -> list[float]:
+        return [-inf if slot is None else slot.total for slot in self.slots]
+
+    def begin_step(self) -> list[Hypothesis | None]:
+        """Empties the slots; returns what stood in them."""
+        before, self.slots = self.slots, []
+        self.parents, self.branches = [], []
+        self.length += 1
+        return before
+
+    def extend(
+        self,
+        before: Sequence[Hypothesis | None],
+        ranked: Sequence[Candidate],
+        width: int,
+        end_of: EndOf,
+        beam: BeamConfig,
+    ) -> None:
+        """Fill the next `width` slots from ranked continuations. An end that stands among the
+        `width` best of them is a finished text; the best `width` others go on."""
+        full = len(self.slots) + width
+        for place, candidate in enumerate(ranked):
+            old = before[candidate.slot]
+            if old is None or candidate.value == -inf:
+                break
+            total = old.total + candidate.log_prob
+            new = Hypothesis(old, candidate.token, candidate.log_prob, total)
+            fate, slot = "dropped", None
+            if len(self.slots) < full:
+                stop = end_of(new, self.length)
+                if stop is None:
+                    fate, slot = "kept", len(self.slots)
+                    self.slots.append(new)
+                    self.parents.append(candidate.slot)
+                elif place < width:
+                    fate = "finished"
+                    tokens, log_probs = new.path()
+                    score = total / beam.normaliser(self.length)
+                    output = Output(tokens=tokens, log_probs=log_probs, score=score, stop=stop)
+                    self.finished.append(output)
+            branch = Branch(candidate.slot, candidate.token, candidate.log_prob, total, fate, slot)
+            self.branches.append(branch)
+        n_empty = full - len(self.slots)
+        self.slots += [None] * n_empty
+        self.parents += [ranked[0].slot] * n_empty
+
+    def is_settled(self, beam: BeamConfig) -> bool:
+        """No unfinished hypothesis can still be among the n best, or the beam's patience is over.
+
+        Proof: a text that comes of a hypothesis with log-probability t ≤ 0 has a log-probability of
+        at most t, since every further token adds a logarithm of at most 1, and a length of at most
+        `max_tokens`. The normaliser does not fall with the length, so that its score is at most
+        t / normaliser(max_tokens). Where the n-th best finished score is no less, nothing displaces
+        it.
+        """
+        best = max(self.totals())
+        if best == -inf:
+            return True
+        n_finished = len(self.finished)
+        if n_finished < beam.n_best:
+            return False
+        if beam.patience is not None and n_finished >= beam.patience * beam.width:
+            return True
+        nth = sorted((text.score for text in self.finished), reverse=True)[beam.n_best - 1]
+        return nth >= best / beam.normaliser(self.max_tokens)
+
+    def best(self, n: int) -> list[Output]:
+        """Finished texts, equal scores in the order in which they were found."""
+        return sorted(self.finished, key=lambda text: -text.score)[:n]
