@@ -357,7 +357,7 @@ def stuck(bench: Bench, n: int) -> dict[str, Any]:  # noqa: ARG001
     time.sleep(20)
     os.kill(frozen, signal.SIGCONT)
     out = process.communicate()[0].decode()
-    said = next(line for line in out.splitlines() if "waited in vain" in line)
+    said = next(line for line in out.splitlines() if "waited without success" in line)
     assert f"for rank 1 (process {frozen} on " in said, said
     return {"said": said.split(" on ")[0].replace(str(frozen), "PID") + " on …"}
 

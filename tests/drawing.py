@@ -1,5 +1,6 @@
 """What the tests draw at random: configurations over the whole option space, and models of them."""
 
+import os
 from typing import get_args
 
 import torch
@@ -21,6 +22,12 @@ from clearhead.models.assemble import assemble
 from clearhead.models.initialise import initialise
 
 MAX_LENGTH = 29
+EVERY_NIGHT = os.environ.get("CLEARHEAD_DRAWS") == "full"
+
+
+def draws(quick: int, *, nightly: int) -> int:
+    """How many examples a test draws: a few at each push, many in `.ci/nightly`."""
+    return nightly if EVERY_NIGHT else quick
 
 
 def one_of(literal: object) -> st.SearchStrategy[str]:

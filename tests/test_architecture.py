@@ -1,4 +1,4 @@
-"""The house keeps its rules: rooms import only what ARCHITECTURE.md allows, and stay readable."""
+"""Packages import only what ARCHITECTURE.md allows, and stay readable."""
 
 import ast
 import re
@@ -16,14 +16,14 @@ PRODUCTS = {"bmm", "baddbmm", "einsum", "matmul", "scaled_dot_product_attention"
 MAY_ATTEND = ("parts/", "doctor/", "inspection/attending.py")
 
 
-def room_table(text: str) -> dict[str, set[str]]:
-    """Room → rooms it may import, from the first table of ARCHITECTURE.md."""
+def package_table(text: str) -> dict[str, set[str]]:
+    """Package → packages it may import, from the first table of ARCHITECTURE.md."""
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", text.split("## ")[0], flags=re.M)
-    return {room: set(re.findall(r"\w+", allowed)) for room, allowed in rows}
+    return {package: set(re.findall(r"\w+", allowed)) for package, allowed in rows}
 
 
-def room_of(module: str) -> str:
-    """clearhead.parts.masks → parts; the package itself, a front door, is no room."""
+def package_of(module: str) -> str:
+    """clearhead.parts.masks → parts; the package itself, a front door, is not in the table."""
     return module.removeprefix("clearhead").removeprefix(".").split(".")[0]
 
 
@@ -43,33 +43,35 @@ def imports(tree: ast.AST) -> set[str]:
     return {name for name in found if name.split(".")[0] == "clearhead"}
 
 
-def violations(file: str, source: str, rooms: dict[str, set[str]]) -> list[str]:
+def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[str]:
     """What is wrong with one file, given by its path inside the package."""
-    room = file.removesuffix(".py").split("/")[0]
+    package = file.removesuffix(".py").split("/")[0]
     found: list[str] = []
     if len(source.splitlines()) > MAX_LINES:
         found.append(f"{file} has more than {MAX_LINES} lines: a part is missing")
-    if room in ("__init__", "__main__"):
+    if package in ("__init__", "__main__"):
         return found
-    if room not in rooms:
-        return [*found, f"{file} stands in no room: add {room!r} to ARCHITECTURE.md"]
+    if package not in packages:
+        return [*found, f"{file} stands in no package: add {package!r} to ARCHITECTURE.md"]
     tree = ast.parse(source)
     for module in sorted(imports(tree)):
-        allowed = rooms[room] | {room}
-        if "everything" not in allowed and room_of(module) not in allowed:
-            found.append(f"{file} imports {module}; {room} may import {sorted(rooms[room])}")
+        allowed = packages[package] | {package}
+        if "everything" not in allowed and package_of(module) not in allowed:
+            found.append(
+                f"{file} imports {module}; {package} may import {sorted(packages[package])}"
+            )
     if not file.startswith(MAY_ATTEND) and computes_attention(tree):
         found.append(f"{file} computes attention; only parts/ does")
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name="forward", args=ast.arguments(kwarg=ast.arg())):
                 found.append(f"{file}:{node.lineno} forward takes **kwargs; name what it uses")
-            case ast.Call(func=ast.Name(id="print")) if room != "cli":
+            case ast.Call(func=ast.Name(id="print")) if package != "cli":
                 found.append(f"{file}:{node.lineno} prints; only cli/ prints, modules log")
             case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv"):
-                if room != "environment":
+                if package != "environment":
                     found.append(f"{file}:{node.lineno} reads the environment; environment.py does")
-            case ast.ImportFrom(module="os", names=names) if room != "environment":
+            case ast.ImportFrom(module="os", names=names) if package != "environment":
                 if {"environ", "getenv"} & {alias.name for alias in names}:
                     found.append(f"{file}:{node.lineno} reads the environment; environment.py does")
     return found
@@ -88,23 +90,23 @@ def computes_attention(tree: ast.AST) -> bool:
     return "scaled_dot_product_attention" in called or ("softmax" in called and multiplies)
 
 
-ROOMS = room_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+PACKAGES = package_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 FILES = {
     path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 
 
-def test_the_table_of_rooms_has_no_circle():
+def test_the_table_of_packages_has_no_circle():
     seen: set[str] = set()
-    for room, allowed in ROOMS.items():
-        assert allowed <= seen | {"everything"}, f"{room} may import a room below it"
-        seen.add(room)
+    for package, allowed in PACKAGES.items():
+        assert allowed <= seen | {"everything"}, f"{package} may import a package below it"
+        seen.add(package)
 
 
-def test_every_file_keeps_the_rules_of_its_room():
+def test_every_file_keeps_the_rules_of_its_package():
     assert len(FILES) > 20
-    assert [v for file, source in FILES.items() for v in violations(file, source, ROOMS)] == []
+    assert [v for file, source in FILES.items() for v in violations(file, source, PACKAGES)] == []
 
 
 def test_the_transformer_can_be_read_in_an_evening():
@@ -125,7 +127,7 @@ def test_the_transformer_can_be_read_in_an_evening():
         ("parts/new.py", "from ..models import assemble", "relative-import"),
         ("stacks/new.py", "from clearhead.models import preset", "stacks may import"),
         ("doctor/new.py", "from clearhead.parts import attention", "doctor may import"),
-        ("attic/new.py", "x = 1", "stands in no room"),
+        ("attic/new.py", "x = 1", "stands in no package"),
         ("models/new.py", "x = 1\n" * 401, "more than 400 lines"),
         ("models/new.py", "class A:\n  def forward(self, x, **kwargs): ...", "takes **kwargs"),
         ("training/new.py", "print('loss')", "prints"),
@@ -137,11 +139,11 @@ def test_the_transformer_can_be_read_in_an_evening():
     ],
 )
 def test_a_planted_violation_is_found(file: str, source: str, complaint: str):
-    assert any(complaint in v for v in violations(file, source, ROOMS))
+    assert any(complaint in v for v in violations(file, source, PACKAGES))
 
 
 def test_a_file_that_keeps_the_rules_is_not_accused():
     source = (
         "import os\nfrom clearhead.shapes import Float\nfrom clearhead.errors import InputError"
     )
-    assert violations("parts/new.py", source, ROOMS) == []
+    assert violations("parts/new.py", source, PACKAGES) == []

@@ -46,7 +46,7 @@ def test_the_tour_is_interrupted_goes_on_and_ends_with_a_picture(tmp_path: Path)
     assert commands[0] == "$ cd tour && export CLEARHEAD_DATA=data"
     for command, expected in zip(commands[1:], COMMANDS, strict=True):
         assert f"clearhead {expected} " in command
-    for expected in ("going on after step", "exact ", "agree ", "Where to go next"):
+    for expected in ("resuming after step", "exact ", "agree ", "Where to go next"):
         assert expected in shown
     assert "cross-attention" in told, "the picture is on the terminal, too"
     assert (tmp_path / "tour/attention.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -226,7 +226,7 @@ WRONG = {
     "tokenizer_file=None does not fit": {"tokenizer": "file"},
     "tokenizer_file='t' does not fit": {"tokenizer_file": "t"},
     "vocab_size=None must be a number": {"vocab_size": None},
-    "skip='blanc' is not a kind of dirt; did you mean 'blank'": {"skip": ("blanc",)},
+    "skip='blanc' is not a kind of invalid input; did you mean 'blank'": {"skip": ("blanc",)},
     "max_tokens=1 must be": {"max_tokens": 1},
 }
 

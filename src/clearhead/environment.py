@@ -1,4 +1,4 @@
-"""Everything clearhead takes from the process around it: the only file that reads `os.environ`."""
+"""Everything that clearhead reads from its process: the only file that reads `os.environ`."""
 
 import ctypes
 import itertools
@@ -22,7 +22,7 @@ def data_folder() -> Path:
 
 
 def environment_with(**changes: str) -> dict[str, str]:
-    """This process's environment for one that it starts, with some variables set."""
+    """A copy of this process's environment variables for a child process, with some set."""
     return {**os.environ, **changes}
 
 
@@ -48,17 +48,17 @@ def one_tokenizer_thread() -> None:
 
 
 class Torchrun(NamedTuple):
-    """What torchrun tells each of the processes that it starts."""
+    """What torchrun sets for each of the processes that it starts."""
 
     rank: int
     world: int
     local_rank: int
     attempt: int
-    """How often it has started them before."""
+    """How often torchrun has restarted the processes."""
 
 
 def torchrun() -> Torchrun | None:
-    """None: this process was started by itself."""
+    """The settings of torchrun; None if torchrun did not start this process."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in os.environ for name in names):
         return None
@@ -71,7 +71,7 @@ _points_passed = itertools.count(1)
 
 def crash_point() -> None:
     """Called before every write, sync and rename of a checkpoint. CLEARHEAD_CRASH_AT=n kills this
-    process at the n-th of them, as a power cut would: so the tests can try them all."""
+    process at the n-th of them, as a power cut would, so that tests can try each."""
     wanted = os.environ.get("CLEARHEAD_CRASH_AT")
     if wanted is not None and next(_points_passed) == int(wanted):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -5,11 +5,11 @@ from difflib import get_close_matches
 
 
 class ClearheadError(Exception):
-    """Base of every error that is the user's to mend; anything else is our mistake."""
+    """Base of every error that the user can fix; any other exception is a bug in clearhead."""
 
 
 class ConfigError(ClearheadError, ValueError):
-    """A setting that breaks a rule."""
+    """A setting that breaks a rule; `field` names it."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         super().__init__(f"{field}={value!r} {rule}; {remedy}")
@@ -21,11 +21,11 @@ class InputError(ClearheadError, ValueError):
 
 
 class FolderError(ClearheadError, ValueError):
-    """A model folder, ours or another software's, that cannot be used as it is."""
+    """A model folder, of clearhead or of other software, that cannot be used as it is."""
 
 
 class DataError(ClearheadError, ValueError):
-    """Text, token files or settings of theirs that cannot be used as they are."""
+    """Text, prepared token files or their settings that cannot be used as they are."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -24,22 +24,25 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # What mkstemp does, a new file under a name that nobody could foresee, but for its mode:
+        # What mkstemp does, a new file under an unpredictable name, but for its mode:
         # mkstemp's files can be read by their owner only, whatever the umask says.
         self.beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
         self._file = os.fdopen(os.open(self.beside, flags, _MODE), "wb")
 
     def write(self, content: bytes) -> None:
+        """Appends bytes."""
         self._file.write(content)
 
     def finish(self) -> None:
+        """Syncs the bytes to the disk and gives the file its name."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
         self.beside.replace(self.path)
 
     def discard(self) -> None:
+        """Removes the new file; the old one stays."""
         try:
             self._file.close()
         except OSError:  # a full disk does not take what is left in the buffer
@@ -62,7 +65,7 @@ class NewFile:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """The file is either as it was or whole, whatever happens in between."""
+    """Writes a file atomically: it has the old content or the new one, never a part."""
     with NewFile(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -74,6 +77,7 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def refuse_link(path: Path) -> None:
+    """Raises if the path is a symbolic link."""
     if path.is_symlink():
         raise FolderError(
             f"{path} is a link, and a link can point to any of your files; put the file itself "

@@ -42,7 +42,7 @@ def test_one_changed_byte_is_found(prepared: Path, name: str, opened_before: boo
     if opened_before:
         open_corpus(prepared)
     flip_a_byte(prepared / name)
-    with pytest.raises(DataError, match=f"{name} has other bytes; prepare it again"):
+    with pytest.raises(DataError, match=f"{name} has changed; prepare it again"):
         open_corpus(prepared)
 
 
@@ -65,7 +65,7 @@ def test_a_copy_is_hashed_once_and_opens(prepared: Path, tmp_path: Path):
     copy = Path(shutil.copytree(prepared, tmp_path / "copy"))
     assert open_corpus(copy).manifest.fingerprint == open_corpus(prepared).manifest.fingerprint
     flip_a_byte(copy / "tokenizer.json")
-    with pytest.raises(DataError, match=r"tokenizer\.json has other bytes"):
+    with pytest.raises(DataError, match=r"tokenizer\.json has changed"):
         open_corpus(copy)
 
 

@@ -140,7 +140,7 @@ def test_other_settings_or_inputs_are_refused_with_what_changed(tmp_path: Path):
     job = pairs_job(tmp_path)
     content = (tmp_path / "source.txt").read_text()
     (tmp_path / "source.txt").write_text(content.replace("Hund", "Mund"))
-    with pytest.raises(DataError, match=r"source\.txt has other bytes"):
+    with pytest.raises(DataError, match=r"source\.txt has changed"):
         prepare(job)
     prepare(job, overwrite=True)
 
@@ -177,7 +177,7 @@ def test_a_split_of_which_nothing_is_left_is_an_error(tmp_path: Path):
         (b"long\nlonger\n", {"max_bytes": 3, "skip": ("too-long",)}, "2 too-long; .*bytes = 3 "),
         (b"longer\n", {"max_tokens": 2, "skip": ("too-long",)}, "1 too-long; .*tokens = 2 are"),
         (b"@@\n@@\n", {"drop": ("@@",)}, r"2 dropped; leave something out of data\.drop"),
-        (b"\xff\n", {"skip": ("invalid-utf8",)}, "1 invalid-utf8; mend the text; without"),
+        (b"\xff\n", {"skip": ("invalid-utf8",)}, "1 invalid-utf8; fix the text; without"),
         (b"", {}, "the files are empty; name files with text"),
     ],
 )

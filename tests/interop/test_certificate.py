@@ -173,7 +173,7 @@ def test_another_reading_of_a_text_is_a_fault(
     save_model(random_model(config, dtype=torch.float32), tmp_path / "ours", tokenizer=tokenizer)
     other = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
     monkeypatch.setattr(certificate, "open_tokenizer", lambda *_: other)
-    with pytest.raises(FolderError, match="AutoTokenizer reads 'Hello, world!' otherwise"):
+    with pytest.raises(FolderError, match="AutoTokenizer gives other ids for 'Hello, world!'"):
         export_model(tmp_path / "ours", tmp_path / "theirs")
 
 
@@ -208,7 +208,7 @@ def test_what_has_no_home_is_refused_before_anything_is_written(
     ours = saved("gpt2", tmp_path, output_bias=True)
     assert main(["export", str(ours), "--to", "huggingface", str(tmp_path / "theirs")]) == 2
     assert capsys.readouterr().err == (
-        "clearhead: output_bias=True has no lossless home in Hugging Face beside the other "
+        "clearhead: output_bias=True cannot be exported losslessly to Hugging Face with the other "
         "options; output_bias=False would be a GPT-2; norm='rms', feed_forward='swiglu', "
         "positions='rotary', output_bias=False would be a Llama\n"
     )

@@ -1,4 +1,4 @@
-"""Real folders, damaged in thousands of ways: an error of ours or a correct load; never a crash, a
+"""Real folders, damaged in many ways: one of clearhead's errors or a correct load; never a crash, a
 hang, or gigabytes."""
 
 import json
@@ -15,10 +15,11 @@ import pytest
 from clearhead.errors import ClearheadError
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import load_model
+from tests.drawing import draws
 from tests.interop.hugging import KINDS
 
-MUTATIONS = 300
-"""Of each of the seven families: together more than two thousand."""
+MUTATIONS = draws(30, nightly=300)
+"""Of each of the seven families: every night more than two thousand."""
 SECONDS = 5
 MEGABYTES = 300
 NASTY: list[Any] = [

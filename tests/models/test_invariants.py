@@ -1,6 +1,7 @@
 """What must hold for every model that the options can describe.
 
-Each invariant is tried on 200 configurations drawn over the whole option space.
+Each invariant is tried on configurations drawn over the whole option space: 25 at each push, 200
+every night.
 """
 
 import copy
@@ -19,14 +20,14 @@ from clearhead.models import CausalLM, Seq2Seq, build_model
 from clearhead.parts.attention import explicit_attention, fused_attention
 from clearhead.parts.cache import KeysValues
 from clearhead.parts.recorder import Recorder
-from tests.drawing import configs, first_model, random_model, random_tokens, run
+from tests.drawing import configs, draws, first_model, random_model, random_tokens, run
 
-drawn_200_times = settings(max_examples=200)
+drawn_often = settings(max_examples=draws(25, nightly=200))
 lengths = st.integers(2, 9)
 with_decoder = configs(family="encoder-decoder") | configs(family="decoder")
 
 
-@drawn_200_times
+@drawn_often
 @given(config=with_decoder, length=lengths, data=st.data())
 def test_future_tokens_cannot_change_past_logits(config: ModelConfig, length: int, data):
     model = random_model(config, dtype=torch.float32)
@@ -37,7 +38,7 @@ def test_future_tokens_cannot_change_past_logits(config: ModelConfig, length: in
     assert torch.equal(run(model, one)[:, :past], run(model, other)[:, :past])
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(), n_pads=st.integers(0, 8), n_target_pads=st.integers(0, 8), data=st.data())
 def test_padding_on_either_side_changes_nothing(
     config: ModelConfig, n_pads: int, n_target_pads: int, data
@@ -60,7 +61,7 @@ def test_padding_on_either_side_changes_nothing(
     assert (real - run(model, tokens, source)).abs().max() <= 1e-6
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(), left=st.booleans(), data=st.data())
 def test_nan_in_padding_slots_does_not_leak(config: ModelConfig, left: bool, data):
     model = random_model(config)
@@ -80,7 +81,7 @@ def test_nan_in_padding_slots_does_not_leak(config: ModelConfig, left: bool, dat
     assert torch.equal(poisoned[real][:, words], clean[real][:, words])
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(), length=lengths)
 def test_a_row_alone_equals_the_row_in_a_batch(config: ModelConfig, length: int):
     model = random_model(config, dtype=torch.float32)
@@ -92,7 +93,7 @@ def test_a_row_alone_equals_the_row_in_a_batch(config: ModelConfig, length: int)
         torch.testing.assert_close(alone[0], together[i], atol=1e-5, rtol=1e-5)
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(family="encoder", positions="none"), length=lengths, data=st.data())
 def test_without_positions_an_encoder_is_permutation_equivariant(
     config: ModelConfig, length: int, data
@@ -103,7 +104,7 @@ def test_without_positions_an_encoder_is_permutation_equivariant(
     torch.testing.assert_close(run(model, tokens[:, order]), run(model, tokens)[:, order])
 
 
-@drawn_200_times
+@drawn_often
 @given(
     n_queries=st.integers(1, 9),
     n_more_keys=st.integers(0, 9),
@@ -142,7 +143,7 @@ def test_fused_attention_equals_the_explicit_formula(
         assert (explicit - fused).abs().max() <= tolerance * scale
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs())
 def test_a_model_with_the_fused_kernel_equals_one_with_the_formula(config: ModelConfig):
     tokens = random_tokens(config, 3, 6, seed=1, target=True)
@@ -153,7 +154,7 @@ def test_a_model_with_the_fused_kernel_equals_one_with_the_formula(config: Model
     assert (fused - explicit).abs().max() <= 1e-12 * max(1.0, explicit.abs().max().item())
 
 
-@drawn_200_times
+@drawn_often
 @given(config=with_decoder, data=st.data())
 def test_the_cache_gives_the_logits_of_the_full_pass(config: ModelConfig, data):
     model = random_model(config)
@@ -169,7 +170,7 @@ def test_the_cache_gives_the_logits_of_the_full_pass(config: ModelConfig, data):
     assert (cached - full)[real].abs().max() <= 1e-10
 
 
-@drawn_200_times
+@drawn_often
 @given(config=with_decoder, rows=st.lists(st.integers(0, 2), min_size=1, max_size=5))
 def test_a_reordered_cache_goes_on_with_the_rows_it_was_given(config: ModelConfig, rows):
     model = random_model(config)
@@ -201,7 +202,7 @@ def _run_in_pieces(model, tokens: torch.Tensor, source: torch.Tensor, cuts: list
     return torch.cat([step(tokens[:, a:b]) for a, b in itertools.pairwise(cuts)], dim=1)
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(), rows=st.sampled_from([[0], [1], [0, 1]]))
 def test_a_sequence_of_nothing_but_padding_is_harmless(config: ModelConfig, rows):
     model = random_model(config)
@@ -217,7 +218,7 @@ def test_a_sequence_of_nothing_but_padding_is_harmless(config: ModelConfig, rows
     torch.testing.assert_close(logits[2], unharmed)
 
 
-@drawn_200_times
+@drawn_often
 @given(
     attention=st.sampled_from([explicit_attention, fused_attention]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
@@ -241,7 +242,7 @@ def test_a_query_that_may_look_at_nothing_gets_zeros_and_finite_gradients(
     assert (queries.grad[0, :, 1] == 0).all()
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs())
 def test_every_parameter_receives_a_gradient(config: ModelConfig):
     model = random_model(config)
@@ -255,7 +256,7 @@ def test_every_parameter_receives_a_gradient(config: ModelConfig):
             assert parameter.grad.abs().max() > 0, name
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(), seed=st.integers(0, 9))
 def test_the_first_loss_is_that_of_a_blind_guess(config: ModelConfig, seed: int):
     model = first_model(config, seed)
@@ -266,7 +267,7 @@ def test_the_first_loss_is_that_of_a_blind_guess(config: ModelConfig, seed: int)
     assert loss == pytest.approx(math.log(config.output_vocab_size), rel=0.05)
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs())
 def test_tied_weights_stay_one_tensor_after_load_copy_and_move(config: ModelConfig):
     assume(config.tie_output)
@@ -292,7 +293,7 @@ def test_tied_weights_stay_one_tensor_after_load_copy_and_move(config: ModelConf
         assert change.item() == pytest.approx(config.d_model, rel=1e-3)
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(p_dropout=0.9))
 def test_evaluation_is_repeatable_whatever_the_dropout(config: ModelConfig):
     model = random_model(config, dtype=torch.float32)
@@ -303,7 +304,7 @@ def test_evaluation_is_repeatable_whatever_the_dropout(config: ModelConfig):
     assert not torch.equal(run(model, tokens), once)
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(), seed=st.integers(0, 99))
 def test_a_model_built_without_memory_equals_one_built_directly(config: ModelConfig, seed: int):
     direct = first_model(config, seed)
@@ -316,7 +317,7 @@ def test_a_model_built_without_memory_equals_one_built_directly(config: ModelCon
         assert torch.equal(one, other), name
 
 
-@drawn_200_times
+@drawn_often
 @given(config=configs(p_dropout=0.3), training=st.booleans(), data=st.data())
 def test_recording_changes_no_bit_of_the_logits(config: ModelConfig, training: bool, data):
     model = random_model(config, dtype=torch.float32).train(training)

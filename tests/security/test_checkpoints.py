@@ -116,8 +116,8 @@ def test_a_file_that_the_manifest_does_not_list_is_noticed(sent: Sent, capsys):
     (steps(sent)[-1] / "more").write_text("of the sender's choice")
     assert sent.train() == 0
     out = capsys.readouterr().out.replace("\n", " ")
-    assert "passing over a damaged checkpoint" in out and "more is not in the manifest" in out
-    assert "going on after step 3" in out
+    assert "skipping a damaged checkpoint" in out and "more is not in the manifest" in out
+    assert "resuming after step 3" in out
 
 
 def change_index(step: Path, change: Callable[[Any], None]) -> None:
@@ -190,6 +190,6 @@ def test_a_run_folder_of_the_version_before_resumes(tmp_path: Path, capsys):
     where = ["--prepared", str(prepared), "--folder", str(folder), "--train.steps", "5"]
     assert main(["train", str(recipe), *where]) == 0
     out = capsys.readouterr().out
-    assert "going on after step 3" in out and "ended after step 5: 5 steps" in out
+    assert "resuming after step 3" in out and "ended after step 5: 5 steps" in out
     losses = [line["loss"] for line in read_metrics(folder / "metrics.jsonl")]
     assert len(losses) == 5 and losses[4] < losses[2] + 0.1, losses

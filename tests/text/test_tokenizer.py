@@ -91,7 +91,7 @@ def test_normalisation_is_a_choice_that_the_file_records():
         tokenizer = train([decomposed], 300, normalize="nfc")
         assert tokenizer.decode(tokenizer.encode(decomposed)) == "\u00e9"
         assert '"NFC"' in tokenizer.to_json()
-        with pytest.raises(InputError, match="cannot carry raw bytes"):
+        with pytest.raises(InputError, match="cannot encode raw bytes"):
             tokenizer.encode_bytes(b"a")
 
 

@@ -108,7 +108,7 @@ def test_a_recipe_must_be_the_one_that_the_data_were_prepared_with(
     recipe = written(with_train(replace(TEXT, data=elsewhere), steps=1), tmp_path)
     where = ["--prepared", str(text.folder)]
     assert main(["train", recipe, *where, "--data.vocab_size", "280"]) == 2
-    assert "another recipe: data.vocab_size was 300, is 280; set it back" in (
+    assert "another recipe: data.vocab_size was 300, is 280; restore the settings" in (
         capsys.readouterr().err.replace("\n", " ")
     )
     assert not Path("runs").exists()

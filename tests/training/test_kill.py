@@ -77,7 +77,7 @@ def test_killed_at_five_random_moments(pairs: Corpus, unbroken: Path, tmp_path: 
         process.kill()
         assert process.wait() == -signal.SIGKILL
     code, out = finish(arguments)
-    assert code == 0 and "going on after step" in out
+    assert code == 0 and "resuming after step" in out
     assert timeless(folder) == timeless(unbroken)
     assert weights(folder) == weights(unbroken)
 
@@ -99,7 +99,7 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
         newest = sorted((folder / "checkpoints").iterdir())[-1]
         assert newest.name == f"step-{taken:08}" and step <= taken < 60
     code, out = finish(arguments)
-    assert code == 0 and f"going on after step {taken}" in out
+    assert code == 0 and f"resuming after step {taken}" in out
     assert timeless(folder) == timeless(unbroken)
     assert weights(folder) == weights(unbroken)
 
@@ -133,7 +133,7 @@ def test_a_crash_at_any_write_sync_or_rename_leaves_a_checkpoint_to_go_on_from(
         process = start(arguments, CLEARHEAD_CRASH_AT=point)
         out = process.communicate(timeout=600)[0]
         assert process.returncode == -signal.SIGKILL, out
-    assert "going on after step" in out
+    assert "resuming after step" in out
     code, out = finish(arguments)
     assert code == 0, out
     assert timeless(folder) == timeless(unbroken)
@@ -184,4 +184,4 @@ def test_ranks_that_torchrun_starts_again_go_on_and_do_not_wait_for_the_dead(
     os.kill(int(workers[-1]), signal.SIGKILL)
     out = process.communicate(timeout=300)[0]
     assert process.returncode == 0, out
-    assert out.count("going on after step") == 1 and steps_taken(folder) == 24
+    assert out.count("resuming after step") == 1 and steps_taken(folder) == 24

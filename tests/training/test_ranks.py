@@ -139,7 +139,7 @@ def test_a_run_of_one_process_goes_on_with_two(found, pairs: Corpus, tmp_path: P
 def test_a_run_of_two_goes_on_with_one(mode: str, found, out: Path, pairs: Corpus):
     """The checkpoint of step 20 that two ranks wrote, read whole by one."""
     again = go(TWENTY, pairs, out / f"twenty-{mode}")
-    assert "going on after step 20" in again.said[-1]
+    assert "resuming after step 20" in again.said[-1]
     for name, tensor in again.run.objective.named_parameters():
         assert torch.equal(tensor.detach(), found[f"twenty {mode}"][name]), name
 

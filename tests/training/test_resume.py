@@ -158,9 +158,9 @@ def test_a_damaged_checkpoint_is_passed_over(text: Corpus, tmp_path: Path):
     whole = go(recipe, text, tmp_path / "run")
     flip_a_bit(tmp_path / "run/checkpoints/step-00000009/__0_0.distcp", 5000)
     again = go(recipe, text, tmp_path / "run")
-    assert "passing over a damaged checkpoint" in again.said[0]
-    assert "step-00000009/__0_0.distcp has other bytes than were written" in again.said[0]
-    assert "going on after step 6" in again.said[1]
+    assert "skipping a damaged checkpoint" in again.said[0]
+    assert "step-00000009/__0_0.distcp does not have the bytes that were written" in again.said[0]
+    assert "resuming after step 6" in again.said[1]
     assert again.lines == whole.lines
     assert digest(again.run.objective) == digest(whole.run.objective)
 
@@ -169,7 +169,7 @@ def test_with_no_whole_checkpoint_left_nothing_is_started_over(text: Corpus, tmp
     go(with_train(TEXT, steps=2), text, tmp_path / "run")
     for path in tmp_path.glob("run/checkpoints/*/manifest.json"):
         flip_a_bit(path, 40)
-    with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints in .* is whole; restore"):
+    with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints .* is complete; restore"):
         go(with_train(TEXT, steps=2), text, tmp_path / "run")
 
 
@@ -250,7 +250,7 @@ def test_a_changed_field_is_refused_told_or_allowed_as_the_table_says(key: str):
     before[section][name] = json.loads(json.dumps(other_value(key, now)))
     match rule_for(key):
         case "refuse":
-            with pytest.raises(ClearheadError, match=rf"{key} was .*, is .*go back .*--folder"):
+            with pytest.raises(ClearheadError, match=rf"{key} was .*, is .*restore .*--folder"):
                 check_changes(before, PAIRS)
         case "warn":
             (warning,) = check_changes(before, PAIRS)

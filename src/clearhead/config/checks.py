@@ -1,4 +1,4 @@
-"""Rules that several configurations share."""
+"""Checks that several configurations share."""
 
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
@@ -21,6 +21,7 @@ def check_choices(config: object) -> None:
 
 
 def check_at_least(name: str, value: int, lowest: int) -> None:
+    """Raises unless the value is a whole number of at least `lowest`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         rule = f"must be a whole number of at least {lowest}"
         raise ConfigError(name, value, rule, f"try {name}={lowest}")

@@ -10,7 +10,7 @@ from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError, nearest
 
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
-Format = Literal["text", "parallel", "labelled", "tsv", "csv", "jsonl", "parquet", "tmx"]
+Format = Literal["text", "parallel", "labelled", "tsv", "jsonl", "parquet"]
 DocumentUnit = Literal["line", "file"]
 Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
 Defect = Literal["copy", "swapped", "language", "markup", "length", "duplicate", "overlap"]
@@ -35,8 +35,8 @@ N_BYTES = 256  # every byte-level vocabulary holds them all
 
 
 def label_token(label: str) -> str:
-    """What a new tokenizer calls the token of a label. Never the word itself: other software finds
-    control tokens in text, and would take the word for the label."""
+    """The token that a new tokenizer uses for a label. Never the word itself: other software finds
+    control tokens in text, and would read the word as the label."""
     return f"<{label}>"
 
 
@@ -49,8 +49,7 @@ class DataConfig:
     "masked-lm" (hidden tokens) or "classification" (a label for a text)."""
     format: Format = "text"
     """How files are read. "text": plain text. "parallel": line n of one file belongs to line n of
-    the other. "labelled": a file for each label. "tsv", "csv", "jsonl", "parquet", "tmx": tables,
-    see columns."""
+    the other. "labelled": a file for each label. "tsv", "jsonl", "parquet": tables, see columns."""
     train: tuple[str, ...] = ()
     """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. With
     format "parallel" two files, source and target; with "labelled" one for each label."""
@@ -68,9 +67,8 @@ class DataConfig:
     that equal sentences (apart from case and punctuation) are never both in training and held
     out."""
     columns: tuple[int | str, ...] = ()
-    """Tables only: numbers from 1, or names of the first line (tsv, csv); names of fields, such as
-    "translation.en" (jsonl, parquet); languages (tmx). One column for text, two for source and
-    target or for text and label."""
+    """Tables only: numbers from 1 (tsv) or names (jsonl, parquet). One column for text, two for
+    source and target or for text and label."""
     labels: tuple[str, ...] = ()
     """Classification only: every label that a text can have. A new tokenizer gets one token for
     each; a loaded tokenizer must have them."""
@@ -119,7 +117,8 @@ class DataConfig:
         check_choices(self)
         for kind in self.skip:
             if kind not in DIRT:
-                raise ConfigError("skip", kind, "is not a kind of dirt", nearest(kind, DIRT))
+                rule = "is not a kind of invalid input"
+                raise ConfigError("skip", kind, rule, nearest(kind, DIRT))
         for kind in self.clean:
             if kind not in DEFECTS:
                 raise ConfigError("clean", kind, "is not a kind of defect", nearest(kind, DEFECTS))
@@ -145,7 +144,7 @@ class DataConfig:
             rule = "gives one text a line, and task='pairs' takes two"
             raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
         self._check_labels()
-        if self.format in ("tsv", "csv", "jsonl", "parquet", "tmx"):
+        if self.format in ("tsv", "jsonl", "parquet"):
             self._check_columns()
         if self.document == "file" and self.format != "text":
             rule = f"is for format='text', and this is {self.format!r}"
@@ -194,15 +193,14 @@ class DataConfig:
         if len(self.columns) != len(self.sides):
             rule = f"must name {len(self.sides)} column(s) for task={self.task!r}"
             second = "'label'" if self.task == "classification" else "'translation'"
-            examples = {"tsv": ("1", "2"), "csv": ("1", "2"), "tmx": ("'en'", "'de'")}
-            example = examples.get(self.format, ("'text'", second))
+            example = ("1", "2") if self.format == "tsv" else ("'text'", second)
             remedy = f"try columns=[{', '.join(example[: len(self.sides)])}]"
             raise ConfigError("columns", self.columns, rule, remedy)
         for column in self.columns:
-            if isinstance(column, int) and column < 1:
-                rule = "must be numbers from 1, or names of the first line"
+            if self.format == "tsv" and (not isinstance(column, int) or column < 1):
+                rule = "must be numbers from 1 with format='tsv'"
                 raise ConfigError("columns", self.columns, rule, "try columns=[1, 2]")
-            if self.format not in ("tsv", "csv") and not isinstance(column, str):
+            if self.format != "tsv" and not isinstance(column, str):
                 rule = f"must be names with format={self.format!r}"
                 raise ConfigError("columns", self.columns, rule, "try columns=['text']")
 

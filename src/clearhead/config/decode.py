@@ -1,4 +1,4 @@
-"""How text is written: where it ends, how a token is chosen, how a beam is searched."""
+"""How text is generated: where it ends, how a token is chosen, how a beam is searched."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -16,7 +16,7 @@ class DecodeConfig:
     """Where a text begins and where it ends."""
 
     max_new: int = 256
-    """Tokens that are written at most, the end included."""
+    """Most tokens to generate, the end included."""
     eos_id: int | None = 2
     """The token that ends a text; None: nothing does but `max_new`."""
     start_id: int | None = 1
@@ -24,7 +24,7 @@ class DecodeConfig:
     prompt."""
     window: Window = "refuse"
     """When prompt and text outgrow the model's `max_length`: refuse at once, stop there, or slide,
-    which forgets the older half of the window and goes on."""
+    which drops the older half of the window and continues."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -108,7 +108,7 @@ class BeamConfig:
         if not (self.diversity >= 0 and isfinite(self.diversity)):
             raise ConfigError("diversity", self.diversity, "must be at least 0", "use 0 for none")
         if self.patience is not None and not self.patience > 0:
-            rule, remedy = "must be above 0", "use None to search to the end"
+            rule, remedy = "must be above 0", "use None to search until nothing can improve"
             raise ConfigError("patience", self.patience, rule, remedy)
 
     def normaliser(self, length: int) -> float:

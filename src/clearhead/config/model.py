@@ -172,16 +172,20 @@ class ModelConfig:
 
     @property
     def kv_heads(self) -> int:
+        """Heads of keys and values, with the default resolved."""
         return self.n_heads if self.n_kv_heads is None else self.n_kv_heads
 
     @property
     def head_width(self) -> int:
+        """Width of one head, with the default resolved."""
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
     @property
     def decoder_layers(self) -> int:
+        """Layers of the decoder, with the default resolved."""
         return self.n_layers if self.n_decoder_layers is None else self.n_decoder_layers
 
     @property
     def output_vocab_size(self) -> int:
+        """Tokens that the model can predict: the target vocabulary, if there is one."""
         return self.vocab_size if self.target_vocab_size is None else self.target_vocab_size

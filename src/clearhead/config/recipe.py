@@ -40,6 +40,7 @@ class Recipe:
 
 
 def recipe_names() -> list[str]:
+    """The names of the recipes that ship with clearhead."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
@@ -139,7 +140,7 @@ def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict
 
 
 def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str]) -> ClearheadError:
-    """jsonargparse says which key is wrong in a dozen lines; ours says it in one."""
+    """jsonargparse names the wrong key in a dozen lines; this error does so in one."""
     match = re.search(r'key "(\w+)\.(\w+)"', message)
     if match is None:
         return ClearheadError(" ".join(message.split()))

@@ -1,4 +1,4 @@
-"""Token files that somebody else wrote become a prepared folder: they get a manifest."""
+"""Turns token files that other software wrote into a prepared folder, by adding a manifest."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ TOKENIZER = "tokenizer.json"
 
 
 def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Manifest:
-    """Takes over `folder`: a tokenizer.json, and below it a folder of `.ds` files with their
-    indexes for each split. The files are read in the order of their names, and not changed."""
+    """Adds a manifest to `folder`, which has a tokenizer.json and for each split a folder of `.ds`
+    files with their indexes. The files are read in the order of their names, and not changed."""
     refuse_links(folder)
     tokenizer = load_tokenizer(folder / TOKENIZER, special_tokens)
     dtype = token_dtype(tokenizer.vocab_size)

@@ -1,4 +1,4 @@
-"""What a model is given at one step, and how rows of samples become it."""
+"""The tensors of one step, and how rows of samples become tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,7 +13,7 @@ from clearhead.data.order import derive_key, mix
 from clearhead.data.token_files import Integers
 
 IGNORED = -100
-"""The target of a position that is not to be guessed: the marker that PyTorch's loss skips."""
+"""The target of a position without a target: the value that PyTorch's loss skips."""
 NO_DOCUMENT = -1
 
 SampleIds = tuple[tuple[int, ...], ...]  # by row: one sample, or the documents packed into it
@@ -34,7 +34,7 @@ class PairBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """For a decoder: at each position a token, and the one to guess after it."""
+    """For a decoder: at each position a token, and the next token as its target."""
 
     inputs: Tensor
     targets: Tensor
@@ -56,14 +56,14 @@ class MaskedBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledBatch(MaskedBatch):
-    """Texts of different lengths, padded on the right; what is masked is the label of each."""
+    """Texts of different lengths, padded on the right; the label of each text is masked."""
 
 
 Batch = PairBatch | TokenBatch | MaskedBatch
 
 
 def split_rows(batch: Batch, pieces: int) -> list[Batch]:
-    """The same rows in so many batches, dealt like cards; some may get none."""
+    """The same rows split into so many batches in turn; some may be empty."""
     names = [field.name for field in fields(batch)]
     return [
         replace(batch, **{name: getattr(batch, name)[first::pieces] for name in names})
@@ -72,6 +72,7 @@ def split_rows(batch: Batch, pieces: int) -> list[Batch]:
 
 
 def move(batch: Batch, device: torch.device) -> Batch:
+    """The batch with all its tensors on the device."""
     if device.type == "cpu":
         return batch
     tensors = {field.name: getattr(batch, field.name) for field in fields(batch)}
@@ -97,8 +98,7 @@ def labelled_batch(
     pad_id: int,
     samples: SampleIds,
 ) -> LabelledBatch:
-    """Each text, which ends in <eos>, with a mask before its end, where the label is to be
-    guessed."""
+    """Each text, which ends in <eos>, with a mask before its end, where the label is predicted."""
     inputs = [np.insert(text.astype(np.int64), len(text) - 1, mask_id) for text in texts]
     targets = [
         np.insert(np.full(len(text), IGNORED, np.int64), len(text) - 1, label)

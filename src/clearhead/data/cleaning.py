@@ -41,6 +41,8 @@ MEANINGS: dict[Defect, str] = {
 
 
 class Finding(NamedTuple):
+    """One document with a defect: its kind, the reason, the place and the texts."""
+
     kind: Defect
     reason: str
     place: Place
@@ -58,10 +60,12 @@ class Defects:
 
     @property
     def counts(self) -> dict[Defect, int]:
+        """How many documents have each kind of defect."""
         counted = Counter(finding.kind for finding in self.findings)
         return {kind: counted[kind] for kind in DEFECTS if counted[kind]}
 
     def of(self, kind: Defect) -> list[Finding]:
+        """The findings of one kind."""
         return [finding for finding in self.findings if finding.kind == kind]
 
 

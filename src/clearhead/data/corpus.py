@@ -16,7 +16,7 @@ from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 
 @dataclass(frozen=True)
 class Corpus:
-    """Token files, tokenizers and manifest that were found to belong together."""
+    """The token files, tokenizers and manifest of a prepared folder, checked against each other."""
 
     folder: Path
     manifest: Manifest
@@ -24,12 +24,14 @@ class Corpus:
     """By side."""
 
     def facts(self, split: str) -> SplitFacts:
+        """Counts and files of a split; raises if the split does not exist."""
         if split not in self.manifest.splits:
             remedy = nearest(split, self.manifest.splits)
             raise DataError(f"{self.folder} has no split {split!r}; {remedy}")
         return self.manifest.splits[split]
 
     def store(self, split: str, side: str) -> TokenStore:
+        """The token files of one side of a split as one store."""
         return TokenStore([TokenFile(self.folder, each) for each in self.facts(split).files[side]])
 
     def layout(self, split: str, config: BatchConfig) -> Layout:
@@ -79,7 +81,7 @@ class Corpus:
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """Opens a prepared folder, and refuses one whose bytes have changed since."""
+    """Opens a prepared folder; raises if its files have changed since it was prepared."""
     refuse_links(folder)
     manifest = read_manifest(folder)
     verify(folder, manifest)

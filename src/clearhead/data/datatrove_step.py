@@ -1,4 +1,4 @@
-"""Our tokens from datatrove's pipelines: the same documents give the same token files as
+"""clearhead's tokens from datatrove's pipelines: the same documents give the same token files as
 `clearhead prepare`, on its local executor, on Slurm or on Ray. Needs the extra `corpus`.
 
     executor = LocalPipelineExecutor(
@@ -20,11 +20,11 @@ from clearhead.text.tokenizer import EOS
 
 
 class TokenFiles(DocumentTokenizer):
-    """datatrove's tokenizer stage, set to write what our reader expects: each document ended by
-    <eos>, in the order in which it came. The order of training is decided when batches are read."""
+    """datatrove's tokenizer stage, set to write what clearhead reads: each document ended by <eos>,
+    in the order in which it came. The order of training is decided when batches are read."""
 
     def __init__(self, output_folder: str | Path, tokenizer: str | Path, eos: str = EOS) -> None:
-        # datatrove would take the name of a missing file for one of a hub's, and go and ask there.
+        # datatrove would look up the name of a missing file on a hub.
         if not Path(tokenizer).is_file():
             raise DataError(
                 f"there is no tokenizer {str(tokenizer)!r}; clearhead prepare makes one"
@@ -33,6 +33,7 @@ class TokenFiles(DocumentTokenizer):
 
     @cached_property
     def tokenizer(self) -> LibraryTokenizer:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The tokenizer, set so that text never spells a control token."""
         library = DocumentTokenizer.tokenizer.func(self)
         library.no_truncation()
         library.no_padding()

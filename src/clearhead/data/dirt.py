@@ -1,4 +1,5 @@
-"""What counts as dirt in text, and what happens to it: an error with its place, or a count."""
+"""What counts as invalid input in text, and what happens to it: an error with its place, or a
+count."""
 
 import json
 from collections import Counter
@@ -7,14 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig, Dirt
-from clearhead.data.recognise import guess_encoding
 from clearhead.errors import DataError
 
-DROPPED = "dropped"  # counted beside the kinds of dirt: strings that the recipe leaves out
+DROPPED = "dropped"  # counted beside the kinds of invalid input: strings that the recipe leaves out
 
 
 class Place(NamedTuple):
-    """Where a document stands. Lines, and rows of a table, are numbered from 1."""
+    """The place of a document. Lines, and rows of a table, are numbered from 1."""
 
     path: Path
     line: int
@@ -24,21 +24,24 @@ class Place(NamedTuple):
 
 
 class Sieve:
-    """Lets clean text through. Dirt is an error unless the configuration chose to skip its kind."""
+    """Lets valid text through. Invalid input is an error unless the configuration skips its
+    kind."""
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()
         self.lines: Container[int] | None = None
-        """Those of the file at hand that belong to the split; None: all. The others' dirt is for
-        the split that they belong to."""
+        """The lines of the current file that belong to the split; None: all. Other lines are
+        checked by their own split."""
         self.has_recipe = True
         """Whether there is a recipe that could name more kinds to skip."""
 
     def wants(self, place: Place) -> bool:
+        """Whether this line or row belongs to the split."""
         return self.lines is None or place.line in self.lines
 
     def reject(self, kind: Dirt, place: Place, what: str) -> None:
+        """Counts the invalid input if its kind is skipped, otherwise raises with its place."""
         if not self.wants(place):
             return
         if kind not in self.config.skip:
@@ -51,10 +54,10 @@ class Sieve:
         if kind == "invalid-utf8" and (whole_file or not self.has_recipe):
             return "convert it to UTF-8, for example with iconv"
         if not self.has_recipe:
-            return "mend it"
+            return "fix it"
         skip = json.dumps([*self.config.skip, kind])
         what = "files" if whole_file else "lines"
-        return f"mend it, or have such {what} skipped and counted: data.skip = {skip} in the recipe"
+        return f"fix it, or have such {what} skipped and counted: data.skip = {skip} in the recipe"
 
     def clean(self, raw: bytes | str, place: Place) -> str | None:
         """The text of a line or field; None if it was rejected or is one to drop."""
@@ -71,6 +74,7 @@ class Sieve:
         return text
 
     def decode(self, raw: bytes | str, place: Place) -> str | None:
+        """The bytes as text; None if they were rejected."""
         try:
             if isinstance(raw, bytes):
                 return raw.decode("utf-8")
@@ -79,7 +83,6 @@ class Sieve:
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8"
-            what += f" (it looks like {guess_encoding(error.object)})"
         except UnicodeEncodeError as error:
             what = f"character {error.start + 1} is half a surrogate pair"
         self.reject("invalid-utf8", place, what)
@@ -87,7 +90,7 @@ class Sieve:
 
 
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
-    """What was skipped, where nothing was left, and what to do about the most of it."""
+    """Why no text is left: what was skipped, and what to do about the most frequent kind."""
     if not skipped and (config.held_out or config.held_out_test):
         return "the others take all lines; give more text, or a smaller share to data.held_out"
     if not skipped:
@@ -104,5 +107,5 @@ def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
         case kind if kind == DROPPED:
             remedy = "leave something out of data.drop"
         case kind:
-            remedy = f"mend the text; without {kind!r} in data.skip, the first place is named"
+            remedy = f"fix the text; without {kind!r} in data.skip, the error names the first place"
     return f"skipped: {counts}; {remedy}"

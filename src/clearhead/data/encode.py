@@ -1,5 +1,5 @@
-"""Text to tokens in several processes, in order, with bounded memory. Kept free of torch, so that
-a worker starts in a moment."""
+"""Text to tokens in several processes, in order, with bounded memory. It does not import torch, so
+that a worker starts quickly."""
 
 import multiprocessing
 import os
@@ -27,6 +27,8 @@ class Encoded(NamedTuple):
 
 
 class HasTexts(Protocol):
+    """Anything that holds the texts of documents by side."""
+
     @property
     def texts(self) -> tuple[list[str], ...]:
         """The documents' texts, by side."""
@@ -37,6 +39,7 @@ Chunk = TypeVar("Chunk", bound=HasTexts)
 
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
+    """The tokens of some texts, each ended by <eos>."""
     rows = tokenizer.encode_batch(texts)
     lengths = np.array([len(row) + 1 for row in rows], np.int64)
     tokens = np.empty(int(lengths.sum()), token_dtype(tokenizer.vocab_size))
@@ -49,7 +52,7 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
 
 
 def encode_labels(ids: dict[str, int], labels: list[str]) -> Encoded:
-    """A token each, which nothing ends."""
+    """One token for each label, without <eos>."""
     tokens = np.array([ids[label] for label in labels], np.uint32)
     return Encoded(tokens, np.ones(len(labels), np.int64))
 
@@ -93,7 +96,7 @@ def _start_worker(described: list[tuple[str, tuple[str, ...]]]) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """Ends the worker when its parent is killed; it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,4 +1,4 @@
-"""Getting a file from the web: broken off and taken up again, and trusted only by its hash."""
+"""Downloads a file: resumes after an interruption, and trusts only its hash."""
 
 import http.client
 import os
@@ -21,7 +21,7 @@ Report = Callable[[int, int], None]
 def fetch(
     url: str, path: Path, *, size: int, sha256: str, report: Report = lambda *_: None
 ) -> None:
-    """Leaves exactly the promised bytes at `path`, or raises and leaves nothing there."""
+    """Puts exactly the expected bytes at `path`, or raises and leaves nothing there."""
     if path.is_file() and sha256_of(path) == sha256:
         report(size, size)
         return
@@ -36,13 +36,15 @@ def fetch(
         problem = _take(url, partial, have, size, report)
         fruitless = 0 if _size(partial) > have else fruitless + 1
         if fruitless == N_TRIES:
-            raise DataError(f"{url} cannot be had: {problem}; run the command again to go on")
+            raise DataError(
+                f"{url} cannot be downloaded: {problem}; run the same command to resume"
+            )
     found = sha256_of(partial)
     if found != sha256:
         partial.unlink()
         raise DataError(
             f"{url} gave other bytes than expected (sha256 {found[:16]}…, not {sha256[:16]}…); "
-            "the file has changed at its source, or someone stands in between"
+            "the file has changed at its source, or the connection was tampered with"
         )
     partial.replace(path)
 

@@ -1,4 +1,4 @@
-"""Corpora that are written here instead of downloaded: pure functions of a seed."""
+"""Corpora that are generated instead of downloaded: pure functions of a seed."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ COPY_LENGTHS = range(3, 17)
 
 def copy_task(seed: int = 1) -> list[bytes]:
     """Random strings, one a line, in files that have no line in common. No string can be guessed
-    from the others, so a model that writes them all has learnt to copy."""
+    from the others, so a model that reproduces them all has learnt to copy."""
     # `random()` gives the same numbers in every version of Python; `choice` makes no such promise.
     draw = random.Random(seed).random
 
@@ -28,4 +28,4 @@ def copy_task(seed: int = 1) -> list[bytes]:
 
 
 GENERATORS: dict[str, Callable[[], list[bytes]]] = {"copy-task": copy_task}
-"""What writes a corpus that is not downloaded: its files' contents, in the order of its table."""
+"""The functions that generate a corpus: its files' contents, in the order of its table."""

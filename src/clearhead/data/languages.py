@@ -59,6 +59,7 @@ def _plain(text: str, enough: int = ENOUGH) -> str:
 
 
 def can_tell_languages() -> bool:
+    """Whether the optional package for language identification is installed."""
     from importlib.util import find_spec
 
     return find_spec("py3langid") is not None

@@ -1,9 +1,8 @@
 """How samples lie in token files and how they are put together: pairs, texts with a label, a
 stream, a masked stream, packed documents.
 
-Each layout says how many samples there are and how many of them are looked at together (a window);
-cuts the samples of a window into global batches; and turns rows of a batch into tensors.
-"""
+Each layout says how many samples there are and how many of them form a window; cuts the samples of
+a window into global batches; and turns rows of a batch into tensors."""
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
@@ -43,6 +42,8 @@ Item = TypeVar("Item")
 
 
 class Layout(Protocol):
+    """What the loader needs from a kind of batch; the classes below implement it."""
+
     n_samples: int
     window: int
 
@@ -88,7 +89,7 @@ class Pairs:
 
 class Labelled:
     """Texts of about the same length together, each followed by a mask in the place of its label.
-    Classification is the guessing of one masked token."""
+    Classification is the prediction of one masked token."""
 
     def __init__(
         self, text: TokenStore, label: TokenStore, config: BatchConfig, tokenizer: Tokenizer
@@ -170,8 +171,8 @@ class Masked:
 
 
 class Packed:
-    """Whole documents, several to a row. Each token is guessed once, from its own document alone:
-    a document starts from <bos>; one that is longer than a row goes on in another."""
+    """Whole documents, several to a row. Each token is predicted once, from its own document alone:
+    a document starts from <bos>; one that is longer than a row continues in another."""
 
     def __init__(self, store: TokenStore, config: BatchConfig, tokenizer: Tokenizer) -> None:
         self.store, self.length, self.batch_size = store, config.length, config.batch_size

@@ -1,5 +1,5 @@
 """The batches of every step, for one rank. The n-th global batch follows from the data, the
-configuration and n alone; ranks, workers and restarts only decide who reads it."""
+configuration and n alone; ranks, workers and restarts only decide which process reads it."""
 
 import signal
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Position(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A rank's rows of one global batch, on their way to whoever reads them."""
+    """A rank's rows of one global batch, before they are read."""
 
     rows: list[Row]
     key: int
@@ -38,9 +38,8 @@ class Order(NamedTuple):
 class Loader:
     """Endless batches of a split for rank `rank` of `world`.
 
-    `state()` is what is needed to go on, with any number of ranks and workers, after the last batch
-    that was handed out. Iterating again goes on too; it does not start again.
-    """
+    `state()` is what is needed to resume, with any number of ranks and workers, after the last
+    batch that was returned. Iterating again continues; it does not start over."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class Loader:
         return {**self.position._asdict(), "data": self.fingerprint, "order": self.order}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes to a saved position, if the batches there are still the ones that were meant."""
+        """Resumes from a saved position; raises if data or settings have changed."""
         changes = [
             f"{key} was {value!r}, is {self.order.get(key)!r}"
             for key, value in state["order"].items()
@@ -79,7 +78,7 @@ class Loader:
         if changes:
             raise DataError(
                 f"this position belongs to other batches: {'; '.join(changes)}; "
-                "go back to those settings and data, or start anew"
+                "restore those settings and data, or start a new run"
             )
         self.position = Position(**{name: state[name] for name in Position._fields})
 
@@ -141,7 +140,7 @@ def _as_it_is(item: tuple[Batch, Position]) -> tuple[Batch, Position]:
 
 
 def _leave_signals(worker: int) -> None:  # noqa: ARG001
-    """Signals to the whole group (Ctrl-C, torchrun's end) reach the workers too, and are for the
-    process that they work for to answer."""
+    """Signals to the whole group (Ctrl-C, torchrun's end) reach the workers too, and are handled by
+    the process that they work for."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

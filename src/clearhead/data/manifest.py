@@ -1,4 +1,4 @@
-"""The manifest of a prepared folder: what went in, what came out, and the proof of both."""
+"""The manifest of a prepared folder: its inputs, its outputs, and the hashes of both."""
 
 import hashlib
 import json
@@ -20,6 +20,8 @@ TICK_NS = 100_000_000  # generous: file systems stamp in steps of a few millisec
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerFacts:
+    """What the manifest records about one tokenizer file."""
+
     file: str
     sha256: str
     vocab_size: int
@@ -40,6 +42,8 @@ class SplitFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
+    """The content of a prepared folder's manifest."""
+
     data: dict[str, Any]
     """The DataConfig, or how other token files came to be."""
     task: str
@@ -51,24 +55,25 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when any byte that a model could see changes."""
+        """A hash that changes when any byte that a model could see changes."""
         seen = [facts.sha256 for facts in self.tokenizers.values()]
         seen += [f"{f.sha256} {f.index_sha256}" for f in self.token_files()]
         return hashlib.sha256("\n".join(seen).encode()).hexdigest()
 
     def check_recipe(self, folder: Path, config: DataConfig) -> None:
-        """Whoever trains on the folder must mean what was prepared: the recipe is written into the
-        run, and a run is evaluated on the test set of its recipe."""
+        """Raises if the data were prepared with other settings: the recipe is stored with the run,
+        and a run is evaluated on the test set of its recipe."""
         if "tokenizer" not in self.data:  # token files that came about in another way
             return
         old, new = (_with_names(data) for data in (self.data, as_json(config)))
         if changes := changed_settings(old, new):
             raise DataError(
-                f"{folder} was prepared with another recipe: {'; '.join(changes)}; set it back, or "
-                "prepare again (clearhead prepare … --overwrite, or to another --out)"
+                f"{folder} was prepared with another recipe: {'; '.join(changes)}; restore the "
+                "settings, or prepare again (clearhead prepare … --overwrite, or to another --out)"
             )
 
     def token_files(self) -> list[FileFacts]:
+        """All token files, of every split and side."""
         return [
             facts
             for split in self.splits.values()
@@ -84,6 +89,7 @@ class Manifest:
         return found
 
     def write(self, folder: Path) -> None:
+        """Writes the manifest into the folder, atomically."""
         write_whole(folder / MANIFEST, to_json(_plain(self)))
 
 
@@ -96,6 +102,7 @@ def _plain(manifest: Manifest) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a prepared folder; raises if there is none."""
     path = folder / MANIFEST
     if not path.is_file():
         raise DataError(
@@ -126,9 +133,8 @@ def read_manifest(folder: Path) -> Manifest:
 def verify(folder: Path, manifest: Manifest) -> None:
     """Raises if any file is not the one that the manifest describes.
 
-    Hashing terabytes at every start would cost hours, so what was found right is remembered with
-    its size, inode and times of change, as git does; only files that were touched since are hashed.
-    """
+    Hashing terabytes at every start would cost hours, so verified files are remembered with size,
+    inode and times of change, as git does; only files that changed since are hashed."""
     remembered = _remembered(folder)
     stamps: dict[str, list[int]] = {}
     wrong: list[str] = []
@@ -139,7 +145,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
             continue
         stamps[name] = _stamp(path)
         if remembered.get(name) != [expected, *stamps[name]] and sha256_of(path) != expected:
-            wrong.append(f"{name} has other bytes")
+            wrong.append(f"{name} has changed")
     if wrong:
         raise DataError(
             f"the data in {folder} is not what its manifest describes: {'; '.join(wrong[:8])}"
@@ -149,7 +155,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
 
 
 def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | None = None) -> None:
-    """Notes that the files are right as they stand. A cache: safe to delete, never to be copied."""
+    """Remembers that the files were verified. A cache: safe to delete, not to be copied."""
     hashes = manifest.hashes()
     stamps = {name: _stamp(folder / name) for name in hashes} if stamps is None else stamps
     note = {name: [hashes[name], *stamp] for name, stamp in stamps.items()}
@@ -174,21 +180,23 @@ def _stamp(path: Path) -> list[int]:
 
 
 def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def to_json(value: object) -> str:
+    """A value as indented JSON text."""
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def as_json(config: DataConfig) -> dict[str, Any]:
-    """As a manifest has it."""
+    """The configuration as plain JSON values."""
     return json.loads(json.dumps(asdict(config)))
 
 
 def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Of data that were prepared, and of data that are asked for, in words."""
+    """The differences between the prepared settings and the requested ones, in words."""
     # A setting that is newer than the folder had its default then.
     defaults = {each.name: each.default for each in fields(DataConfig)}
     settings = json.loads(json.dumps(defaults)) | old

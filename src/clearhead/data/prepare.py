@@ -1,5 +1,5 @@
-"""From text to a prepared folder: tokenizer, token files, manifest. Killed anywhere and run again,
-it ends with the same bytes as if nothing had happened."""
+"""From text to a prepared folder: tokenizer, token files, manifest. Killed at any point and run
+again, it produces the same bytes as an uninterrupted run."""
 
 import importlib.metadata
 import json
@@ -35,7 +35,7 @@ Inputs = dict[str, list[Input]]  # by split
 
 
 def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
-    """Makes the job's folder. What is there already, and right, is kept."""
+    """Prepares the job's folder. Parts that exist and are correct are kept."""
     inputs = {split: find_inputs(job.config, split, job.root) for split in SPLITS}
     refuse_links(job.folder)
     job.work.mkdir(parents=True, exist_ok=True)
@@ -176,14 +176,14 @@ def _begin(job: Job, plan: Plan) -> None:
 
 
 def _check_same(folder: Path, old: Plan, new: Plan) -> None:
-    """What is in the folder was made from other settings or files: say which, and touch nothing."""
+    """Raises if the folder was made from other settings or files, and changes nothing."""
     changes = changed_settings(old["data"], new["data"])
     before = {each["path"]: each["sha256"] for each in old["inputs"]}
     after = {each["path"]: each["sha256"] for each in new["inputs"]}
     changes += [f"{path} is new" for path in after if path not in before]
     changes += [f"{path} is gone" for path in before if path not in after]
     changes += [
-        f"{path} has other bytes" for path in after if before.get(path, after[path]) != after[path]
+        f"{path} has changed" for path in after if before.get(path, after[path]) != after[path]
     ]
     if changes:
         raise DataError(

@@ -1,6 +1,6 @@
-"""The public corpora that the recipes use: where they are, whose they are, and how the downloaded
-file becomes the one that a recipe names. Some are not downloaded but written here, and of some it
-is only told how they are made."""
+"""The public corpora that the recipes use: where they are, under which terms, and how the
+downloaded file becomes the one that a recipe names. Some are generated instead, and for some there
+are only instructions."""
 
 import gzip
 import hashlib
@@ -33,26 +33,32 @@ class Download:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicCorpus:
+    """One corpus of the table: its source, its terms, and its files."""
+
     about: str
     licence: str
     folder: str
     downloads: list[Download] = field(default_factory=list)
     generate: str | None = None
-    """What writes the files, where nothing is downloaded: a name in generated.py."""
+    """The function in generated.py that makes the files, where nothing is downloaded."""
     made: dict[str, str] = field(default_factory=dict)
     """The names of those files, and the sha256 of each; unpacked, if they are made by hand."""
     by_hand: str | None = None
-    """Where the text is and what to do with it, where neither a download nor a rule makes it."""
+    """Instructions, where the files are neither downloaded nor generated."""
 
 
 def get_corpus(corpus: PublicCorpus, root: Path, report: Report) -> Path:
-    """Leaves the files of a corpus below `root`, each checked; what is there already is kept."""
+    """Puts the files of a corpus below `root`, each checked; existing files are kept."""
     folder = root / corpus.folder
     if corpus.by_hand is not None:
         for file, sha256 in corpus.made.items():
             if _unpacked_sha256(folder / file) != sha256:
                 other = (folder / file).exists()
-                why = "is not the one of the results" if other else "is not there"
+                why = (
+                    "differs from the file that the results were measured with"
+                    if other
+                    else "is not there"
+                )
                 raise DataError(f"{folder / file} {why}; make it by hand: {corpus.by_hand}")
     if corpus.generate is not None:
         _generate(corpus, folder)
@@ -101,6 +107,7 @@ def public_corpora() -> dict[str, PublicCorpus]:
 
 
 def public_corpus(name: str) -> PublicCorpus:
+    """The corpus of this name; raises with the nearest name if there is none."""
     corpora = public_corpora()
     if name not in corpora:
         raise DataError(f"there is no corpus {name!r}; {nearest(name, corpora)}")
@@ -169,4 +176,4 @@ MAKERS: dict[str, Callable[[bytes], list[bytes]]] = {
     "unix-lines": lambda content: [content.replace(b"\r\n", b"\n")],
     "split-tatoeba": split_tatoeba,
 }
-"""What becomes of a download: the contents of the files that its table names, in that order."""
+"""How a download is converted: the contents of the files that its table names, in that order."""

@@ -1,5 +1,5 @@
-"""One split becomes token files, shard by shard. A shard that is whole has a record; a run that
-starts again reads on from the last record, so that it cannot matter where it was killed."""
+"""One split becomes token files, shard by shard. A complete shard has a record; a restarted run
+continues from the last record, so that it does not matter where it was killed."""
 
 import json
 from collections import Counter
@@ -29,7 +29,8 @@ SMALL = 1_000_000  # bytes of input that are encoded sooner than a second proces
 
 
 class Progress(NamedTuple):
-    """How far a stage has come; `done` and `total` are bytes of input as they lie on the disk."""
+    """How far a stage has progressed; `done` and `total` are bytes of input as they lie on the
+    disk."""
 
     stage: str
     done: int
@@ -54,12 +55,12 @@ class Job:
 
     @property
     def work(self) -> Path:
-        """What is remembered of a run that is not finished."""
+        """The folder with the records of an unfinished run."""
         return self.folder / ".work"
 
 
 class Record(NamedTuple):
-    """What is remembered of a whole shard."""
+    """What is recorded about a complete shard."""
 
     files: list[FileFacts]
     longest: list[int]
@@ -94,6 +95,7 @@ class Shard:
         self.cursor, self.counts = Cursor(), dict[str, int]()
 
     def add(self, chunk: Chunk, encoded: list[Encoded], sieve: Sieve) -> None:
+        """Appends the documents of a chunk."""
         limit = sieve.config.max_tokens
         if limit is not None:
             keep = _short_enough(chunk, encoded, limit, sieve)
@@ -106,7 +108,7 @@ class Shard:
         self.cursor, self.counts = chunk.cursor, chunk.counts
 
     def finish(self, path: Path) -> Record:
-        """Closes the files, then leaves the record that says that they are whole."""
+        """Closes the files, then writes the record that says that they are complete."""
         files = [writer.finish() for writer in self.writers]
         record = Record(files, self.longest, self.cursor, self.counts, self.too_long)
         plain = record._asdict() | {"files": [facts._asdict() for facts in files]}
@@ -152,6 +154,7 @@ def write_split(
 
 
 def cut_into_chunks(reader: Reader, documents: Iterator[Document], n_sides: int) -> Iterator[Chunk]:
+    """Groups documents into chunks that one process encodes at a time."""
     texts: tuple[list[str], ...] = tuple([] for _ in range(n_sides))
     places: list[Place] = []
     n_bytes = 0

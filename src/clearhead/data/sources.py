@@ -16,15 +16,13 @@ from clearhead.errors import DataError
 SUFFIXES = {
     "text": (".txt", ".text"),
     "tsv": (".tsv",),
-    "csv": (".csv",),
-    "tmx": (".tmx",),
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet",),
 }
 
 
 class Cursor(NamedTuple):
-    """How far reading has come: which input, and how many of its documents."""
+    """How far reading has progressed: which input, and how many of its documents."""
 
     input: int = 0
     documents: int = 0
@@ -80,8 +78,8 @@ def _remedy(pattern: str) -> str:
 
 
 class Reader:
-    """Documents of a split. After each one, `cursor`, `sieve.counts` and `consumed` say how far the
-    reading has come; the first two are enough to go on from there in a new process."""
+    """Documents of a split. After each one, `cursor`, `sieve.counts` and `consumed` say how far
+    reading has progressed; the first two are enough to resume in a new process."""
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class Reader:
         return self._finished + sum(opened.position() for opened in self._open)
 
     def documents(self, start: Cursor, counts: dict[str, int]) -> Iterator[Document]:
-        """Goes on from a cursor, and from what had been counted when it was taken."""
+        """The documents from a cursor on, with the counts that belong to it."""
         self.cursor = start
         self.sieve.counts.update(counts)
         self._finished = sum(each.size for each in self.inputs[: start.input])

@@ -19,12 +19,12 @@ INDEX = ".index"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[np.unsignedinteger]:
-    """Two bytes a token while they suffice."""
+    """The smallest type that holds every id: two or four bytes a token."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 class FileFacts(NamedTuple):
-    """What the manifest keeps of one token file."""
+    """What the manifest records about one token file."""
 
     name: str
     token_bytes: int
@@ -35,7 +35,8 @@ class FileFacts(NamedTuple):
 
 
 class TokenFileWriter:
-    """Writes beside the final name, and takes that name only when every byte is on the disk."""
+    """Writes under a temporary name, and gets its final name only when every byte is on the
+    disk."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[np.unsignedinteger]) -> None:
         self.folder, self.name, self.dtype = folder, name, dtype
@@ -55,6 +56,7 @@ class TokenFileWriter:
         self._hashes[suffix].update(values.tobytes())
 
     def finish(self) -> FileFacts:
+        """Syncs the file to the disk, gives it its final name and returns its facts."""
         for file in self._files.values():
             file.finish()
         return FileFacts(
@@ -68,8 +70,8 @@ class TokenFileWriter:
 
 
 class TokenFile:
-    """One token file, mapped into memory when it is first read. A copy in another process maps it
-    anew: a mapping that was pickled would travel as gigabytes."""
+    """One token file, mapped into memory when it is first read. A copy in another process maps the
+    file again: pickling a mapping would send gigabytes."""
 
     def __init__(self, folder: Path, facts: FileFacts) -> None:
         self.path, self.facts = folder / facts.name, facts
@@ -80,6 +82,7 @@ class TokenFile:
 
     @property
     def tokens(self) -> Tokens:
+        """All tokens of the file, as a memory-mapped array."""
         return self._mapped()[0]
 
     @property
@@ -119,10 +122,12 @@ class TokenStore:
 
     @property
     def n_tokens(self) -> int:
+        """Tokens in all files together."""
         return self._first_token[-1]
 
     @property
     def n_documents(self) -> int:
+        """Documents in all files together."""
         return self._first_document[-1]
 
     def read(self, start: int, stop: int) -> Integers:

@@ -1,4 +1,4 @@
-"""Files as bytes, unpacked on the way: plain, gzip or zstd, by the end of their name."""
+"""Files as unpacked bytes: plain, gzip or zstd, by the end of their name."""
 
 import gzip
 import io
@@ -24,6 +24,7 @@ class Input(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Bytes of the files on disk."""
         return sum(path.stat().st_size for path in self.paths)
 
 
@@ -35,10 +36,12 @@ class Opened(NamedTuple):
     raw: BinaryIO
 
     def position(self) -> int:
+        """Bytes read from the packed file so far."""
         return 0 if self.raw.closed else self.raw.tell()
 
 
 def open_bytes(path: Path, stack: ExitStack) -> Opened:
+    """Opens a file for reading its unpacked bytes."""
     try:
         raw = stack.enter_context(path.open("rb"))
     except OSError as error:
@@ -58,6 +61,7 @@ def open_bytes(path: Path, stack: ExitStack) -> Opened:
 
 @contextmanager
 def opened(each: Input) -> Iterator[list[Opened]]:
+    """The files of an input, open for reading inside the block."""
     with ExitStack() as stack:
         yield [open_bytes(path, stack) for path in each.paths]
 
@@ -69,7 +73,7 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(
-            f"{path} cannot be read to its end ({error}); the file is cut off or damaged: "
+            f"{path} cannot be read completely ({error}); the file is cut off or damaged: "
             "get it again"
         ) from None
 

@@ -1,4 +1,4 @@
-"""How often a classifier is right, and how sure one can be of that."""
+"""The accuracy of a classifier with its confidence interval."""
 
 import math
 from collections.abc import Sequence
@@ -19,16 +19,20 @@ Z = 1.959964  # standard deviations that hold 95 % of a normal distribution
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
+    """The number of right answers out of the number asked."""
+
     n_right: int
     n: int
 
     @property
     def value(self) -> float:
+        """The share of right answers."""
         return self.n_right / self.n
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, by Wilson's score: within 0 and 1, and honest for few samples and near the ends."""
+        """95 %, by Wilson's score: within 0 and 1, and reliable for few samples and near the
+        ends."""
         p, n, z = self.value, self.n, Z
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -39,7 +43,7 @@ class Accuracy:
 def label_probabilities(
     model: MaskedLM, batch: LabelledBatch, label_ids: Sequence[int]
 ) -> Float[Tensor, "rows labels"]:
-    """Of each row's label, among the labels alone: the other tokens of the vocabulary are no
+    """The probability of each label for each row, among the labels alone: other tokens are not
     answers."""
     hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
     logits = model.output(hidden[None], model.tokens)[0]
@@ -47,7 +51,7 @@ def label_probabilities(
 
 
 def accuracy(model: MaskedLM, corpus: Corpus, split: str) -> Accuracy:
-    """On a whole split of prepared data."""
+    """The accuracy on a whole split of prepared data."""
     ids = list(corpus.labels.values())
     longest = corpus.facts(split).longest["text"] + 1
     config = BatchConfig(batch_tokens=max(BATCH_TOKENS, longest))

@@ -1,7 +1,8 @@
-"""How surprised a masked language model is by the tokens that it has to guess.
+"""The loss of a masked language model on the tokens that it has to predict.
 
-This is no probability of a text: each guess sees both sides, and the exponential of the mean is
-called a pseudo-perplexity. It compares models of one tokenizer and one share of masked tokens."""
+This is not the probability of a text: each prediction sees both sides, and the exponential of the
+mean is called a pseudo-perplexity. It compares models of one tokenizer and one share of masked
+tokens."""
 
 import math
 from dataclasses import dataclass
@@ -20,16 +21,20 @@ ROWS = 32  # that are worked on together
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLoss:
+    """The summed loss over masked tokens, and how many there were."""
+
     nats: float
     n_tokens: int
-    """That were guessed."""
+    """Masked tokens that were predicted."""
 
     @property
     def per_token(self) -> float:
+        """Mean loss in nats for each masked token."""
         return self.nats / self.n_tokens
 
     @property
     def perplexity(self) -> float:
+        """The exponential of the mean loss (a pseudo-perplexity)."""
         return math.exp(self.per_token)
 
 

@@ -1,8 +1,7 @@
-"""How surprised a language model is by a text, per token, byte, character and word.
+"""Perplexity of a language model per token, byte, character and word.
 
-Tokens compare runs of one tokenizer. Bytes, characters and words (what stands between blanks) are
-the same for every tokenizer, so that models with different ones compare.
-"""
+Tokens compare runs of one tokenizer. Bytes, characters and words (separated by spaces) are the same
+for every tokenizer, so that models with different ones compare."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,14 +13,16 @@ from clearhead.models import CausalLM
 from clearhead.text.tokenizer import Tokenizer
 
 LONGEST_MEAN_WORD = 20
-"""Characters. Where words are longer on average, blanks do not stand between words: the text is
-Chinese or Japanese, say, and a word of it is not known."""
+"""Characters. If words are longer than this on average, the text does not separate words by spaces
+(Chinese or Japanese, say), and its words cannot be counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
+    """The summed loss of a text, with the counts that it can be divided by."""
+
     nats: float
-    """-log p of all that was scored."""
+    """-log p of all scored tokens, in nats."""
     n_tokens: int
     n_bytes: int
     n_characters: int
@@ -29,25 +30,29 @@ class Perplexity:
 
     @property
     def per_token(self) -> float:
+        """Perplexity per token; depends on the tokenizer."""
         return math.exp(self.nats / self.n_tokens)
 
     @property
     def per_byte(self) -> float:
+        """Perplexity per byte of UTF-8; comparable across tokenizers."""
         return math.exp(self.nats / self.n_bytes)
 
     @property
     def per_character(self) -> float:
+        """Perplexity per character; comparable across tokenizers."""
         return math.exp(self.nats / self.n_characters)
 
     @property
     def per_word(self) -> float | None:
-        """None for a text that is written without blanks between words."""
+        """None for a text without spaces between words."""
         if self.n_characters > LONGEST_MEAN_WORD * self.n_words:
             return None
         return math.exp(self.nats / self.n_words)
 
     @property
     def bits_per_byte(self) -> float:
+        """Loss in bits for each byte; comparable across tokenizers."""
         return self.nats / math.log(2) / self.n_bytes
 
 
@@ -67,9 +72,8 @@ def perplexity(
     language model is trained on, and each is read after those before it.
 
     A text that is longer than the model's window is read in windows that overlap: each moves on by
-    `stride` tokens (half a window, unless told otherwise) and scores the tokens that are new in it,
-    so that every token is scored once, with at least window - stride tokens before it.
-    """
+    `stride` tokens (by default half a window) and scores the tokens that are new in it, so that
+    every token is scored once, with at least window - stride tokens before it."""
     window = model.config.max_length
     stride = max(1, window // 2) if stride is None else stride
     if not 1 <= stride <= window:

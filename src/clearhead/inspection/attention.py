@@ -1,4 +1,4 @@
-"""Where a translation looked: the cross-attention of one layer as a matrix with labels."""
+"""What a translation attended to: the cross-attention of one layer as a matrix with labels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class AttentionMap(NamedTuple):
-    """A row for each token that was written, a column for each token of the source."""
+    """A row for each generated token, a column for each token of the source."""
 
     weights: Float[Tensor, "written source"]
     written: list[str]
@@ -44,6 +44,6 @@ def cross_attention(
 
 
 def token_label(token: int, tokenizer: Tokenizer) -> str:
-    """A token as it can be seen: blanks and line ends have signs, parts of a character too."""
+    """A token in visible characters: spaces, line ends and parts of a character have signs."""
     text = tokenizer.decode([token], show_control=True)
     return text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")

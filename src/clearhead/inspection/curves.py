@@ -12,6 +12,8 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 class Curve(NamedTuple):
+    """The points of a curve."""
+
     x: Sequence[float]
     y: Sequence[float]
 
@@ -49,7 +51,7 @@ def curves_png(
         from matplotlib.figure import Figure
     except ImportError:
         raise ClearheadError(
-            'pictures need another package; install it with: pip install "clearhead[plot]"'
+            'PNG pictures need matplotlib; install it with: pip install "clearhead[plot]"'
         ) from None
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     axes = figure.subplots()

@@ -1,5 +1,5 @@
-"""Matrices as pictures: attention maps, position tables. As text for a terminal, as SVG for a
-page; neither needs anything more installed."""
+"""Matrices as pictures: attention maps, position tables. As text for a terminal, as SVG for a page;
+neither needs an extra package."""
 
 from collections.abc import Sequence
 from html import escape
@@ -40,8 +40,8 @@ def heatmap_svg(
     columns: Sequence[str] | None = None,
     title: str = "",
 ) -> str:
-    """A self-contained picture: positive numbers blue, negative ones orange, zero white. Each
-    cell tells its number when pointed at."""
+    """A self-contained picture: positive numbers blue, negative ones orange, zero white. Each cell
+    shows its number on hover."""
     top = max(matrix.abs().max().item(), 1e-30)
     rows = _labels(rows, matrix.shape[0])
     columns = _labels(columns, matrix.shape[1])

@@ -1,4 +1,4 @@
-"""The proof that an exported folder computes what our model does."""
+"""The parity certificate: proof that an exported folder computes what the model computes."""
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -22,13 +22,13 @@ whose attention is a square, the longest probe is shorter than the model's longe
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was compared, and how it came out."""
+    """What was compared, and the result (`parity.json`)."""
 
     family: str
     architecture: str
     versions: dict[str, str]
     library: str
-    """Which computed what ours was held against."""
+    """The libraries that computed the reference."""
     measured: str = "logit"
     unchecked: str | None = None
     """Why nothing was compared; None: it was."""
@@ -41,17 +41,19 @@ class Certificate:
 
     @property
     def failed(self) -> bool:
+        """Whether the folder differs from the model; NaN counts as a difference."""
         if self.unchecked is not None:
             return False
         assert self.largest_difference is not None
         return bool(self.faults) or not self.largest_difference <= self.limit  # NaN fails too
 
     def as_json(self) -> dict[str, Any]:
+        """The content of `parity.json`."""
         checked = self.unchecked is None
         return {"checked": checked, "agrees": checked and not self.failed, **asdict(self)}
 
     def lines(self, folder: Path) -> tuple[str, str, str]:
-        """To be read by whoever asked for the export."""
+        """The lines that the export command prints."""
         wrote = f"wrote     {folder}: {self.family}, {self.architecture}"
         if self.unchecked is not None:
             return (
@@ -67,7 +69,8 @@ class Certificate:
         )
 
     def keep(self, folder: Path) -> None:
-        """Beside what it is about; a folder that computes something else has no certificate."""
+        """Writes `parity.json` into the folder, or raises if the folder differs from the
+        model."""
         if self.failed:
             raise FolderError(
                 f"the {self.family} folder just written differs from the model ({self.verdict()}), "
@@ -76,13 +79,14 @@ class Certificate:
         write_json(folder, PARITY, self.as_json())
 
     def verdict(self) -> str:
+        """The measured difference and its limit, in words."""
         difference = f"largest {self.measured} difference {self.largest_difference:.1e}"
         return "; ".join((f"{difference}, limit {self.limit:.0e}", *self.faults))
 
 
 def load_in_fp64(folder: Path) -> Model:
-    """With each number as the folder's dtype holds it. That goes for sinusoids too: some families
-    store them as weights, and then they are as coarse as these."""
+    """The model in fp64, with every number rounded as in the folder's dtype. Sinusoids too: some
+    families store them as weights."""
     model = load_model(folder)
     dtype = model.tokens.weight.dtype
     model = model.double()
@@ -94,9 +98,11 @@ def load_in_fp64(folder: Path) -> Model:
 
 
 def versions_of(*packages: str) -> dict[str, str]:
+    """The installed versions of these libraries."""
     return {package: version(package) for package in ("clearhead", *packages)}
 
 
 def longest_probe(config: ModelConfig) -> int:
+    """The longest sequence to compare, limited by memory."""
     square = isqrt(MAX_LOGITS // config.n_heads)
     return max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size, square))

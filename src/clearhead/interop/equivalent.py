@@ -1,7 +1,7 @@
-"""The same function under another configuration. Other software knows fewer options than we have;
-where an option can be rewritten into one that it knows, nothing is lost:
+"""The same function under another configuration. Other software supports fewer options than
+clearhead. Where an option can be rewritten into a supported one, nothing is lost:
 
-| ours | the same as |
+| clearhead | the same as |
 |---|---|
 | no biases, no segments | biases and a segment of zeros |
 | a sinusoid, or no positions | a learned table that holds it, or zeros |
@@ -10,7 +10,7 @@ where an option can be rewritten into one that it knows, nothing is lost:
 | interleaved pairs of a sinusoid | halves, and the residual stream in another order |
 | interleaved pairs of a rotation | halves, and the rows of queries and keys in another order |
 | one table for several uses | a copy for each use |
-| vocabularies of two sizes | the smaller one filled up with tokens that are never written |
+| vocabularies of two sizes | the smaller one filled up with tokens that are never generated |
 """  # noqa: E501 (a table row cannot be broken)
 
 import math
@@ -30,7 +30,7 @@ NEVER = -1e9
 
 class Equivalent:
     """The tensors of `form`, a configuration that computes what `config` does, from the tensors of
-    `config`, each made when it is read."""
+    `config`, each computed when it is read."""
 
     def __init__(
         self, config: ModelConfig, form: ModelConfig, read: Callable[[str], Tensor]
@@ -42,6 +42,7 @@ class Equivalent:
         self._read = read
 
     def read(self, name: str) -> Tensor:
+        """One tensor of `form`, computed now."""
         tensor = self._scaled(name, self._found_or_made(name))
         if self.config.position_pairs != self.form.position_pairs:
             tensor = self._reordered(name, tensor)

@@ -1,4 +1,5 @@
-"""Folders and files as strangers may have made them, and folders that are whole or not there."""
+"""Reading folders and files that are untrusted input, and writing folders that are complete or
+absent."""
 
 import json
 import shutil
@@ -17,7 +18,7 @@ MAX_JSON_BYTES = 64 * 2**20
 
 
 def regular_file(folder: Path, name: str) -> Path:
-    """A plain file that stands in the folder itself. A link could point anywhere, and a pipe would
+    """The path of a plain file in the folder itself. A link could point anywhere, and a pipe would
     never end."""
     path = folder / name
     if name in ("", ".", "..") or any(separator in name for separator in ("/", "\\", "\0")):
@@ -38,6 +39,7 @@ def has_file(folder: Path, name: str) -> bool:
 
 
 def read_text(folder: Path, name: str) -> str:
+    """The UTF-8 text of a file in the folder, with a limit on its size."""
     path = regular_file(folder, name)
     size = path.stat().st_size
     if size > MAX_JSON_BYTES:
@@ -67,14 +69,15 @@ def _refuse_constant(word: str) -> None:
 
 
 def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
+    """Writes an object as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
 @contextmanager
 def whole_or_absent(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes its name only when the block ends well. After an error
-    nothing is left; after a kill, at most a hidden folder beside it, never one that looks whole."""
+    """A folder to write into, which gets its name only when the block ends without error. After an
+    error nothing is left; after a kill, at most a hidden folder beside it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
     folder.parent.mkdir(parents=True, exist_ok=True)

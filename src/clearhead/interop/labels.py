@@ -1,5 +1,5 @@
-"""`labels.json` in a model folder: what a classifier was trained to write in place of the mask. The
-tokenizer alone does not say which of its words are the labels."""
+"""`labels.json` in a model folder: what a classifier was trained to predict in place of the mask.
+The tokenizer alone does not say which of its words are the labels."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +13,21 @@ LABELS = "labels.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
+    """The labels of a classifier and the tokens that stand for them."""
+
     mask: int
-    """The token that stands behind a text, where its label is to be guessed."""
+    """The token after a text, at whose position the label is predicted."""
     ids: dict[str, int]
     """The token of each label."""
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
+    """Writes `labels.json` into a model folder."""
     write_json(folder, LABELS, {"mask": labels.mask, "labels": labels.ids})
 
 
 def read_labels(folder: Path, config: ModelConfig) -> Labels | None:
-    """None: the model is no classifier."""
+    """The labels of a model folder; None: the model is not a classifier."""
     if not has_file(folder, LABELS):
         return None
     content = read_json(folder, LABELS)

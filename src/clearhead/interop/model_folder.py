@@ -1,7 +1,7 @@
 """A model folder: `model.safetensors` (or shards with an index), `config.json` and, where there is
-one, `tokenizer.json`. What a run leaves behind, and what export and import start from and end in.
+one, `tokenizer.json`. A run and an import write one, an export reads one.
 
-No file in it can run code, and none is believed: a folder may come from a stranger.
+No file in it can run code, and all are checked: a folder may be untrusted input.
 """
 
 from collections.abc import Mapping
@@ -41,12 +41,12 @@ class TokenIds:
     bos: int | None = 1
     eos: int | None = 2
     decoder_start: int | None = 1
-    """What the decoder of an encoder-decoder is given first."""
+    """The first input token of the decoder of an encoder-decoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What `config.json` says."""
+    """The content of a model folder's `config.json`."""
 
     model: ModelConfig
     ids: TokenIds
@@ -79,8 +79,8 @@ def save_model(
 def load_model(
     folder: str | Path, *, dtype: torch.dtype | None = None, device: str = "cpu"
 ) -> Model:
-    """The model of a folder, in the dtype of its weights unless told otherwise. Beside the model
-    itself, one tensor at a time is in memory."""
+    """The model of a folder, by default in the dtype of its weights. Only one tensor more than the
+    model is in memory at a time."""
     folder = Path(folder)
     config = read_description(folder).model
     with TensorFiles(folder) as tensors:
@@ -120,7 +120,7 @@ def shapes_of(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 def check_tensors(
     folder: Path, found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """The tensors that are there are those that should be, with their shapes."""
+    """Raises unless exactly the expected tensors are there, with their shapes."""
     if missing := sorted(expected.keys() - found.keys()):
         raise FolderError(
             f"{folder} lacks the tensors {listed(missing)} that its config.json needs"
@@ -134,6 +134,7 @@ def check_tensors(
 
 
 def write_description(folder: Path, description: Description) -> None:
+    """Writes the `config.json` of a model folder."""
     write_json(
         folder,
         CONFIG,
@@ -146,6 +147,7 @@ def write_description(folder: Path, description: Description) -> None:
 
 
 def read_description(folder: Path) -> Description:
+    """Reads and checks the `config.json` of a model folder."""
     content = read_json(folder, CONFIG)
     if content.get("format") != FORMAT:
         raise FolderError(

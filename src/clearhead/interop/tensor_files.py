@@ -1,7 +1,7 @@
-"""Named tensors in safetensors files: one, or several with an index. The layout is Hugging Face's
-and ours alike.
+"""Named tensors in safetensors files: one, or several with an index. The layout is that of Hugging
+Face.
 
-Reading believes nothing: the headers are checked before any tensor is read, and a tensor is read
+Reading trusts nothing: the headers are checked before any tensor is read, and a tensor is read
 when it is asked for. Writing makes one shard at a time: a model of any size passes through the
 memory of its largest shard.
 """
@@ -57,6 +57,7 @@ class TensorFiles:
         self._exit.close()
 
     def read(self, name: str) -> Tensor:
+        """One tensor, read from its file now."""
         return self._files[name].get_tensor(name)
 
     def dtype(self, names: Iterable[str]) -> torch.dtype:
@@ -114,7 +115,7 @@ def _shard_index(folder: Path) -> dict[str, str]:
 
 
 class Piece(NamedTuple):
-    """Tensors that are made together, when their shard is written."""
+    """Tensors that are computed together, when their shard is written."""
 
     shapes: dict[str, Sequence[int]]
     make: Callable[[], Sequence[Tensor]]

@@ -1,5 +1,5 @@
-"""`tokenizer.json`, as a file that may come from a stranger: opened, held against the model, and
-copied. What it means is the text room's business."""
+"""`tokenizer.json` as untrusted input: opened, checked against the model, and copied. The package
+`text` interprets it."""
 
 from pathlib import Path
 
@@ -11,15 +11,16 @@ from clearhead.interop.folders import has_file, read_text
 
 TOKENIZER = "tokenizer.json"
 SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
-"""In place of the one, where the two sides have a vocabulary each."""
+"""The files instead, where each side has its own vocabulary."""
 
 
 def has_tokenizer(folder: Path) -> bool:
+    """Whether the folder holds a `tokenizer.json`."""
     return has_file(folder, TOKENIZER)
 
 
 def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
-    """As the text room reads it: no text can spell a control token."""
+    """The tokenizer of a model folder: no text can spell a control token."""
     try:
         tokenizer = Tokenizer.from_str(read_text(folder, name))
     except FolderError:
@@ -31,7 +32,7 @@ def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
 
 
 def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
-    """Byte for byte, what there is, if the model knows all its tokens."""
+    """Copies the tokenizer files byte for byte, if the model has all their tokens."""
     sizes = {TOKENIZER: config.vocab_size, SOURCE: config.vocab_size}
     for name, size in {**sizes, TARGET: config.output_vocab_size}.items():
         if not has_file(source, name):

@@ -1,4 +1,5 @@
-"""From a `ModelConfig` to a model: the only place that acts on an option."""
+"""From a `ModelConfig` to a model: the only place that chooses a part for an option. Elsewhere
+options are only read, to count operations (`training/flops.py`) or to export (`interop`)."""
 
 from functools import partial
 
@@ -35,8 +36,8 @@ Model = Seq2Seq | CausalLM | MaskedLM
 
 
 def build_model(config: ModelConfig, *, seed: int = 0, device: torch.device | str = "cpu") -> Model:
-    """A model with its first weights. The same seed gives the same weights; on the device
-    "meta" there are none, and no memory is used."""
+    """A model with its initial weights. The same seed gives the same weights; on the device "meta"
+    there are none, and no memory is used."""
     with torch.device("meta"):
         model = assemble(config)
     if torch.device(device).type != "meta":
@@ -46,7 +47,7 @@ def build_model(config: ModelConfig, *, seed: int = 0, device: torch.device | st
 
 
 def assemble(config: ModelConfig) -> Model:
-    """The model's parts put together, with whatever weights their constructors leave."""
+    """The model without initial weights: they are whatever the constructors leave."""
     match config.family:
         case "encoder-decoder":
             separate = config.target_vocab_size is not None

@@ -14,6 +14,8 @@ from clearhead.stacks.decoder import Decoder
 
 
 class CausalLM(nn.Module):
+    """A language model: the decoder stack with token embeddings and an output projection."""
+
     def __init__(
         self,
         config: ModelConfig,
@@ -57,11 +59,11 @@ class CausalLM(nn.Module):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """What the output projection is given: for losses that never hold all logits."""
+        """The input of the output projection, for losses that never hold all logits."""
         check_length(tokens.shape[1], self.config)
         mask = resolve_real(tokens, real, self.config)
         if cache is not None and documents is not None:
-            raise InputError("packed documents cannot be cached; give each a row of its own")
+            raise InputError("packed documents cannot be cached; give each document its own row")
         if cache is not None:
             positions = cache.extend(tokens.shape[1], mask)
             check_length(cache.length, self.config)

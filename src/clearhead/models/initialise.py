@@ -1,11 +1,10 @@
-"""First weights, for every kind of part, in one place.
+"""Initial weights of every kind of part.
 
-Matrices are drawn from N(0, init_std); the two (or, with cross-attention, three) matrices per
-layer that write into the residual stream are drawn narrower, by 1/√(number of such matrices in
-the tower), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1.
-The first loss is then about ln V + d_model·init_std²/2: a blind guess, while d_model is a few
-hundred; at 4,096 wide it starts 0.8 nats higher, as Llama's does.
-"""
+Matrices are drawn from N(0, init_std); the two (or, with cross-attention, three) matrices per layer
+that write into the residual stream are drawn narrower, by 1/√(number of such matrices in the
+stack), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1. The
+first loss is then about ln V + d_model·init_std²/2: about that of a uniform guess while d_model is
+a few hundred; at 4,096 wide it starts 0.8 nats higher, as Llama's does."""
 
 import math
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ def materialise(model: nn.Module, device: torch.device | str) -> None:
 
 
 def fill_tables(model: nn.Module) -> None:
+    """Fills every fixed table (positions) of the model."""
     for module in model.modules():
         if isinstance(module, SinusoidalPositions | RotaryPositions | AlibiPositions):
             module.fill_tables()
@@ -36,6 +36,7 @@ def fill_tables(model: nn.Module) -> None:
 
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
+    """Overwrites all weights in place with values drawn from the seed."""
     for parameter, values in first_weights(model, seed):
         parameter.copy_(values)
 
@@ -58,7 +59,7 @@ def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[nn.Parameter, t
 
 
 def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
-    """The standard deviation of each matrix that writes into a tower's residual stream."""
+    """The standard deviation of each matrix that writes into a stack's residual stream."""
     stds: dict[nn.Module, float] = {}
     for tower in model.modules():
         if isinstance(tower, Encoder | Decoder):

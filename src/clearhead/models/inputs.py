@@ -10,13 +10,13 @@ from clearhead.parts import masks
 from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens
 
 RealGiven = Bool[Tensor, "batch _"] | Literal["all"] | None
-"""Which tokens are real, in a caller's words. None: all but the pad id, so that a mask cannot be
-forgotten. "all": the caller's word that there is no padding, which saves the mask. A mask: as it
-says, for models whose pad id has a second meaning."""
+"""Which tokens are real, as the caller gives it. None: all but the pad id, so that a mask cannot be
+forgotten. "all": there is no padding, which saves the mask. A mask: exactly those, for models whose
+pad id has a second meaning."""
 
 
 def resolve_real(tokens: Tokens, real: RealGiven, config: ModelConfig) -> Real | None:
-    """As a mask; None where everything is real."""
+    """The real tokens as a mask; None where all are real."""
     if isinstance(real, str) or (real is None and config.pad_id is None):
         return None
     return tokens != config.pad_id if real is None else real

@@ -17,6 +17,8 @@ from clearhead.stacks.encoder import Encoder
 
 
 class MaskedLM(nn.Module):
+    """A masked language model: the encoder stack with embeddings and a head over the vocabulary."""
+
     def __init__(
         self,
         config: ModelConfig,
@@ -43,7 +45,7 @@ class MaskedLM(nn.Module):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Logits:
-        """Logits of the token that belongs at each place."""
+        """Logits of the token that belongs at each position."""
         x = self.hidden(tokens, segments=segments, real=real, recorder=recorder)
         return self.output(x, self.tokens)
 
@@ -55,7 +57,7 @@ class MaskedLM(nn.Module):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """What the output projection is given: for losses that never hold all logits."""
+        """The input of the output projection, for losses that never hold all logits."""
         return self.head(self.encode(tokens, segments=segments, real=real, recorder=recorder))
 
     def encode(
@@ -66,7 +68,7 @@ class MaskedLM(nn.Module):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """A vector per token that has seen the whole sequence: what a classifier starts from."""
+        """A vector per token that depends on the whole sequence: the input of a classifier."""
         check_length(tokens.shape[1], self.config)
         if segments is not None and not self.config.n_segments:
             raise InputError(

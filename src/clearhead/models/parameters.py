@@ -9,10 +9,12 @@ from clearhead.parts.positions import LearnedPositions
 
 
 class ParameterCount(NamedTuple):
+    """The number of parameters of a model, with and without its lookup tables."""
+
     total: int
     without_embeddings: int
-    """Less the tables that tokens, segments and positions are looked up in. An output matrix of
-    its own counts; a table that is also the output is taken away once."""
+    """Without the tables of tokens, segments and positions. A separate output matrix counts; a
+    table that is also the output is subtracted once."""
 
 
 def count_parameters(model: nn.Module) -> ParameterCount:

@@ -1,4 +1,4 @@
-"""The whole of Figure 1: an encoder reads the source, a decoder writes the target."""
+"""The whole of Figure 1: an encoder reads the source, a decoder generates the target."""
 
 from torch import nn
 
@@ -16,6 +16,8 @@ Source = Int[Tensor, "batch source"]
 
 
 class Seq2Seq(nn.Module):
+    """The paper's model: encoder and decoder stacks with their embeddings and output projection."""
+
     def __init__(
         self,
         config: ModelConfig,
@@ -41,6 +43,7 @@ class Seq2Seq(nn.Module):
 
     @property
     def target_table(self) -> TokenEmbedding:
+        """The token table of the target: its own, or the shared one."""
         return self.tokens if self.target_tokens is None else self.target_tokens
 
     def forward(
@@ -63,6 +66,7 @@ class Seq2Seq(nn.Module):
     def encode(
         self, source: Source, *, real: RealGiven = None, recorder: Recorder | None = None
     ) -> Memory:
+        """Runs the encoder once; the result serves any number of decoding steps."""
         check_length(source.shape[1], self.config)
         mask = resolve_real(source, real, self.config)
         positions = sequence_positions(source, mask)
@@ -92,10 +96,10 @@ class Seq2Seq(nn.Module):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """What the output projection is given: for losses that never hold all logits."""
+        """The input of the output projection, for losses that never hold all logits."""
         if (memory is None) == (cache is None):
             raise InputError(
-                "decode looks at one source; pass either the memory that encode returned, "
+                "decode attends to one source; pass either the memory that encode returned, "
                 "or a cache made by new_cache(memory)"
             )
         mask = resolve_real(target, real, self.config)

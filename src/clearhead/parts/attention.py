@@ -1,4 +1,4 @@
-"""Attention (section 3.2): the formula, the fused kernel beside it, and many heads of it."""
+"""Attention (section 3.2): the formula, torch's fused kernel, and multi-head attention."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def attention_scores(
     """Q·Kᵀ / √d_head and ALiBi's bias, before any mask."""
     keys = one_per_query_head(keys, queries)
     scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
-    # In half precision a mask that can be told from a large score has no room.
+    # In half precision no mask value is both finite and clearly below every score.
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if bias is not None:
         scores += bias
@@ -39,7 +39,7 @@ def attention_weights(
     causal: bool = False,
     bias: Bias | None = None,
 ) -> Weights:
-    """softmax(Q·Kᵀ / √d_head), over the keys that each query may look at (equation 1)."""
+    """softmax(Q·Kᵀ / √d_head), over the keys that each query may attend to (equation 1)."""
     scores = attention_scores(queries, keys, bias=bias)
     may_be_empty = allowed is not None  # causality alone leaves every query at least itself
     if causal:
@@ -78,7 +78,7 @@ def fused_attention(
     bias: Bias | None = None,
     p_dropout: float = 0.0,
 ) -> Heads:
-    """The same by torch's kernel, which never holds the whole matrix of weights."""
+    """The same result by torch's kernel, which never holds the whole matrix of weights."""
     n_queries, n_keys = queries.shape[2], seen.keys.shape[2]
     # The kernel's own is_causal aligns to the top left: right only for a square.
     is_causal = causal and allowed is None and bias is None and n_queries == n_keys
@@ -97,11 +97,10 @@ def fused_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """n_heads attentions side by side (section 3.2.2), one combined matrix per role.
+    """n_heads attentions in parallel (section 3.2.2), with one combined matrix per role.
 
     With `n_kv_heads` below `n_heads`, groups of query heads share keys and values. `causal` is
-    decided when the layer is built: no caller can forget it.
-    """
+    decided when the layer is built, so that no caller can forget it."""
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class MultiHeadAttention(nn.Module):
         view: View,
         record: Callable[[Weights], None] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """Let x look at what `look_at` returned."""
+        """Attention of x over the keys and values that `look_at` returned."""
         queries = self.queries_of(x, view.rotation)
         if record is not None:
             mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
@@ -148,6 +147,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(merge_heads(self.attend(queries, seen, view)))
 
     def queries_of(self, x: Stream, rotation: Rotation | None = None) -> Heads:
+        """The queries of x, split into heads and rotated."""
         queries = split_heads(self.query(x), self.n_heads)
         return queries if rotation is None else rotate(queries, rotation)
 
@@ -182,5 +182,6 @@ def merge_heads(
 def one_per_query_head(
     x: Float[Tensor, "batch kv_heads key d_head"], queries: Heads
 ) -> Float[Tensor, "batch heads key d_head"]:
+    """Repeats keys or values so that each query head has its own (grouped-query attention)."""
     group = queries.shape[1] // x.shape[1]
     return x if group == 1 else x.repeat_interleave(group, dim=1)

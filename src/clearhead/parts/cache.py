@@ -1,5 +1,4 @@
-"""Keys and values that have been computed once and are looked at again (no section: the paper
-decodes, but does not say how).
+"""Keys and values that are computed once and used again (the paper has no section on this).
 
 A cache is made by a model (`new_cache`), passed to its calls, and grows with each of them. Column c
 of a row holds the row's token at position c; padding is not kept. So rows of different lengths
@@ -18,7 +17,7 @@ SPARE = 16  # columns that are reserved beyond those in use
 
 
 class KeysValues(NamedTuple):
-    """What an attention looks at, projected and split into heads."""
+    """What an attention attends to, projected and split into heads."""
 
     keys: Float[Tensor, "batch kv_heads key d_head"]
     values: Float[Tensor, "batch kv_heads key d_head"]
@@ -52,13 +51,14 @@ class Cache:
         return max(self.lengths, default=0)
 
     def layer(self, index: int) -> "LayerCache":
+        """One layer's part of the cache."""
         return LayerCache(self, index)
 
     def extend(
         self, n_tokens: int, real: Bool[Tensor, "batch length"] | None
     ) -> Int[Tensor, "#batch length"]:
-        """Take in the tokens of a call, and return their positions: each row goes on counting where
-        its own last real token stood."""
+        """Take in the tokens of a call, and return their positions: each row continues counting
+        from its own last real token."""
         device = self.layers[0].keys.device
         self.shown = self.length + n_tokens
         same = min(self.lengths, default=0) == self.length
@@ -72,7 +72,7 @@ class Cache:
         counted = real.cumsum(dim=1)
         ends = starts + counted[:, -1:]
         positions = (starts + counted - 1).clamp(min=0)
-        # Padding goes where the row's next token will overwrite it, and nobody looks until then.
+        # Padding goes where the row's next token will overwrite it, and it is not read until then.
         self.columns = torch.where(real, positions, ends)
         self.lengths = ends[:, 0].tolist()
         return positions
@@ -82,6 +82,7 @@ class Cache:
         return None if self.columns is None else masks.up_to(positions, self.shown)
 
     def key_positions(self) -> Int[Tensor, "1 key"]:
+        """The positions of all cached keys."""
         return torch.arange(self.shown, device=self.layers[0].keys.device)[None]
 
     def reorder(self, rows: Int[Tensor, " new_batch"], rows_per_source: int = 1) -> None:
@@ -123,6 +124,7 @@ class LayerCache(NamedTuple):
 
     @property
     def source(self) -> KeysValues:
+        """Keys and values of the source, for cross-attention."""
         assert self.cache.sources is not None
         return self.cache.sources[self.layer]
 
@@ -144,7 +146,7 @@ class LayerCache(NamedTuple):
 
 
 def _with_columns(of: KeysValues, n: int) -> KeysValues:
-    """Cut, or filled up with zeros: what nobody may look at must still be a number."""
+    """Cut, or filled up with zeros: values that are never attended to must still be numbers."""
     return KeysValues(*(F.pad(t, (0, 0, 0, n - t.shape[2])) for t in of))
 
 

@@ -30,8 +30,8 @@ class Dropout(nn.Module):
 
 class _FastDropout(torch.autograd.Function):
     """`F.dropout` asks torch's one-threaded generator for a number per element, which takes a
-    quarter of a small model's step. This asks for a quarter of the numbers; the generator is the
-    same, so seeds and saved generator states mean what they always mean."""
+    quarter of a small model's step. This asks for a quarter of the numbers from the same generator,
+    so that seeds and saved generator states work as usual."""
 
     @staticmethod
     def forward(ctx, x: Tensor, p: float) -> Tensor:  # pyright: ignore

@@ -12,8 +12,8 @@ from clearhead.shapes import Int, Logits, Positions, Real, Stream, Tensor, Token
 
 
 class TokenEmbedding(nn.Module):
-    """A vector per token, times √d_model where `scale` is set, so that tokens are not drowned
-    by the positions added to them."""
+    """A vector per token, times √d_model where `scale` is set, so that the positions added to them
+    do not dominate."""
 
     def __init__(self, vocab_size: int, d_model: int, *, scale: bool) -> None:
         super().__init__()
@@ -32,8 +32,7 @@ class InputEmbedding(nn.Module):
     """What is added to the tokens before the first layer: positions, segments; then a norm if
     there is one, and dropout, once. Padding becomes zeros, whatever its row of the table holds.
 
-    The token table is passed in, since two towers and the output may share it.
-    """
+    The token table is passed in, since both stacks and the output may share it."""
 
     def __init__(
         self,
@@ -70,9 +69,8 @@ class InputEmbedding(nn.Module):
 class OutputProjection(nn.Module):
     """From the last layer to a score per token of the vocabulary.
 
-    Tied, it has no matrix of its own and is given the token table at each call: there is one
-    tensor with one name, which copying, loading or moving the model cannot pull apart.
-    """
+    Tied, it has no matrix of its own and is given the token table at each call: there is one tensor
+    with one name, which copying, loading or moving the model cannot separate."""
 
     def __init__(self, d_model: int, vocab_size: int, *, tied: bool, bias: bool) -> None:
         super().__init__()
@@ -87,7 +85,7 @@ class OutputProjection(nn.Module):
 
 
 class MaskedLMHead(nn.Module):
-    """What BERT puts between the last layer and the output projection."""
+    """BERT's layers between the last layer and the output projection."""
 
     def __init__(
         self, d_model: int, *, activation: Activation, norm: nn.Module, bias: bool

@@ -1,9 +1,9 @@
-"""What may look at what: the only file in which a mask is born (sections 3.1 and 3.2.3).
+"""Which positions may attend to which: the models make all their masks here (sections 3.1 and
+3.2.3).
 
-A mask is a Bool called `allowed`: True means the query may look at the key. It broadcasts to
+A mask is a Bool called `allowed`: True means that the query may attend to the key. It broadcasts to
 (batch, heads, query, key); masks combine with `&`; None means that everything is allowed. A query
-that is allowed nothing attends to nothing: its output is zeros, on every path.
-"""
+that is allowed nothing attends to nothing: its output is zeros, on every path."""
 
 import torch
 
@@ -11,18 +11,17 @@ from clearhead.shapes import Allowed, Bias, Bool, Int, Positions, Real, Tensor
 
 
 def real_keys(real: Real | None) -> Allowed | None:
-    """Every query may look at every key that is not padding."""
+    """Every query may attend to every key that is not padding."""
     return None if real is None else real[:, None, None, :]
 
 
 def causal(
     n_queries: int, n_keys: int, device: torch.device | None = None
 ) -> Bool[Tensor, "1 1 query key"]:
-    """A query may look at itself and at what came before.
+    """A query may attend to itself and to earlier keys.
 
-    Aligned to the bottom right: the last query is the last key's, so that with a cache, where the
-    queries are fewer than the keys, the newest token still sees everything.
-    """
+    Aligned to the bottom right: the last query belongs to the last key, so that with a cache, where
+    the queries are fewer than the keys, the newest token still sees every key."""
     square = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
     return square.tril(n_keys - n_queries)[None, None]
 
@@ -35,7 +34,7 @@ def up_to(positions: Positions, n_keys: int) -> Allowed:
 
 
 def same_document(documents: Int[Tensor, "batch length"]) -> Allowed:
-    """Documents packed into one sequence do not see each other."""
+    """Documents packed into one sequence do not attend to each other."""
     return (documents[:, :, None] == documents[:, None, :])[:, None]
 
 
@@ -47,9 +46,9 @@ def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 def as_bias(allowed: Allowed, dtype: torch.dtype) -> Bias:
-    """0 where allowed, hopeless elsewhere: what is added to scores instead of filling them in,
-    because the gradient of a sum costs nothing. Finite, since a row of nothing but -inf would give
-    NaN; half of the least number, so that adding a score cannot overflow."""
+    """0 where allowed, a large negative value elsewhere. It is added to the scores instead of
+    filled in, because the gradient of a sum costs nothing. Finite, since a row of nothing but -inf
+    would give NaN; half of the least number, so that adding a score cannot overflow."""
     bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
     return bias.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 
@@ -58,8 +57,7 @@ def count_positions(real: Real) -> Positions:
     """Positions 0, 1, 2… counted from the first real token, wherever the padding is.
 
     Padding gets the position of the real token before it (or 0): a valid row of any table, whose
-    content is never looked at.
-    """
+    content is never used."""
     return (real.cumsum(dim=1) - 1).clamp(min=0)
 
 

@@ -21,7 +21,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean of x² + eps) · weight: no mean is taken away, and there is no bias."""
+    """x / √(mean of x² + eps) · weight: no mean is subtracted, and there is no bias."""
 
     def __init__(self, d_model: int, *, eps: float) -> None:
         super().__init__()

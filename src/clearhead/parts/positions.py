@@ -1,9 +1,8 @@
-"""Where a token stands (section 3.5, and what came after it).
+"""Positions of tokens (section 3.5, and later methods).
 
-Sinusoidal and learned positions are added to the embeddings; a rotation turns queries and keys;
-ALiBi is a bias on the scores. All of them take positions as numbers, so that padding on the left
-and cached tokens need no special case.
-"""
+Sinusoidal and learned positions are added to the embeddings; rotary positions rotate queries and
+keys; ALiBi is a bias on the scores. All of them take positions as numbers, so that padding on the
+left and cached tokens need no special case."""
 
 import math
 from collections.abc import Callable
@@ -28,9 +27,8 @@ def sinusoid(
     """sin and cos of position / base^(2i/d_model), for i in 0 … d_model/2 - 1 (section 3.5).
 
     The paper interleaves sines and cosines; Marian and Pegasus put the sines in the first half.
-    That is an order of dimensions only, and a learnt model cannot tell. With `spacing="closed"` the
-    wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100).
-    """
+    Only the order of dimensions differs, and a trained model is not affected by it. With
+    `spacing="closed"` the wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100)."""
     half = d_model // 2
     if spacing == "open":
         frequency = base ** -(torch.arange(half, dtype=torch.float64) / half)
@@ -78,7 +76,7 @@ class LearnedPositions(nn.Module):
 
 
 class Rotation(NamedTuple):
-    """cos and sin of each position's angles, ready to turn queries and keys."""
+    """cos and sin of each position's angles, ready to rotate queries and keys."""
 
     cos: Float[Tensor, "#batch 1 length d_head"]
     sin: Float[Tensor, "#batch 1 length d_head"]
@@ -86,8 +84,8 @@ class Rotation(NamedTuple):
 
 
 class RotaryPositions(nn.Module):
-    """Rotary position embedding (Su et al. 2021): a query and a key meet at the angle of their
-    distance, so that scores depend on relative positions only."""
+    """Rotary position embedding (Su et al. 2021): query and key are rotated by their positions, so
+    that scores depend on relative positions only."""
 
     def __init__(
         self, n_positions: int, d_head: int, *, pairs: Pairs = "halves", base: float = 10_000.0
@@ -102,6 +100,7 @@ class RotaryPositions(nn.Module):
         self.fill_tables()
 
     def fill_tables(self) -> None:
+        """Fills the tables of angles; called again once a model from the meta device has memory."""
         if not self.cos.is_meta:
             n_positions, d_head = self.cos.shape
             # In fp32 and in this order of operations, as Llama was trained and is served.
@@ -121,7 +120,7 @@ class RotaryPositions(nn.Module):
 def rotate(
     x: Float[Tensor, "batch heads length d_head"], rotation: Rotation
 ) -> Float[Tensor, "batch heads length d_head"]:
-    """Turn each pair of dimensions by its position's angle."""
+    """Rotates each pair of dimensions by the angle of its position."""
     if rotation.pairs == "halves":
         first, second = x.chunk(2, dim=-1)
         quarter_turned = torch.cat((-second, first), dim=-1)
@@ -142,6 +141,7 @@ class AlibiPositions(nn.Module):
         self.fill_tables()
 
     def fill_tables(self) -> None:
+        """Fills the slopes; called again once a model from the meta device has memory."""
         if not self.slopes.is_meta:
             self.slopes.copy_(torch.tensor(_alibi_slopes(len(self.slopes))))
 

@@ -1,4 +1,4 @@
-"""A witness of attention: passed to a model's call, it keeps the weights of chosen layers."""
+"""Records attention weights: passed to a model's call, it keeps those of the chosen layers."""
 
 from collections.abc import Callable, Collection
 from typing import Literal
@@ -16,9 +16,8 @@ class Recorder:
         model(source, target, recorder=recorder)
         recorder["cross", 5]   # (batch, heads, query, key)
 
-    The weights are computed beside the model's own path: recording changes no bit of the logits.
-    With a cache, each call adds the rows of its own queries: see `steps`.
-    """
+    The weights are computed separately from the model's own path: recording changes no bit of the
+    logits. With a cache, each call adds the rows of its own queries: see `steps`."""
 
     def __init__(self, layers: Collection[int] | None = None) -> None:
         self.layers = layers

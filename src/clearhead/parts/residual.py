@@ -15,9 +15,8 @@ class Residual(nn.Module):
     """Joins a sublayer to the residual stream.
 
     The paper's post-norm is norm(x + sublayer(x)). Pre-norm is x + sublayer(norm(x)): the stream
-    itself is never normalised, so it runs from the embedding to the final norm untouched. With
-    `residual=False`, an ablation, the x before the plus is gone.
-    """
+    itself is never normalised, so it passes unchanged from the embedding to the final norm.
+    `residual=False`, an ablation, removes the x before the plus."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What an attention sees: computed once for a tower, the same for all its layers."""
+"""What an attention may attend to: computed once for a stack, the same for all its layers."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,14 @@ from clearhead.shapes import Allowed, Bias, Int, Positions, Tensor
 
 
 class View(NamedTuple):
+    """Mask, bias and rotation that all layers of a stack share."""
+
     allowed: Allowed | None = None
-    """Which keys may be looked at, causality aside; None: all."""
+    """Which keys may be attended to, apart from causality; None: all."""
     bias: Bias | None = None
-    """ALiBi's discount of distance."""
+    """ALiBi's penalty for distance."""
     rotation: Rotation | None = None
-    """The turn of queries and keys."""
+    """The rotation of queries and keys."""
 
 
 def view_of_itself(
@@ -23,8 +25,8 @@ def view_of_itself(
     alibi: AlibiPositions | None,
     key_positions: Int[Tensor, "#batch key"] | None = None,
 ) -> View:
-    """A sequence's view of itself. With a cache there are more keys than new tokens, and
-    `key_positions` gives theirs; without, they are the same tokens."""
+    """A sequence's view of itself. With a cache there are more keys than new tokens, whose
+    positions are `key_positions`; without, they are the same tokens."""
     return View(
         allowed=allowed,
         bias=alibi and alibi(positions, positions if key_positions is None else key_positions),

@@ -1,4 +1,4 @@
-"""The right tower of Figure 1; without cross-attention, the whole of a GPT."""
+"""The decoder stack of Figure 1; without cross-attention, the whole of a GPT."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -53,7 +53,7 @@ class DecoderLayer(nn.Module):
         cache: LayerCache | None = None,
         record: Record | None = None,
     ) -> Stream:
-        """A cache brings the source along, projected once."""
+        """A cache already holds the projected source."""
 
         def attend_to_the_past(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)

@@ -1,4 +1,4 @@
-"""The left tower of Figure 1."""
+"""The encoder stack of Figure 1."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,5 +1,5 @@
-"""The labels of a classifier as tokens: what a masked language model writes in the place of the
-mask (Schick and Schütze 2021 call it a verbalizer)."""
+"""The labels of a classifier as tokens: what a masked language model predicts in place of the mask
+(Schick and Schütze 2021 call it a verbalizer)."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 def label_ids(tokenizer: Tokenizer, labels: Sequence[str]) -> dict[str, int]:
-    """The token of each label: one that was added in its name, or else the word behind a blank, as
-    it stands in a sentence, or else without one."""
+    """The token of each label: one that was added for it, or else the word after a space, as in a
+    sentence, or else the word without a space."""
     found = {label: _label_id(tokenizer, label) for label in labels}
     if len(set(found.values())) != len(found):
         raise DataError(f"data.labels: two of {list(found)} are the same token; rename one")

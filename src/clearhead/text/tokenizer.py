@@ -1,5 +1,5 @@
-"""Text to token ids and back. A thin layer over the `tokenizers` library, with three promises:
-every string (and every byte sequence) comes back exactly, text can never produce a control token,
+"""Text to token ids and back. A thin layer over the `tokenizers` library, with three guarantees:
+every string (and every byte sequence) is decoded exactly, text can never produce a control token,
 and the same file gives the same ids everywhere."""
 
 import hashlib
@@ -69,6 +69,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """The number of ids, control tokens included."""
         return self.library.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str) -> list[int]:
@@ -76,6 +77,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of several texts at once, in parallel threads."""
         try:
             with _panics_are_errors():
                 encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
@@ -119,22 +121,25 @@ class Tokenizer:
         return ids
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """The exact bytes that the ids stand for, valid UTF-8 or not."""
         table = self._need_bytes()
         return b"".join(table.get(i, b"") for i in ids)
 
     def _need_bytes(self) -> dict[int, bytes]:
         if self._bytes is None or self.library.normalizer is not None:
             raise InputError(
-                "this tokenizer cannot carry raw bytes: it is not byte-level, or it normalises; "
+                "this tokenizer cannot encode raw bytes: it is not byte-level, or it normalises; "
                 "train one with data.tokenizer='bpe' and data.normalize='none'"
             )
         return self._bytes
 
     def to_json(self) -> str:
+        """The content of the tokenizer.json."""
         return self.library.to_str(pretty=True)
 
     @property
     def sha256(self) -> str:
+        """A fingerprint of the tokenizer, which prepared data and checkpoints are compared with."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ Weights = dict[str, Tensor]
 
 @torch.no_grad()
 def copy_weights(module: nn.Module) -> Weights:
+    """A copy of the module's trainable weights, which an average starts from."""
     return {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
 
 
@@ -26,7 +27,8 @@ def move_towards(average: Weights, module: nn.Module, decay: float) -> None:
 
 @contextmanager
 def borrowed(module: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
-    """The module with other weights; afterwards with its own again, to the bit. None: its own."""
+    """Runs the block with other weights in the module, then restores its own bit for bit. None: its
+    own."""
     if weights is None:
         yield
         return
@@ -48,8 +50,8 @@ def _put(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def average_of(
     checkpoints: Checkpoints, chosen: Sequence[Checkpoint], module: nn.Module, part: str = "model"
 ) -> Weights:
-    """The mean of the chosen checkpoints' weights; one of them is in memory at a time, and the
-    sum, in fp64, so that the order does not matter to the last bit that is kept."""
+    """The mean of the chosen checkpoints' weights; one of them is in memory at a time, and the sum,
+    in fp64, so that the order does not change the result."""
     read = copy_weights(module)
     wide = {name: widest(tensor.device) for name, tensor in read.items()}
     total = {name: torch.zeros_like(tensor, dtype=wide[name]) for name, tensor in read.items()}

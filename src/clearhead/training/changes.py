@@ -8,8 +8,8 @@ from clearhead.errors import ClearheadError
 
 Rule = Literal["refuse", "warn", "allow"]
 
-# Every field of every section. Refuse: the steps so far would not be this run's. Warn: the run goes
-# on and is another from here. Allow: no step's numbers depend on it.
+# Every field of every section. Refuse: the steps so far would belong to another run. Warn: the run
+# continues with other settings from here. Allow: no step's numbers depend on the field.
 RULES: dict[str, Rule] = {
     "data": "allow",  # what matters of it is in the token files, and their fingerprint is compared
     "batches": "refuse",
@@ -60,6 +60,7 @@ RULES: dict[str, Rule] = {
 
 
 def rule_for(key: str) -> Rule:
+    """What happens when the value of this key differs on resuming."""
     return RULES[key] if key in RULES else RULES[key.split(".")[0]]
 
 
@@ -70,7 +71,7 @@ def recipe_facts(recipe: Recipe) -> dict[str, Any]:
 
 
 def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
-    """The changes to warn of. Raises if one of them cannot be."""
+    """The changes to warn about. Raises if a change is not allowed."""
     now = recipe_facts(recipe)
     changes: dict[Rule, list[str]] = {"refuse": [], "warn": [], "allow": []}
     for section, values in now.items():
@@ -84,13 +85,14 @@ def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
                 changes[rule_for(key)].append(f"{key} was {old!r}, is {value!r}")
     if changes["refuse"]:
         raise ClearheadError(
-            f"this run cannot go on with another recipe: {'; '.join(changes['refuse'])}; "
-            "go back to what it was, or start anew in another folder: --folder FOLDER"
+            f"this run cannot resume with another recipe: {'; '.join(changes['refuse'])}; "
+            "restore the old values, or start a new run in another folder: --folder FOLDER"
         )
     return changes["warn"]
 
 
 def changed_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """The libraries whose versions differ from those of the checkpoint."""
     return [
         f"{name} was {before.get(name)}, is {version}"
         for name, version in now.items()

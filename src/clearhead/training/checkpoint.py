@@ -1,10 +1,10 @@
-"""A checkpoint is a folder that is either whole or not there.
+"""A checkpoint is a folder that is either complete or absent.
 
-It is written beside its place under a hidden name, synced to the disk, described by a manifest with
-the sha256 of every file, and renamed. The tensors are torch's distributed checkpoint, which any
-number of ranks writes and any other number reads. The hashes tell damage, not who wrote it: a
-checkpoint may have been sent by somebody, and `checkpoint_index` reads it without running code.
-"""
+It is written under a hidden name beside its final place, synced to the disk, described by a
+manifest with the sha256 of every file, and renamed. The tensors are torch's distributed checkpoint,
+which any number of ranks writes and any other number reads. The hashes tell damage, not who wrote
+it: a checkpoint may have been sent by somebody, and `checkpoint_index` reads it without running
+code."""
 
 import hashlib
 import io
@@ -44,7 +44,7 @@ Tensors = dict[str, Any]
 
 
 class Checkpoint(NamedTuple):
-    """One that was found whole, and what its manifest says beside the files."""
+    """A checkpoint whose files were verified, and the facts in its manifest."""
 
     folder: Path
     facts: dict[str, Any]
@@ -66,33 +66,34 @@ class Checkpoints:
     def __init__(self, place: Path | None, ranks: Ranks, *, keep: int = 2) -> None:
         """`place` None: there are none, and none can be written."""
         self.place, self.ranks, self.keep = place, ranks, keep
-        # That one process is alone is what was meant.
+        # One process alone is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
         self.saved_step = 0
-        """Of the newest checkpoint that this run has made whole, or gone on from."""
+        """Step of the newest checkpoint that this run has completed, or resumed from."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._group: dist.ProcessGroup | None = None
-        if ranks.world > 1:  # written in the background, which must not meet the gradients
+        if ranks.world > 1:  # a group of its own, apart from the gradients'
             group = dist.new_group(backend="gloo")
             assert isinstance(group, dist.ProcessGroup)
             self._group = group
 
     @property
     def folder(self) -> Path:
+        """Where the checkpoints are; a trial run has none."""
         assert self.place is not None, "a trial has no checkpoints"
         return self.place
 
     def save(self, step: int, tensors: Tensors, facts: dict[str, Any]) -> None:
-        """Write a checkpoint, and remove the oldest when it is whole."""
+        """Writes a checkpoint, and removes the oldest when it is complete."""
         self.start(step, tensors, facts, copy=False)
         self.finish()
 
     def start(
         self, step: int, tensors: Tensors, facts: dict[str, Any], *, copy: bool = True
     ) -> None:
-        """Begin to write one while training goes on with the tensors, from which it is copied
-        first. `finish` makes it whole."""
+        """Copies the tensors and starts to write a checkpoint while training continues. `finish`
+        completes it."""
         self.finish()
         unfinished = self.folder / f".step-{step:08}.unfinished"
         with _named_errors(self.folder, self.ranks):
@@ -123,7 +124,7 @@ class Checkpoints:
         return self.pending is None or self.pending.files.done()
 
     def finish(self) -> None:
-        """Wait for what `start` began, and give it its name."""
+        """Waits until the checkpoint that `start` began is written, and gives it its name."""
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
@@ -161,7 +162,7 @@ class Checkpoints:
             return
         for leftover in self.folder.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        # Those beyond the newest were found damaged, or this run would have gone on from them.
+        # Later ones were found damaged, or this run would have resumed from them.
         kept = {best_step, *[step for step in steps if step <= newest][-self.keep :]}
         for step in steps:
             if step not in kept:
@@ -170,8 +171,8 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
 
     def steps(self) -> list[int]:
-        """Of the checkpoints that are there, oldest first; none of them verified. As the first
-        rank sees them."""
+        """The steps of the checkpoints in the folder, oldest first, not verified, as the first rank
+        sees them."""
         if self.place is None:
             return []
         folders = [path.name[5:] for path in self.place.glob("step-*") if path.is_dir()]
@@ -179,31 +180,31 @@ class Checkpoints:
         return self.ranks.gather(found)[0]
 
     def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
-        """The newest one that is whole; `report` is told of those that are not. None: there is no
-        checkpoint at all."""
+        """The newest complete checkpoint; `report` is called for each damaged one. None: there is
+        no checkpoint at all."""
         steps = self.steps()
         for step in reversed(steps):
             checkpoint, damage = self.verified(step)
             if checkpoint is not None:
                 return checkpoint
-            report(f"passing over a damaged checkpoint: {damage}")
+            report(f"skipping a damaged checkpoint: {damage}")
         if steps:
             raise CheckpointError(
-                f"none of the {len(steps)} checkpoints in {self.folder} is whole; restore one, "
-                "or start anew in another folder: --folder FOLDER"
+                f"none of the {len(steps)} checkpoints in {self.folder} is complete; restore "
+                "one, or start a new run in another folder: --folder FOLDER"
             )
         return None
 
     def verified(self, step: int) -> tuple[Checkpoint | None, str]:
         """The checkpoint of a step, or what is wrong with it. Each rank verifies a share of the
-        files, and all come to the same end."""
+        files, and all ranks return the same."""
         folder = self.folder / f"step-{step:08}"
         facts, damage = _read_manifest(folder)
         names = sorted(facts.get("files", {}))[self.ranks.rank :: self.ranks.world]
         for name in () if damage else names:
             try:
                 if sha256_of(regular_file(folder, name)) != facts["files"][name]:
-                    damage = f"{folder / name} has other bytes than were written"
+                    damage = f"{folder / name} does not have the bytes that were written"
             except FolderError as error:
                 damage = str(error)
             except OSError as error:
@@ -212,7 +213,7 @@ class Checkpoints:
         return (None, found[0]) if found else (Checkpoint(folder, facts), "")
 
     def load(self, checkpoint: Checkpoint, tensors: Tensors) -> None:
-        """Fill these tensors, whole or sharded in whatever way, with the checkpoint's."""
+        """Fills these tensors, whole or sharded in any way, from the checkpoint."""
         index, problem = None, ""
         try:
             index = read_index(checkpoint.folder, checkpoint.facts["files"])
@@ -250,7 +251,7 @@ class _Files(FileSystem):
 
 
 class _Stream(io.BufferedWriter):
-    """Torch flushes after every tensor; what counts is on the disk when the file is closed."""
+    """Torch flushes after every tensor; it is enough to sync when the file is closed."""
 
     closing = False
 
@@ -307,7 +308,7 @@ def _seal(manifest: bytes) -> str:
 
 
 def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
-    """What a manifest says, or why it cannot be believed. It lists every file of the folder."""
+    """The facts of a manifest, or why it cannot be used. It lists every file of the folder."""
     try:
         manifest, seal = read_text(folder, MANIFEST), read_text(folder, SEAL)
     except FolderError as error:
@@ -315,7 +316,7 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     except OSError as error:
         return {}, f"{error.filename} cannot be read ({error.strerror})"
     if seal != _seal(manifest.encode()):
-        return {}, f"{folder / MANIFEST} has other bytes than were written"
+        return {}, f"{folder / MANIFEST} does not have the bytes that were written"
     try:
         facts = json.loads(manifest)
     except (ValueError, RecursionError) as error:
@@ -349,7 +350,8 @@ def _named_errors(folder: Path, ranks: Ranks) -> Iterator[None]:
         if ranks.first:
             shutil.rmtree(folder, ignore_errors=True) if folder.name.startswith(".") else None
         raise CheckpointError(
-            f"the checkpoint could not be written: {messages[0]}; those before it are as they were"
+            f"the checkpoint could not be written: {messages[0]}; "
+            "earlier checkpoints are unaffected"
         )
 
 

@@ -63,6 +63,7 @@ class TensorReader(dcp.FileSystemReader):
         self.index = index
 
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        """The index that was checked, instead of the one in the file."""
         return replace(self.index, storage_meta=StorageMeta(load_id=self.load_id))
 
 
@@ -71,6 +72,7 @@ class TensorPlanner(DefaultLoadPlanner):
     else through; this is a second barrier."""
 
     def load_bytes(self, read_item: ReadItem, value: BytesIO) -> None:  # noqa: ARG002
+        """Always raises: a checkpoint holds tensors only."""
         raise CheckpointError(f"{read_item.dest_index.fqn} in a checkpoint is not a tensor")
 
 

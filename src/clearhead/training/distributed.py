@@ -1,4 +1,4 @@
-"""Ranks, devices, sharding: all that training knows of them. torchrun starts the processes, torch
+"""Ranks, devices and sharding: no other file knows about them. torchrun starts the processes, torch
 does the work (DistributedDataParallel, `fully_shard`); one process alone takes the same path
 without a process group."""
 
@@ -33,13 +33,13 @@ from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
 from clearhead.training.loss import Objective
 
-# What torch's collectives say when another rank does not come.
+# What torch's collectives report when another rank is missing.
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that train together."""
+    """This process's place among the processes that train together."""
 
     rank: int = 0
     world: int = 1
@@ -49,7 +49,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this one speaks for all: it logs, and writes what is written once."""
+        """Whether this is rank 0, which logs and writes the files."""
         return self.rank == 0
 
     def total(self, value: int | float | torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ class Ranks:
         return tensor
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so on some rank: what all must do together is decided by this."""
+        """Whether the condition holds on any rank: decides what all ranks must do together."""
         return (self.world > 1 and bool(self.total(flag))) or flag
 
     def gather(self, value: Any) -> list[Any]:
@@ -75,7 +75,7 @@ class Ranks:
     def exchange_gradients(
         self, objective: nn.Module, *, now: bool
     ) -> AbstractContextManager[None]:
-        """Gradients add up on each rank until the last micro-batch, then between the ranks."""
+        """Gradients are summed on each rank until the last micro-batch, then between the ranks."""
         if isinstance(objective, DistributedDataParallel) and not now:
             return objective.no_sync()
         if isinstance(objective, FSDPModule):
@@ -83,21 +83,21 @@ class Ranks:
         return nullcontext()
 
     def beat(self, step: int) -> None:
-        """Say that this rank has come to a step: where ranks wait in vain, `name_the_stuck` tells
-        from these who is missing."""
+        """Records that this rank has reached a step: after a timeout, `name_the_stuck` finds the
+        missing rank in these records."""
         if self.world > 1:
             seen = f"{step} {time.time():.0f} {socket.gethostname()} {os.getpid()}"
             _store().set(f"clearhead/beat/{self.rank}", seen)
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """What sums over many are kept in; Apple's GPUs have no float64."""
+    """The dtype for long sums; Apple's GPUs have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 @contextmanager
 def joined(config: TrainConfig) -> Iterator[Ranks]:
-    """This process's place in the run; alone, unless torchrun has started it."""
+    """The ranks of this run; one process unless torchrun started it."""
     place = torchrun()
     kind = torch.accelerator.current_accelerator(check_available=True)
     kind = "cpu" if kind is None else kind.type
@@ -128,7 +128,7 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
 
 
 def name_the_stuck(ranks: Ranks) -> str:
-    """After a collective has failed: the ranks that have not come to where the others wait."""
+    """After a failed collective: the ranks that have not reached the step where the others wait."""
     beats: dict[int, list[str]] = {}
     for rank in range(ranks.world):
         key = f"clearhead/beat/{rank}"
@@ -147,7 +147,7 @@ def name_the_stuck(ranks: Ranks) -> str:
         for beat in [beats[rank] or ["0", str(time.time()), "?", "?"]]
     ]
     who = f"one of {', '.join(named)}" if len(named) > 1 else "".join(named)
-    return f"waited in vain at step {here} for {who}" if named else ""
+    return f"waited without success at step {here} for {who}" if named else ""
 
 
 def _store() -> dist.Store:
@@ -157,8 +157,8 @@ def _store() -> dist.Store:
 def build_objective(
     model: ModelConfig, config: TrainConfig, ranks: Ranks, *, packed: bool
 ) -> nn.Module:
-    """The model and its loss with first weights, ready to be called on every rank. The weights are
-    the same whether the model is whole or sharded."""
+    """The model and its loss with initial weights, ready to be called on every rank. The weights
+    are the same whether the model is whole or sharded."""
     device = "meta" if ranks.sharded else ranks.device
     objective = Objective(
         build_model(model, seed=config.seed, device=device),
@@ -189,6 +189,7 @@ def objective_of(module: nn.Module) -> Objective:
 
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
+    """The layers of a model, the units of sharding and recomputation."""
     return [each for each in module.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
 
 

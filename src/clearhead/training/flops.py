@@ -1,4 +1,4 @@
-"""How much arithmetic a step is, and how much of the machine it uses."""
+"""How many operations a step takes, and what share of the machine's peak it reaches."""
 
 import time
 from collections import deque
@@ -36,6 +36,7 @@ def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float
 
 
 def batch_flops(model: ModelConfig, batch: Batch) -> float:
+    """Operations of one training step on this batch."""
     if isinstance(batch, PairBatch):
         return step_flops(
             model, len(batch.source), batch.source.shape[1], batch.target_input.shape[1]
@@ -68,6 +69,7 @@ class Meter:
         self.steps.append((n_targets, batch_flops(self.model, batch), seconds))
 
     def rates(self) -> dict[str, float]:
+        """Tokens per second and share of the peak over the last steps."""
         targets, flops, seconds = (sum(column) for column in zip(*self.steps))
         return {
             "tokens_per_second": round(targets / seconds, 1),

@@ -25,27 +25,27 @@ class NotFiniteError(ClearheadError):
 
 
 class Ending(NamedTuple):
-    """Why the loop has ended."""
+    """Why the loop ended."""
 
     reason: str
     kind: Literal["finished", "stopped", "not finite"] = "finished"
 
     @property
     def finished(self) -> bool:
-        """False: the same command goes on."""
+        """False: the same command resumes."""
         return self.kind == "finished"
 
 
 def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending:
-    """Takes steps until the recipe's end, or until somebody asks to stop; there is a checkpoint
-    of the last step when it returns. `measure` joins the validation."""
+    """Takes steps until the recipe's end or a request to stop; when it returns, the last step has a
+    checkpoint. `measure` adds numbers to each validation."""
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
     assert model is not None
     if config.metric not in ("loss", "perplexity") and measure is None and config.validate_every:
         rule = "is not among what validation gives: loss, perplexity"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
     meter = Meter(model, ranks.device)
-    ending = _reached_end(run)  # a run that is opened again may have nothing left to do
+    ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
 
     with StopRequests(config.max_minutes) as stop:
@@ -84,12 +84,14 @@ def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending
             run.save()
     report.say(f"ended after step {run.state.step:,}: {ending.reason}")
     if ending.kind == "not finite":
-        raise NotFiniteError(f"{ending.reason}; run again to go on behind it, or lower train.lr")
+        raise NotFiniteError(
+            f"{ending.reason}; run the same command to resume after it, or lower train.lr"
+        )
     return ending
 
 
 def take_next_step(run: Run, batch: Batch) -> Update:
-    """The step that follows from where the run stands: its dropout, its learning rate."""
+    """Takes the next step of the run, with its dropout seed and learning rate."""
     config, step = run.recipe.train, run.state.step + 1
     assert run.recipe.model is not None
     seed_step(config.seed, step, run.ranks.rank)
@@ -105,6 +107,7 @@ def take_next_step(run: Run, batch: Batch) -> Update:
 
 
 def every(interval: int, step: int) -> bool:
+    """Whether periodic work is due at this step; an interval of 0 means never."""
     return interval > 0 and step % interval == 0
 
 

@@ -1,4 +1,4 @@
-"""The loss as a sum: whoever divides it does so once, by all the target tokens of a step."""
+"""The loss as a sum; it is divided once, by all target tokens of a step."""
 
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ def cross_entropy(
     ranks, then divide once. Smoothing mixes the target with the uniform distribution (section
     5.4); `z_loss` adds that much of (log Z)² for each target.
     """
-    # A sum of thousands of nats has no room in half precision.
+    # Half precision cannot hold a sum of thousands of nats.
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)
     targets = targets.flatten()
     nats = F.cross_entropy(
@@ -64,8 +64,8 @@ class Objective(nn.Module):
     def __init__(
         self, model: Model, config: TrainConfig, *, packed: bool = False, half: bool = False
     ) -> None:
-        """`packed`: rows hold several documents, which must not see each other. `half`: compute in
-        bf16 what can be (autocast); sharding has a policy of its own for that."""
+        """`packed`: rows hold several documents, which must not attend to each other. `half`: use
+        bf16 where possible (autocast); sharding has its own policy for that."""
         super().__init__()
         self.model = model
         self.packed, self.in_half = packed, half
@@ -97,12 +97,12 @@ class Objective(nn.Module):
         pieces = zip(hidden.split(self.chunk), targets.split(self.chunk))
         if not torch.is_grad_enabled():
             return torch.stack([loss(*piece) for piece in pieces]).sum()
-        # Each chunk's logits are forgotten, and made again when the gradient comes by.
+        # Each chunk's logits are dropped and recomputed in the backward pass.
         sums: list[Any] = [checkpoint(loss, *piece, use_reentrant=False) for piece in pieces]
         return torch.stack(sums).sum()
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "places d_model"], Tensor]:
-        """What the output projection is given, and the target of each place."""
+        """The input of the output projection, and the target of each position."""
         match self.model, batch:
             case Seq2Seq() as model, PairBatch():
                 # Padding on the right of a target is behind all that counts: no mask is needed.
@@ -130,7 +130,7 @@ class Objective(nn.Module):
 
 
 def ignored_target(batch: Batch, model: Model) -> int:
-    """What stands where there is nothing to guess."""
+    """The id that marks positions without a target."""
     if isinstance(batch, PairBatch):
         assert model.config.pad_id is not None
         return model.config.pad_id
@@ -138,5 +138,6 @@ def ignored_target(batch: Batch, model: Model) -> int:
 
 
 def count_targets(batch: Batch, model: Model) -> int:
+    """The number of target tokens of a batch, without running the model."""
     targets = batch.target_output if isinstance(batch, PairBatch) else batch.targets
     return int((targets != ignored_target(batch, model)).sum())

@@ -1,4 +1,4 @@
-"""Optimizers, all of them torch's; decay where it belongs."""
+"""Optimizers, all of them from torch, with weight decay on matrices only."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -11,6 +11,8 @@ from clearhead.config.train import TrainConfig
 
 
 class ParameterGroup(TypedDict):
+    """Parameters that share a weight decay, as torch's optimizers take them."""
+
     params: list[nn.Parameter]
     weight_decay: float
 
@@ -18,8 +20,8 @@ class ParameterGroup(TypedDict):
 def parameter_groups(
     model: nn.Module, weight_decay: float, *, without: Sequence[torch.Tensor] = ()
 ) -> list[ParameterGroup]:
-    """Matrices decay; biases and norms, whose size means something, do not. Each parameter stands
-    in exactly one group, once, however many names it has."""
+    """Matrices get weight decay; biases and norms do not. Each parameter is in exactly one group,
+    once, however many names it has."""
     left_out = {id(parameter) for parameter in without}
     parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in left_out]
     return [
@@ -43,8 +45,8 @@ def adamw(
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """What a run's configuration asks for, with its state in place: a checkpoint before the first
-    update then has the same tensors as any other."""
+    """The optimizers that the configuration asks for, with their state allocated: a checkpoint
+    before the first update then has the same tensors as any other."""
     optimizers = _optimizers(model, config)
     for optimizer in optimizers:
         _reserve_state(optimizer)
@@ -90,6 +92,7 @@ def _optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], lr: float) -> None:
+    """Sets the learning rate of all groups of all optimizers."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = lr

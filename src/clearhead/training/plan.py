@@ -1,5 +1,5 @@
-"""What a run will take, told before it is begun: sizes from arithmetic, time from a few real steps
-that are then forgotten."""
+"""The cost of a run before it starts: sizes by calculation, time from a few real steps that are
+then discarded."""
 
 import sys
 import time
@@ -22,6 +22,8 @@ WARM_UP = 2  # steps that are not timed: the first ones reserve memory
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
+    """Sizes, speed and expected duration of a run."""
+
     parameters: int
     without_embeddings: int
     bytes_of: dict[str, int]
@@ -37,11 +39,12 @@ class Plan:
 
     @property
     def hours(self) -> float:
+        """Expected hours of training for all steps."""
         return self.steps * self.seconds_per_step / 3600
 
 
 def make_plan(run: Run, n_steps: int = 6, clock: Callable[[], float] = time.perf_counter) -> Plan:
-    """Times real steps on real batches. The weights are changed by it: throw the run away."""
+    """Times real steps on real batches. This changes the weights: discard the run afterwards."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
     meter = Meter(model, run.ranks.device)
@@ -80,13 +83,13 @@ def make_plan(run: Run, n_steps: int = 6, clock: Callable[[], float] = time.perf
 
 
 def local_bytes(tensors: Sequence[torch.Tensor]) -> int:
-    """Of the shares that this rank holds."""
+    """Bytes of the shards that this rank holds."""
     local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
     return sum(tensor.nbytes for tensor in local)
 
 
 def peak_memory() -> int:
-    """Bytes; Linux counts in kilobytes and macOS does not. 0: Windows does not tell."""
+    """Bytes; Linux counts in kilobytes and macOS does not. 0: unknown on Windows."""
     try:
         import resource
     except ImportError:

@@ -1,5 +1,5 @@
-"""What a run says while it trains: numbers go to `metrics.jsonl`, words to `log.txt`, both to
-whoever else listens (a progress bar, a tracker). The first rank speaks."""
+"""What a run reports while it trains: numbers go to `metrics.jsonl`, messages to `log.txt`, and
+both to further listeners (a progress bar, a tracker). Only rank 0 reports."""
 
 import json
 import logging
@@ -14,14 +14,14 @@ from clearhead.files import open_plain, write_whole
 
 METRICS, LOG = "metrics.jsonl", "log.txt"
 TIMED = ("tokens_per_second", "utilisation")
-"""What differs between two runs of the same steps; it stands last in a line."""
+"""Values that differ between two runs of the same steps; they are last in a line."""
 Record = dict[str, Any]
 _log = logging.getLogger("clearhead")
 
 
 class Listener(Protocol):
-    """Somebody who is told. `step` gets every step's numbers, `validation` those of each
-    validation, `say` a sentence for people."""
+    """Receives what a run reports: `step` gets every step's numbers, `validation` those of each
+    validation, `say` a message for people."""
 
     def step(self, record: Record) -> None: ...
     def validation(self, record: Record) -> None: ...
@@ -30,7 +30,7 @@ class Listener(Protocol):
 
 
 class Report:
-    """Tells all listeners."""
+    """Passes everything on to all listeners."""
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self.listeners = list(listeners)
@@ -54,8 +54,8 @@ class Report:
 
 
 class RunFiles:
-    """The two files of a run's folder. Each line is handed to the system at once, so that a killed
-    process leaves at most a piece of one, which the next start removes."""
+    """The two files of a run's folder. Each line is written at once, so that a killed process
+    leaves at most part of a line, which the next start removes."""
 
     def __init__(self, folder: Path, *, log_every: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class RunFiles:
         self.metrics, self.log = _Lines(folder / METRICS), _Lines(folder / LOG)
 
     def forget_after(self, step: int) -> None:
-        """Drop the lines of steps that will be taken again."""
+        """Removes the lines of steps that will be repeated."""
         self.metrics.close()
         path = self.metrics.path
         kept = [json.dumps(each) for each in read_metrics(path) if each["step"] <= step]
@@ -93,8 +93,8 @@ class RunFiles:
 
 
 class _Lines:
-    """A file that grows by lines. What a full disk does not take waits for room: a run is not lost
-    for its log."""
+    """A file that grows by lines. Lines that do not fit on a full disk are written later: a full
+    disk for the log does not end the run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +108,11 @@ class _Lines:
             self.waiting = self.waiting[self.file.write(self.waiting) :]
         except OSError as error:
             if self.waiting.count(b"\n") == 1:  # said once
-                _log.warning("%s: %s; its lines wait for room", self.path, error.strerror)
+                _log.warning(
+                    "%s: %s; lines are kept and written when there is space",
+                    self.path,
+                    error.strerror,
+                )
 
     def close(self) -> None:
         self.file.close()
@@ -173,12 +177,13 @@ def read_metrics(path: Path) -> list[Record]:
     for line in lines:
         try:
             found.append(json.loads(line))
-        except ValueError:  # a piece of a line, glued to the next by a restart
+        except ValueError:  # part of a line, joined to the next by a restart
             continue
     return found
 
 
 def step_line(record: Record) -> str:
+    """A step's numbers as one line for people."""
     if record.get("skipped"):
         return (
             f"step {record['step']:,} was skipped: loss {record['loss']}, gradient norm "
@@ -192,6 +197,7 @@ def step_line(record: Record) -> str:
 
 
 def validation_line(record: Record) -> str:
+    """A validation's numbers as one line for people."""
     told = "".join(
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
         for name, value in record.items()

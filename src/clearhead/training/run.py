@@ -1,8 +1,8 @@
-"""A run: recipe, data, model, optimizer and loader, brought to where they were left. Its folder:
+"""A run: recipe, data, model, optimizer and loader, new or restored from a checkpoint. Its folder:
 
 recipe.toml     every key, as it was used        metrics.jsonl   a line for each step
-log.txt         what was said                    checkpoints/    what it goes on from
-model/          what it leaves behind
+log.txt         messages                         checkpoints/    what it resumes from
+model/          the trained model
 """
 
 from collections.abc import Callable, Iterator
@@ -40,6 +40,8 @@ Say = Callable[[str], None]
 
 @dataclass
 class Run:
+    """Everything that the training loop works on."""
+
     place: Path | None
     """Its folder; None: a trial, which is not resumed and writes nothing."""
     recipe: Recipe
@@ -54,17 +56,19 @@ class Run:
 
     @property
     def folder(self) -> Path:
+        """The folder of the run; a trial run has none."""
         assert self.place is not None, "a trial has no folder"
         return self.place
 
     def tensors(self) -> Tensors:
-        """By names that do not depend on how the model is wrapped or sharded."""
+        """The tensors of a checkpoint, under names that do not depend on wrapping or sharding."""
         model, optimizer = get_state_dict(self.objective, self.optimizers)
         # The groups' settings come from the recipe, not from the past.
         found: Tensors = {"model": model, "optimizer": optimizer["state"]}
         return found if self.ema is None else {**found, "ema": self.ema}
 
     def facts(self) -> dict[str, Any]:
+        """What a checkpoint stores beside tensors: counters, recipe, versions, number of ranks."""
         return {
             "state": asdict(self.state),
             "loader": self.loader.state(),
@@ -74,23 +78,24 @@ class Run:
         }
 
     def save(self) -> None:
+        """Writes a checkpoint of the current step."""
         self.checkpoints.save(self.state.step, self.tensors(), self.facts())
 
     def start_saving(self) -> None:
-        """Only begins to, where the recipe says that training should go on meanwhile."""
+        """Starts to write a checkpoint; with `async_save`, training continues meanwhile."""
         if not self.recipe.train.async_save:
             return self.save()
         self.checkpoints.start(self.state.step, self.tensors(), self.facts())
 
     def restore(self, checkpoint: Checkpoint, say: Say) -> None:
-        """Go on from a checkpoint, if this is still the same run."""
+        """Resumes from a checkpoint, if the recipe still describes the same run."""
         for change in check_changes(checkpoint.facts["recipe"], self.recipe):
             say(f"warning: from here on {change}")
         for change in changed_versions(checkpoint.facts["versions"], versions()):
             say(f"warning: steps may differ in their last digits: {change}")
         if checkpoint.facts["world"] != self.ranks.world:
             was = f"{checkpoint.facts['world']} ranks, now {self.ranks.world}"
-            say(f"warning: there were {was}: dropout falls on other places")
+            say(f"warning: there were {was}: dropout differs from here on")
         self.loader.load_state(checkpoint.facts["loader"])
         tensors = self.tensors()
         self.checkpoints.load(checkpoint, tensors)
@@ -105,7 +110,7 @@ class Run:
         self.checkpoints.saved_step = self.state.step
 
     def published_weights(self, say: Say) -> Weights | None:
-        """The weights that the model folder gets, if they are not the present ones."""
+        """The weights that the model folder gets; None: the present ones."""
         publish = self.recipe.train.publish
         if publish == "last" or not self.state.step:
             return self.ema
@@ -155,12 +160,12 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path | None, ranks: Ranks, 
         say(f"starting from the weights of {config.start_from}")
     if checkpoint is not None:
         run.restore(checkpoint, say)
-        say(f"going on after step {run.state.step:,} ({checkpoint.folder})")
+        say(f"resuming after step {run.state.step:,} ({checkpoint.folder})")
     return run
 
 
 def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
-    """The recipe's model with the vocabulary of the data, if the two go together."""
+    """The recipe's model with the vocabulary of the data. Raises if they do not fit."""
     if recipe.model is None:
         raise ClearheadError(
             f"the recipe {recipe.name!r} has no [model]; write one, for example: "

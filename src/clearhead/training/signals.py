@@ -1,12 +1,12 @@
-"""Requests to stop: a signal, or the end of the time that was given. None of them interrupts
-anything; the loop asks after each step."""
+"""Requests to stop: a signal, or the end of the time that was given. Nothing is interrupted: the
+loop checks after each step."""
 
 import signal
 import time
 from types import FrameType
 
 STOPPED = 75
-"""The exit code of a run that has stopped before its end and can go on (EX_TEMPFAIL)."""
+"""The exit code of a run that stopped before its last step and can be resumed (EX_TEMPFAIL)."""
 
 
 class StopRequests:
@@ -32,7 +32,7 @@ class StopRequests:
 
     @property
     def reason(self) -> str | None:
-        """Why to stop; None: nobody has asked."""
+        """Why to stop; None: no request."""
         if self.signal is None and self.deadline is not None and time.monotonic() > self.deadline:
             return "max_minutes"
         return self.signal

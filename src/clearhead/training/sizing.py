@@ -61,6 +61,8 @@ SIZES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sized:
+    """The chosen values, each with its reason."""
+
     values: dict[str, Any]
     """By the recipe's dotted keys."""
     reasons: list[str]

@@ -1,4 +1,4 @@
-"""A new run that begins with the weights of a model folder: what was learnt there is learnt on."""
+"""A new run that starts with the weights of a model folder (fine-tuning)."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +14,12 @@ from clearhead.interop.tokenizer_file import TOKENIZER, open_tokenizer
 from clearhead.models import Model
 
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
-"""Options of a model that leave the meaning of its weights alone."""
+"""Options that do not change the meaning of the weights."""
 
 
 @torch.no_grad()
 def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
-    """Puts a folder's weights into a model, whole or sharded, if they mean the same in it."""
+    """Copies a folder's weights into a model, whole or sharded, if tokenizer and shape agree."""
     if not folder.is_dir():
         raise ConfigError(
             "train.start_from",
@@ -39,6 +39,7 @@ def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
 
 
 def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
+    """Raises unless tokenizer and model shape of the folder are those of the run."""
     # The tokenizer first: of another one, the sizes say the least.
     names = {facts.file for facts in corpus.manifest.tokenizers.values()}
     for name in sorted(names):

@@ -1,5 +1,5 @@
-"""Where a run stands: the numbers that go on after a restart. Everything else about a step follows
-from the recipe, the data and the step's number."""
+"""The counters of a run, which a checkpoint restores. Everything else about a step follows from the
+recipe, the data and the step's number."""
 
 import math
 import platform
@@ -12,10 +12,12 @@ from clearhead.training.step import Update
 
 @dataclass(frozen=True, kw_only=True)
 class TrainState:
+    """The counters of a run after its last step."""
+
     step: int = 0
     """Global batches seen, skipped ones too."""
     targets: int = 0
-    """Tokens that were guessed."""
+    """Target tokens so far."""
     skips: int = 0
     """Steps in a row, up to this one, whose loss or gradient was not finite."""
     best: float | None = None
@@ -23,9 +25,10 @@ class TrainState:
     stale: int = 0
     """Validations since the best one."""
     seconds: float = 0.0
-    """Spent training, over all restarts."""
+    """Seconds spent training, over all restarts."""
 
     def after(self, update: Update) -> "TrainState":
+        """The state after one more step."""
         return replace(
             self,
             step=self.step + 1,
@@ -34,7 +37,7 @@ class TrainState:
         )
 
     def validated(self, value: float, config: TrainConfig) -> "TrainState":
-        """A NaN is never the best."""
+        """The state after a validation. A NaN is never the best."""
         sign = 1 if config.best_is == "lowest" else -1
         better = self.best is None or sign * value < sign * self.best
         if better and not math.isnan(value):
@@ -43,6 +46,6 @@ class TrainState:
 
 
 def versions() -> dict[str, str]:
-    """Of what a step's numbers depend on."""
+    """Versions of the libraries that a step's numbers depend on."""
     packages = ("clearhead", "torch", "numpy", "tokenizers")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}

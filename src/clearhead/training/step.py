@@ -64,13 +64,13 @@ def take_step(
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
-    """Dropout of a step is a function of these three: a run that resumes needs no generator's
-    state, and ranks do not drop the same places."""
+    """Dropout of a step is a function of these three: a resumed run needs no saved generator state,
+    and ranks drop different positions."""
     torch.manual_seed(derive_key(seed, "step", step, "rank", rank) % 2**63)
 
 
 def _clip(objective: nn.Module, clip_norm: float) -> float:
-    """The norm of the whole gradient, which every rank computes alike."""
+    """Clips the gradient and returns its norm, the same on every rank."""
     gradients = [p.grad for p in objective.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     if clip_norm:

@@ -1,4 +1,4 @@
-"""How well a model does on text that it does not learn from."""
+"""Loss and perplexity on text that the model does not learn from."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from clearhead.training.distributed import Ranks, objective_of, whole_model, wid
 from clearhead.training.loss import count_targets
 
 Measure = Callable[[Model], dict[str, float]]
-"""A validation of one's own, BLEU for instance: a model in, named numbers out."""
+"""Your own validation, BLEU for instance: takes a model and returns numbers by name."""
 
 
 def validate(

@@ -1,4 +1,5 @@
-"""From a model folder to a CTranslate2 folder, with a certificate that both compute the same."""
+"""From a model folder to a CTranslate2 folder, with a parity certificate that both compute the
+same."""
 
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,13 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
 def _refuse(description: Description) -> None:
     config, ids = description.model, description.ids
     if config.family == "encoder":
-        rule = "has no home in CTranslate2, whose encoders end before the output"
+        rule = "is not supported by CTranslate2, whose encoders have no output layer"
         raise ConfigError("family", config.family, rule, "export it --to huggingface")
     if not config.residual:
-        rule = "has no home in CTranslate2, whose layers are residual"
+        rule = "is not supported by CTranslate2, whose layers are residual"
         raise ConfigError("residual", False, rule, "residual=True")
     if config.positions == "alibi" and config.family == "encoder-decoder":
-        rule = "has no home in CTranslate2, whose encoders know no such bias"
+        rule = "is not supported by CTranslate2, whose encoders have no such bias"
         raise ConfigError("positions", "alibi", rule, "any other positions")
     needed = ("eos", "decoder_start") if config.family == "encoder-decoder" else ("eos",)
     for role in needed:
@@ -85,7 +86,7 @@ def _names_of_tokens(model_folder: Path, description: Description) -> Names:
     target = of_side(TARGET, config.output_vocab_size)
     assert eos is not None
     if source[eos : eos + 1] != target[eos : eos + 1]:
-        rule = "must have one name on both sides: CTranslate2 ends sources and texts by it"
+        rule = "must have the same name on both sides: CTranslate2 ends sources and targets with it"
         raise ConfigError("tokens.eos", eos, rule, "rename it in one of the tokenizers")
     return Names(source, target)
 

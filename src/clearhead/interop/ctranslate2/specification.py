@@ -1,5 +1,5 @@
-"""A model in CTranslate2's terms: its specification, filled with our weights. No converter and no
-other library stands between."""
+"""A model in CTranslate2's terms: its specification, filled with our weights. No converter or other
+library is involved."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ ACTIVATIONS = {
 
 
 def specification(model: Seq2Seq | CausalLM) -> Any:
-    """All but the names of the tokens."""
+    """The whole specification except the names of the tokens."""
     from ctranslate2.specs import (
         TransformerDecoderModelSpec,
         TransformerDecoderSpec,

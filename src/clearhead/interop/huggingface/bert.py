@@ -1,5 +1,5 @@
-"""BERT: a post-norm encoder with a norm after the embedding, a table of segments, and a head of
-its own before the output."""
+"""BERT: a post-norm encoder with a norm after the embedding, a table of segments, and its own head
+before the output."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -62,6 +62,7 @@ HARMLESS = words(
 
 
 def form(config: ModelConfig, *, first_position: int = 0) -> dict[str, Any]:
+    """The options to which a model is rewritten before the rules apply."""
     return {
         "bias": True,
         "output_bias": True,
@@ -83,8 +84,8 @@ def tower(config: ModelConfig, prefix: str, norms: dict[str, str]) -> Iterator[R
 
 
 def output(config: ModelConfig, head: str) -> Iterator[Rule]:
-    """Tied, the bias is theirs under one name; untied, another one is used, and the first is kept
-    and never looked at."""
+    """The rules for the output. Tied, transformers uses one name for the bias; untied, another
+    name, and the first is stored but not used."""
     if config.tie_output:
         yield Rule(("output.bias",), f"{head}.bias")
         yield Rule(("tokens.weight",), f"{head}.decoder.weight", kind="alias")

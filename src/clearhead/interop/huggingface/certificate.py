@@ -1,5 +1,5 @@
-"""The proof that an exported folder computes what our model does: transformers opens it, and both
-are run on the same tokens."""
+"""The parity certificate of a Hugging Face folder: transformers opens it, and both models are run
+on the same tokens."""
 
 import math
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve
 
 
 def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) -> Certificate:
-    """Compare in fp64, so that what differs is the function and not its rounding. One model is in
-    memory at a time."""
+    """Compares in fp64, so that a difference is one of the function and not of rounding. One model
+    is in memory at a time."""
     try:
         import transformers
     except ImportError:
@@ -65,6 +65,7 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
 
 
 def unchecked(family: Family, reason: str) -> Certificate:
+    """A parity certificate that says why nothing was compared."""
     return Certificate(
         family=family.name,
         architecture=family.architecture,
@@ -75,7 +76,7 @@ def unchecked(family: Family, reason: str) -> Certificate:
 
 
 def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
-    """What padding computes is nobody's business, nor what fills up a vocabulary."""
+    """The logits to compare: without padding, and without tokens that only fill up a vocabulary."""
     return logits[probe.real][:, : probe.n_tokens]
 
 
@@ -91,12 +92,12 @@ def _tokenizer_faults(transformers: Any, out: Path) -> Iterator[str]:
     theirs = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
     for text in TEXTS:
         if theirs(text)["input_ids"] != ours.encode(text).ids:
-            yield f"AutoTokenizer reads {text!r} otherwise"
+            yield f"AutoTokenizer gives other ids for {text!r}"
 
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Its progress bars and advice are about other uses."""
+    """Silences the progress bars and advice of transformers."""
     logging = transformers.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -1,4 +1,5 @@
-"""From a model folder to a Hugging Face folder, with a certificate that both compute the same."""
+"""From a model folder to a Hugging Face folder, with a parity certificate that both compute the
+same."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which family can hold a model of ours, and which holds a model of theirs."""
+"""Which family a model can be exported to, and which family a folder belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -32,15 +32,15 @@ def family_for(config: ModelConfig) -> Family:
         f"{', '.join(need.remedy(config) for need in unmet[family.name])} would be a {family.name}"
         for family in kin
     )
-    rule = "has no lossless home in Hugging Face beside the other options"
+    rule = "cannot be exported losslessly to Hugging Face with the other options"
     raise ConfigError(first.option, getattr(config, first.option), rule, "; ".join(ways))
 
 
 def family_of(content: Mapping[str, Any]) -> Family:
-    """The family that a stranger's `config.json` says it is."""
+    """The family that an untrusted `config.json` names."""
     if "auto_map" in content:
         raise FolderError(
-            "config.json asks for code of its own (auto_map), and nothing here is executed; "
+            "config.json asks for its own code (auto_map), and clearhead does not run it; "
             "only models of the families that clearhead knows can be imported"
         )
     by_type = {family.model_type: family for family in FAMILIES}

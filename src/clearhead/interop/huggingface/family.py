@@ -1,5 +1,5 @@
-"""A family of models in Hugging Face's terms: what of ours it can hold, how its `config.json` says
-it, and which of its tensors hold which of ours."""
+"""A family of Hugging Face models: which options it supports, how its `config.json` names them, and
+which of its tensors correspond to which of clearhead's."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -12,6 +12,7 @@ from clearhead.interop.model_folder import TokenIds, checked_fields, token_ids
 
 
 def words(text: str) -> frozenset[str]:
+    """The words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -24,13 +25,13 @@ HARMLESS = words(
     transformers_version use_bfloat16 use_cache use_return_dict length_penalty no_repeat_ngram_size
     do_sample early_stopping bad_words_ids forced_bos_token_id forced_eos_token_id"""
 )
-"""Keys of a `config.json` that change nothing in what the weights compute. Settings of decoding
-are among them: they stay with whoever decodes."""
+"""Keys of a `config.json` that change nothing in what the weights compute. Settings of decoding are
+among them: the caller decides about decoding."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """An option that the family can only hold with certain values; an import gives the first."""
+    """An option that the family supports only with certain values; an import sets the first."""
 
     option: str
     values: tuple[Any, ...] | Callable[[ModelConfig], tuple[Any, ...]]
@@ -38,12 +39,15 @@ class Need:
     """Where the values depend on other options: the condition, as code would have it."""
 
     def accepted(self, config: ModelConfig) -> tuple[Any, ...]:
+        """The accepted values, given the rest of the configuration."""
         return self.values(config) if callable(self.values) else self.values
 
     def holds(self, config: ModelConfig) -> bool:
+        """Whether the configuration has an accepted value."""
         return getattr(config, self.option) in self.accepted(config)
 
     def remedy(self, config: ModelConfig) -> str:
+        """What to change, for an error message."""
         accepted = self.accepted(config)
         said = " or ".join(f"{self.option}={value!r}" for value in accepted)
         return said or f"{self.option}: {self.described()}"
@@ -55,22 +59,24 @@ class Need:
 
 @dataclass(frozen=True)
 class Setting:
-    """One of our options, and the keys of their `config.json` that hold it."""
+    """One option of clearhead, and the keys of the Hugging Face `config.json` that hold it."""
 
     ours: str
     theirs: tuple[str, ...]
     default: Any
-    """What their code takes where the key is left out."""
+    """The value that transformers takes where the key is left out."""
     words: Mapping[Any, str] | None = None
-    """Our word → theirs, where they differ."""
+    """clearhead's word → the word of transformers, where they differ."""
     spellings: Mapping[str, str] = field(default_factory=dict)
-    """Further words of theirs → our word."""
+    """Further words of transformers → clearhead's word."""
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
+        """The keys and values for a `config.json`."""
         value = getattr(config, self.ours)
         return dict.fromkeys(self.theirs, self.words[value] if self.words else value)
 
     def read(self, keys: "Keys") -> Any:
+        """The value of the option in a `config.json`; raises if it is not supported."""
         values = [keys.take(key, self.default) for key in self.theirs]
         if any(value != values[0] for value in values):
             said = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
@@ -83,21 +89,23 @@ class Setting:
         if not isinstance(values[0], str) or values[0] not in ours:
             known = ", ".join(map(repr, ours))
             raise FolderError(
-                f"config.json: {self.theirs[0]}={values[0]!r} has no home here; known: {known}"
+                f"config.json: {self.theirs[0]}={values[0]!r} is not supported; known: {known}"
             )
         return ours[values[0]]
 
 
 class Keys:
-    """A stranger's `config.json`: what is not asked for by name is refused."""
+    """The keys of an untrusted `config.json`: a key that no rule takes is refused."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._left = dict(content)
 
     def take(self, key: str, default: Any) -> Any:
+        """The value of a key, which then counts as read."""
         return self._left.pop(key, default)
 
     def refuse_the_rest(self, model_type: str, harmless: frozenset[str]) -> None:
+        """Raises if a key is left that no rule has taken and that may change the computation."""
         for key in sorted(self._left.keys() - harmless - HARMLESS):
             raise FolderError(
                 f"config.json: {key!r} is not a key that clearhead knows of {model_type!r}; "
@@ -107,13 +115,15 @@ class Keys:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
+    """One Hugging Face architecture, as data: needs, settings and tensor rules."""
+
     name: str
     model_type: str
     architecture: str
     needs: tuple[Need, ...]
     settings: tuple[Setting, ...]
     ids: Mapping[str, int | None]
-    """Keys of special tokens, with what their code takes where one is left out."""
+    """Keys of special tokens, with the value that transformers takes where one is left out."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Keys that must hold these values."""
     also: Mapping[str, Any] = field(default_factory=dict)
@@ -125,19 +135,21 @@ class Family:
     rules: Callable[[ModelConfig], Iterable[Rule]]
     spelling: Spelling
     write_more: Callable[[ModelConfig], dict[str, Any]] = lambda _: {}
-    """What no table of settings can say; and the way back."""
+    """What the settings cannot express, in both directions."""
     read_more: Callable[[Keys, dict[str, Any]], dict[str, Any]] = lambda *_: {}
     settle: Callable[[ModelConfig, Read], ModelConfig] = lambda config, _: config
-    """What only the weights can say."""
+    """What only the weights can tell."""
 
     def unmet(self, config: ModelConfig) -> list[Need]:
+        """The needs that the configuration does not meet."""
         return [need for need in self.needs if not need.holds(config)]
 
     def formed(self, config: ModelConfig) -> ModelConfig:
+        """The configuration after the rewriting that the family asks for."""
         return replace(config, **self.form(config))
 
     def write_config(self, form: ModelConfig, ids: TokenIds, dtype: str) -> dict[str, Any]:
-        """Their `config.json`."""
+        """The content of the Hugging Face `config.json`."""
         content = {"architectures": [self.architecture], "model_type": self.model_type}
         for setting in self.settings:
             content |= setting.write(form)
@@ -153,7 +165,7 @@ class Family:
         }
 
     def read_config(self, content: Mapping[str, Any]) -> tuple[ModelConfig, TokenIds]:
-        """Ours, from a `config.json` that nobody has looked at."""
+        """The configuration of an untrusted `config.json`."""
         keys = Keys(content)
         options = {need.option: need.values[0] for need in self.needs if not callable(need.values)}
         options |= {setting.ours: setting.read(keys) for setting in self.settings}
@@ -162,7 +174,7 @@ class Family:
         options |= self.read_more(keys, options)
         for key, value in self.fixed.items():
             if (given := keys.take(key, value)) != value:
-                rule = f"config.json: {key}={given!r} has no home here"
+                rule = f"config.json: {key}={given!r} is not supported"
                 raise FolderError(f"{rule}; a {self.name} must have {key}={value!r}")
         keys.refuse_the_rest(self.model_type, self.harmless | self.also.keys())
         config = self.formed(ModelConfig(**checked_fields(ModelConfig, options)))

@@ -12,7 +12,7 @@ from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS
 
 
 def _pad_id(config: ModelConfig) -> int:
-    """Theirs sets that row of a table of max_length + 2 rows to zero."""
+    """transformers sets that row of a table of max_length + 2 rows to zero."""
     pad_id = config.pad_id or 0
     return pad_id if pad_id < config.max_length + 2 else 0
 

@@ -14,7 +14,7 @@ from clearhead.parts import masks
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One batch for both models: as ours takes it, and as transformers does."""
+    """One batch for both models, in the form that each takes."""
 
     name: str
     n_tokens: int
@@ -27,6 +27,7 @@ class Probe:
 
     @torch.no_grad()
     def ours(self, model: Model) -> Tensor:
+        """Logits of the clearhead model."""
         match model:
             case Seq2Seq():
                 assert self.source is not None
@@ -39,6 +40,7 @@ class Probe:
                 return model(self.tokens, real=self.real, segments=self.segments)
 
     def theirs(self, config: ModelConfig) -> dict[str, Tensor]:
+        """The arguments of the transformers model."""
         tokens, mask = self.tokens, self.real.long()
         match config.family:
             case "encoder-decoder":

@@ -1,6 +1,6 @@
-"""A rule relates tensors of ours to one of theirs: renamed, and fused, turned or reshaped on the
-way. It is written once and read in both directions, so that export and import cannot drift apart.
-"""
+"""A rule relates tensors of clearhead to one of Hugging Face: renamed, fused, transposed or
+reshaped on the way. It is written once and read in both directions, so that export and import
+cannot drift apart."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ Kind = Literal["same", "alias", "spare"]
 
 
 class Rule(NamedTuple):
-    """These tensors of ours, and that one of theirs, hold the same numbers."""
+    """These tensors of clearhead and that tensor of Hugging Face hold the same numbers."""
 
     ours: tuple[str, ...]
     """More than one: of equal size, and fused along the first axis there. None: see `computed`."""
@@ -35,6 +35,7 @@ class Rule(NamedTuple):
     """What a tensor holds that follows from the configuration, and that we do not store."""
 
     def forth(self, ours: list[Tensor]) -> Tensor:
+        """From clearhead's tensors to the one of Hugging Face."""
         if self.computed is not None:
             return self.computed()
         tensor = torch.cat(ours) if len(ours) > 1 else ours[0]
@@ -47,6 +48,7 @@ class Rule(NamedTuple):
                 return tensor[None]
 
     def back(self, theirs: Tensor) -> list[Tensor]:
+        """From the tensor of Hugging Face to clearhead's."""
         match self.layout:
             case "same":
                 tensor = theirs
@@ -57,12 +59,13 @@ class Rule(NamedTuple):
         return list(tensor.chunk(len(self.ours))) if len(self.ours) > 1 else [tensor]
 
     def their_shape(self, ours: Shapes) -> tuple[int, ...]:
+        """The shape of the Hugging Face tensor, from the shapes of clearhead's."""
         with torch.device("meta"):
             return tuple(self.forth([torch.empty(ours[name]) for name in self.ours]).shape)
 
 
 def module(ours: str | tuple[str, ...], theirs: str, layout: Layout = "same") -> Iterator[Rule]:
-    """The weights and biases of linear layers (several of ours: fused) or of a norm."""
+    """The weights and biases of linear layers (several of clearhead's: fused) or of a norm."""
     names = (ours,) if isinstance(ours, str) else ours
     for kind in ("weight", "bias"):
         yield Rule(tuple(f"{name}.{kind}" for name in names), f"{theirs}.{kind}", layout)
@@ -108,8 +111,8 @@ class Spelling:
 
 
 class Theirs:
-    """The tensors of a stranger's folder as ours. Every tensor there is covered by a rule, every
-    rule's tensor is there, and all shapes agree, before any is read."""
+    """The tensors of an untrusted folder under clearhead's names. Every tensor there is covered by
+    a rule, every rule's tensor is there, and all shapes agree, before any is read."""
 
     def __init__(
         self, files: TensorFiles, rules: Iterable[Rule], shapes: Shapes, spelling: Spelling
@@ -131,6 +134,7 @@ class Theirs:
                 self._check_alias(rule)
 
     def read_ours(self, name: str) -> Tensor:
+        """One tensor of clearhead, read from the folder now."""
         rule = self._homes[name]
         return self._back(rule)[rule.ours.index(name)]
 

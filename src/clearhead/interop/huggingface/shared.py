@@ -14,6 +14,7 @@ SPELLINGS = {
 
 
 def activation(key: str, default: str) -> Setting:
+    """The setting of the feed-forward activation, under this key."""
     return Setting("feed_forward", (key,), default, ACTIVATIONS, SPELLINGS)
 
 
@@ -31,11 +32,11 @@ HEADS_FILL_THE_MODEL = Need(
 PLAIN_HEADS = (ONE_KEY_PER_QUERY, HEADS_FILL_THE_MODEL)
 PAD_ID = Need("pad_id", lambda c: (c.pad_id or 0,), "not None")
 TABLE_OF_POSITIONS = Need("positions", ("learned", "sinusoidal", "none"))
-"""Held as a table of weights: whatever is added at each position can be."""
+"""Positions stored as a table of weights, which can hold whatever is added at each position."""
 
 
 def output_table(config: ModelConfig) -> Rule:
-    """Tied, the token table has a second name that files may hold."""
+    """The rules for the output. Tied, the token table has a second name that files may hold."""
     if config.tie_output:
         return Rule(("tokens.weight",), "lm_head.weight", kind="alias")
     return Rule(("output.weight",), "lm_head.weight")

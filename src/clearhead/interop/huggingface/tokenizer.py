@@ -1,4 +1,4 @@
-"""The tokenizer goes along: what `AutoTokenizer` and `generate` ask for beside `tokenizer.json`."""
+"""The files that `AutoTokenizer` and `generate` need beside `tokenizer.json`."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": config.max_length,
-            # A decoder goes on from the last token, which must not be padding.
+            # A decoder continues from the last token, which must not be padding.
             "padding_side": "left" if config.family == "decoder" else "right",
             "clean_up_tokenization_spaces": False,
             # The characters of "<eos>" in a text are text, and end nothing.

@@ -1,0 +1,121 @@
+"""Plain words: what users read avoids the patterns of tests/words.toml, and every public name has a
+docstring."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "clearhead"
+WORDS = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
+NOT_YET = ("cli", "decoding", "doctor", "inspection")
+SOURCES = [
+    path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.relative_to(PACKAGE).parts[0] not in NOT_YET
+]
+# A generated page, and pages about other people's code, which they quote.
+OTHER_PAGES = {"checks.md", "example.md", "field-notes.md"}
+
+
+def pages(language: str) -> list[Path]:
+    found = sorted((ROOT / "docs" / language).rglob("*.md"))
+    return [page for page in found if page.name not in OTHER_PAGES]
+
+
+ENGLISH = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *(
+        page
+        for page in sorted((ROOT / "docs" / "en").rglob("*.md"))
+        if page.name not in OTHER_PAGES
+    ),
+    *sorted((PACKAGE / "recipes").rglob("*.toml")),
+    PACKAGE / "data" / "public.toml",
+]
+CHINESE = [
+    ROOT / "README.zh-CN.md",
+    *(
+        page
+        for page in sorted((ROOT / "docs" / "zh").rglob("*.md"))
+        if page.name not in OTHER_PAGES
+    ),
+]
+
+
+def ids(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def strings(source: str) -> Iterator[tuple[int, str]]:
+    """Messages, help texts and docstrings: every string of a module that is more than a word."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
+
+
+def prose(text: str) -> str:
+    """A page without its blocks and its names of code."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+
+
+def unwanted(text: str, language: str) -> list[str]:
+    return [
+        f"{found.group()!r} (write: {better})"
+        for pattern, better in WORDS[language].items()
+        for found in re.finditer(pattern, text, flags=re.I)
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_strings_of_the_package_are_in_plain_words(path: Path):
+    found = {
+        line: odd
+        for line, text in strings(path.read_text(encoding="utf-8"))
+        if (odd := unwanted(text, "english"))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("path", ENGLISH, ids=ids)
+def test_english_pages_are_in_plain_words(path: Path):
+    assert not unwanted(prose(path.read_text(encoding="utf-8")), "english")
+
+
+@pytest.mark.parametrize("path", CHINESE, ids=ids)
+def test_chinese_pages_are_in_plain_words(path: Path):
+    assert not unwanted(prose(path.read_text(encoding="utf-8")), "chinese")
+
+
+def test_the_patterns_find_what_they_are_for():
+    assert unwanted("Stopped, it goes on.", "english") and not unwanted("It resumes.", "english")
+    assert unwanted("no home in X", "english") and not unwanted("~/homework", "english")
+    assert unwanted("每次导出都附证书", "chinese") and not unwanted("一致性报告", "chinese")
+
+
+# Their class, or the file of their verb, says what they do.
+DESCRIBED_ELSEWHERE = {"forward", "extra_repr", "add_arguments", "run"}
+# The protocols `Layout` and `Listener` say what these methods do.
+OF_PROTOCOLS = {"cut", "collate", "step", "validation", "say", "close"}
+
+
+def undocumented(node: ast.Module | ast.ClassDef, described: set[str]) -> Iterator[str]:
+    """Public classes, functions and methods without a docstring."""
+    for child in node.body:
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef) or child.name.startswith("_"):
+            continue
+        if not ast.get_docstring(child) and child.name not in described:
+            yield child.name
+        if isinstance(child, ast.ClassDef):
+            for name in undocumented(child, described | OF_PROTOCOLS):
+                yield f"{child.name}.{name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_every_public_name_says_what_it_is_for(path: Path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not list(undocumented(tree, DESCRIBED_ELSEWHERE))
