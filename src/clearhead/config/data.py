@@ -10,7 +10,7 @@ from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError, nearest
 
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
-Format = Literal["text", "parallel", "labelled", "tsv", "jsonl", "parquet"]
+Format = Literal["text", "parallel", "labelled", "tsv", "csv", "jsonl", "parquet", "tmx"]
 DocumentUnit = Literal["line", "file"]
 Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
 Defect = Literal["copy", "swapped", "language", "markup", "length", "duplicate", "overlap"]
@@ -49,7 +49,8 @@ class DataConfig:
     "masked-lm" (hidden tokens) or "classification" (a label for a text)."""
     format: Format = "text"
     """How files are read. "text": plain text. "parallel": line n of one file belongs to line n of
-    the other. "labelled": a file for each label. "tsv", "jsonl", "parquet": tables, see columns."""
+    the other. "labelled": a file for each label. "tsv", "csv", "jsonl", "parquet", "tmx": tables,
+    see columns."""
     train: tuple[str, ...] = ()
     """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. With
     format "parallel" two files, source and target; with "labelled" one for each label."""
@@ -67,8 +68,9 @@ class DataConfig:
     that equal sentences (apart from case and punctuation) are never both in training and held
     out."""
     columns: tuple[int | str, ...] = ()
-    """Tables only: numbers from 1 (tsv) or names (jsonl, parquet). One column for text, two for
-    source and target or for text and label."""
+    """Tables only: numbers from 1, or names of the first line (tsv, csv); names of fields, such as
+    "translation.en" (jsonl, parquet); languages (tmx). One column for text, two for source and
+    target or for text and label."""
     labels: tuple[str, ...] = ()
     """Classification only: every label that a text can have. A new tokenizer gets one token for
     each; a loaded tokenizer must have them."""
@@ -144,7 +146,7 @@ class DataConfig:
             rule = "gives one text a line, and task='pairs' takes two"
             raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
         self._check_labels()
-        if self.format in ("tsv", "jsonl", "parquet"):
+        if self.format in ("tsv", "csv", "jsonl", "parquet", "tmx"):
             self._check_columns()
         if self.document == "file" and self.format != "text":
             rule = f"is for format='text', and this is {self.format!r}"
@@ -193,14 +195,15 @@ class DataConfig:
         if len(self.columns) != len(self.sides):
             rule = f"must name {len(self.sides)} column(s) for task={self.task!r}"
             second = "'label'" if self.task == "classification" else "'translation'"
-            example = ("1", "2") if self.format == "tsv" else ("'text'", second)
+            examples = {"tsv": ("1", "2"), "csv": ("1", "2"), "tmx": ("'en'", "'de'")}
+            example = examples.get(self.format, ("'text'", second))
             remedy = f"try columns=[{', '.join(example[: len(self.sides)])}]"
             raise ConfigError("columns", self.columns, rule, remedy)
         for column in self.columns:
-            if self.format == "tsv" and (not isinstance(column, int) or column < 1):
-                rule = "must be numbers from 1 with format='tsv'"
+            if isinstance(column, int) and column < 1:
+                rule = "must be numbers from 1, or names of the first line"
                 raise ConfigError("columns", self.columns, rule, "try columns=[1, 2]")
-            if self.format != "tsv" and not isinstance(column, str):
+            if self.format not in ("tsv", "csv") and not isinstance(column, str):
                 rule = f"must be names with format={self.format!r}"
                 raise ConfigError("columns", self.columns, rule, "try columns=['text']")
 

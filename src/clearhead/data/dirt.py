@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig, Dirt
+from clearhead.data.recognise import guess_encoding
 from clearhead.errors import DataError
 
 DROPPED = "dropped"  # counted beside the kinds of invalid input: strings that the recipe leaves out
@@ -83,6 +84,7 @@ class Sieve:
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8"
+            what += f" (it looks like {guess_encoding(error.object)})"
         except UnicodeEncodeError as error:
             what = f"character {error.start + 1} is half a surrogate pair"
         self.reject("invalid-utf8", place, what)

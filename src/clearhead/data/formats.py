@@ -1,14 +1,24 @@
 """The formats of text files, each as a generator of documents."""
 
-import io
-import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from clearhead.config.data import DataConfig
+from clearhead.config.data import DIRT, DataConfig
 from clearhead.data.dirt import Place, Sieve
-from clearhead.data.unpack import READ_SIZE, Opened, naming, need
+from clearhead.data.recognise import check_text
+from clearhead.data.tables import (
+    Raw,
+    TabSeparated,
+    json_fields,
+    open_parquet,
+    read_csv,
+    read_parquet,
+    read_tmx,
+    read_units,
+)
+from clearhead.data.unpack import READ_SIZE, Opened, naming
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -32,6 +42,9 @@ def read_documents(
 def _documents(
     files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
 ) -> Iterator[Document]:
+    if config.format not in ("parquet", "tmx"):
+        for file in files:
+            check_text(file)
     match config.format:
         case "text" if config.document == "file":
             return _whole_file(files[0], config, split, sieve)
@@ -40,17 +53,26 @@ def _documents(
         case "parallel":
             return _clean(_parallel(files, sieve), sieve)
         case "tsv":
-            return _clean(_records(files[0], sieve, _TabSeparated(config.columns)), sieve)
+            return _clean(_records(files[0], sieve, TabSeparated(config.columns)), sieve)
+        case "csv":
+            return _clean(read_csv(files[0], config.columns, sieve), sieve)
         case "jsonl":
-            return _clean(_records(files[0], sieve, _json_fields(config.columns)), sieve)
+            return _clean(_records(files[0], sieve, json_fields(config.columns)), sieve)
         case "parquet":
-            return _clean(_parquet(files[0], config.columns, sieve), sieve)
+            return _clean(read_parquet(files[0], config.columns, sieve), sieve)
+        case "tmx":
+            return _clean(read_tmx(files[0], config.columns, sieve), sieve)
 
 
 def count_lines(file: Opened, config: DataConfig) -> int:
     """The number of lines or rows of a file, valid or not."""
     if config.format == "parquet":
-        return _table(file).metadata.num_rows
+        return open_parquet(file).metadata.num_rows
+    if config.format == "tmx":
+        return sum(1 for _ in read_units(file))
+    check_text(file)
+    if config.format == "csv":
+        return sum(1 for _ in read_csv(file, config.columns, Sieve(replace(config, skip=DIRT))))
     n, ended = 0, True
     with naming(file.path):
         while piece := file.data.read(READ_SIZE):
@@ -58,16 +80,13 @@ def count_lines(file: Opened, config: DataConfig) -> int:
     return n if ended else n + 1
 
 
-Raw = tuple[list[bytes | str], Place]
-
-
 def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
-    for fields, place in records:
+    for fields, place, places in records:
         if not fields or not sieve.wants(place):
             continue  # rejected already, or of another split
         texts: list[str] = []
-        for field in fields:
-            text = sieve.clean(field, place)
+        for number, field in enumerate(fields):
+            text = sieve.clean(field, places[number] if places else place)
             if text is None:
                 break  # one bad side is enough, and is counted once
             texts.append(text)
@@ -121,9 +140,9 @@ def _lines(file: Opened, sieve: Sieve) -> Iterator[Raw]:
             while not ended and (rest := file.data.readline(limit)):
                 ended = rest.endswith(b"\n")
             sieve.reject("too-long", place, f"a line of more than {limit} bytes (data.max_bytes)")
-            yield [], place  # keeps two files in step
+            yield Raw([], place)  # keeps two files in step
             continue
-        yield [line], place
+        yield Raw([line], place)
 
 
 def _parallel(files: Sequence[Opened], sieve: Sieve) -> Iterator[Raw]:
@@ -133,19 +152,19 @@ def _parallel(files: Sequence[Opened], sieve: Sieve) -> Iterator[Raw]:
         if None in lines:
             short, longer = (files[0], lines[1]) if lines[0] is None else (files[1], lines[0])
             what = f"the other file has no such line: {short.path.name} has only {last} lines"
-            sieve.reject("unequal", longer[1], what)
+            sieve.reject("unequal", longer.place, what)
             continue
         last += 1
-        fields = [field for line, _ in lines for field in line]
+        fields = [field for line in lines for field in line.fields]
         if len(fields) == len(files):
-            yield fields, lines[0][1]
+            yield Raw(fields, lines[0].place, tuple(line.place for line in lines))
 
 
-FieldsOf = Callable[[bytes], list[bytes | str]]
+FieldsOf = Callable[[bytes], list[bytes | str] | None]
 
 
 def _records(file: Opened, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Raw]:
-    for line, place in _lines(file, sieve):
+    for line, place, _ in _lines(file, sieve):
         if not line:
             continue
         content = line[0]
@@ -154,69 +173,10 @@ def _records(file: Opened, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Raw]:
             sieve.reject("blank", place, "a blank line")
             continue
         try:
-            yield fields_of(content), place
+            fields = fields_of(content)
+            if fields is not None:  # not the header
+                yield Raw(fields, place)
         except UnicodeDecodeError:
             sieve.decode(content, place)  # counts or raises
         except ValueError as error:
             sieve.reject("malformed", place, str(error))
-
-
-class _TabSeparated:
-    """Every line has as many columns as the first."""
-
-    def __init__(self, columns: Sequence[int | str]) -> None:
-        self.columns = [int(column) for column in columns]
-        self.expected = 0
-
-    def __call__(self, line: bytes) -> list[bytes | str]:
-        cells = line.split(b"\t")
-        self.expected = self.expected or max(len(cells), *self.columns)
-        if len(cells) != self.expected:
-            raise ValueError(f"{len(cells)} column(s) where {self.expected} are expected")
-        return [cells[column - 1] for column in self.columns]
-
-
-def _json_fields(columns: Sequence[int | str]) -> FieldsOf:
-    def fields_of(line: bytes) -> list[bytes | str]:
-        text = line.decode("utf-8")
-        try:
-            record = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"not JSON ({error.msg}, character {error.pos + 1})") from None
-        return [_field(record, str(column)) for column in columns]
-
-    return fields_of
-
-
-def _field(record: Any, column: str) -> str:
-    if not isinstance(record, dict):
-        raise ValueError(f"a JSON {type(record).__name__} where an object is expected")
-    if column not in record:
-        raise ValueError(f"no field {column!r} (there are {', '.join(map(repr, record))})")
-    value = record[column]
-    if not isinstance(value, str):
-        raise ValueError(f"field {column!r} is {value!r}, not text")
-    return value
-
-
-def _table(file: Opened) -> Any:
-    parquet = need("pyarrow.parquet", file.path)
-    packed = file.data is not file.raw
-    try:
-        return parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
-    except Exception as error:
-        with naming(file.path):
-            raise OSError(str(error)) from None
-
-
-def _parquet(file: Opened, columns: Sequence[int | str], sieve: Sieve) -> Iterator[Raw]:
-    names = [str(column) for column in columns]
-    row = 0
-    for batch in _table(file).iter_batches(batch_size=1024, columns=names):
-        for record in batch.to_pylist():
-            row += 1
-            place = Place(file.path, row)
-            try:
-                yield [_field(record, name) for name in names], place
-            except ValueError as error:
-                sieve.reject("malformed", place, str(error))

@@ -16,6 +16,8 @@ from clearhead.errors import DataError
 SUFFIXES = {
     "text": (".txt", ".text"),
     "tsv": (".tsv",),
+    "csv": (".csv",),
+    "tmx": (".tmx",),
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet",),
 }

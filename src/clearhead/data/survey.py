@@ -9,6 +9,7 @@ from typing import Any
 from clearhead.config.data import DataConfig
 from clearhead.data.dirt import why_nothing
 from clearhead.data.formats import count_lines
+from clearhead.data.manifest import sha256_of
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.unpack import open_bytes
 from clearhead.errors import DataError
@@ -42,12 +43,24 @@ def check_files(config: DataConfig) -> None:
                 counts.append(count_lines(open_bytes(path, stack), config))
             if not counts[-1]:
                 raise DataError(f"{path} is empty; name a file with text in it")
+        if config.format != "parallel":
+            continue
+        source, target = each.paths
+        if _same_bytes(source, target):
+            raise DataError(
+                f"{source} and {target} hold the same text; give a source and its translation"
+            )
         if len(set(counts)) > 1:
-            source, target = each.paths
             raise DataError(
                 f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; "
                 "line n of one must belong to line n of the other"
             )
+
+
+def _same_bytes(first: Path, second: Path) -> bool:
+    if first.stat().st_size != second.stat().st_size:
+        return False
+    return first.samefile(second) or sha256_of(first) == sha256_of(second)
 
 
 def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> Survey:

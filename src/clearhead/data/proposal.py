@@ -1,0 +1,217 @@
+"""What a table probably holds: which columns are text, and which one is a label. It is proposed,
+shown, and can be changed."""
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from clearhead.config.data import Format, Task
+from clearhead.data.recognise import check_text
+from clearhead.data.tables import open_parquet, read_units
+from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
+from clearhead.errors import DataError
+
+N_ROWS = 500
+LABELS_AT_MOST = 20
+TABLES: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".tmx": "tmx",
+}
+_HEADER = re.compile(r"[A-Za-z_][\w .:-]{0,30}")
+Row = dict[str | int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    task: Task
+    format: Format
+    columns: tuple[int | str, ...]
+    labels: tuple[str, ...]
+    seen: tuple[int | str, ...]
+    """Every column of text."""
+    sample: tuple[str, ...]
+    """The first record's texts of the columns."""
+
+
+def format_of(path: Path) -> Format:
+    name = path.name.lower()
+    for packing in COMPRESSIONS:
+        name = name.removesuffix(packing)
+    found = TABLES.get(Path(name).suffix)
+    if found is None:
+        raise DataError(
+            f"{path} has no ending that tells its format; rename it to end in one of "
+            f"{', '.join(TABLES)}, or give plain files: --source and --target, --text, --label"
+        )
+    return found
+
+
+def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None = None) -> Proposal:
+    """From the first rows of a table. What is given is taken as it is."""
+    kind = format_of(path)
+    with ExitStack() as stack:
+        file = open_bytes(path, stack)
+        if kind not in ("parquet", "tmx"):
+            check_text(file)
+        rows = list(islice(_READERS[kind](file), N_ROWS))
+    if not rows:
+        raise DataError(f"{path} is empty; name a file with text in it")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for column in columns:
+        if column not in names:
+            raise DataError(
+                f"{path} has no column {column!r}; it has {', '.join(map(repr, names))}"
+            )
+    values = {name: [row[name] for row in rows if row.get(name, "").strip()] for name in names}
+    values = {name: texts for name, texts in values.items() if texts}
+    chosen = columns or _choose(path, values, task)
+    is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
+    found: Task = task or (
+        "language-model" if len(chosen) == 1 else "classification" if is_label else "pairs"
+    )
+    labels = _labels(file, kind, chosen[-1]) if found == "classification" else ()
+    return Proposal(
+        task=found,
+        format=kind,
+        columns=chosen,
+        labels=labels,
+        seen=tuple(values),
+        sample=tuple(rows[0].get(name, "") for name in chosen),
+    )
+
+
+def _choose(
+    path: Path, values: dict[str | int, list[str]], task: Task | None
+) -> tuple[int | str, ...]:
+    """Texts are long and differ; labels are short and few. Of more than two texts, nobody can
+    tell."""
+    labels = [name for name, texts in values.items() if _is_label(texts)]
+    texts = [
+        name
+        for name, each in values.items()
+        if name not in labels and mean(map(len, each)) >= 5 and _is_text(each)
+    ]
+    if task != "pairs" and len(texts) == 1 and labels:
+        return texts[0], labels[0]
+    if len(texts) == 2 and task in (None, "pairs"):
+        return texts[0], texts[1]
+    if len(texts) == 1 and task in (None, "language-model"):
+        return (texts[0],)
+    seen = ", ".join(
+        f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in texts + labels
+    )
+    raise DataError(f"{path} has these columns of text: {seen}; choose with --columns")
+
+
+def _is_label(texts: list[str]) -> bool:
+    few = len(set(texts)) <= min(LABELS_AT_MOST, max(2, len(texts) // 5))
+    return len(texts) > 3 and few and max(map(len, texts)) <= 40
+
+
+def _is_text(texts: list[str]) -> bool:
+    """Not numbers, names of files, addresses or the like: most have letters and a blank, or are in
+    a script without blanks."""
+    prose = sum(
+        any(map(str.isalpha, text)) and (" " in text.strip() or not text.isascii())
+        for text in texts
+    )
+    return prose > 0.3 * len(texts)
+
+
+def _labels(file: Opened, kind: Format, column: int | str) -> tuple[str, ...]:
+    """All of them, from the whole file, the most frequent first."""
+    with ExitStack() as stack:
+        counts = Counter(
+            row[column].strip()
+            for row in _READERS[kind](open_bytes(file.path, stack))
+            if row.get(column, "").strip()
+        )
+    if len(counts) > 100:
+        raise DataError(
+            f"{file.path}: column {column!r} has {len(counts)} different values, too many for "
+            "labels; choose another with --columns"
+        )
+    return tuple(label for label, _ in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _cells(rows: Iterator[list[str]]) -> Iterator[Row]:
+    """By the names of the first row, if it looks like a header; else by number, from 1."""
+    first = next(rows, None)
+    if first is None:
+        return
+    header = len(set(first)) == len(first) and all(map(_HEADER.fullmatch, first))
+    second = next(rows, None)
+    # Sentences can look like names, but a header is shorter than what stands below it.
+    below = sum(map(len, second or []))
+    header = header and second is not None and sum(map(len, first)) < below
+    names: list[str | int] = list(first) if header else list(range(1, len(first) + 1))
+    for row in (second,) if header else (first, second):
+        if row is not None:
+            yield dict(zip(names, row))
+    yield from (dict(zip(names, row)) for row in rows)
+
+
+def _text(file: Opened) -> io.TextIOWrapper:
+    return io.TextIOWrapper(file.data, "utf-8-sig", errors="replace", newline="")
+
+
+def _tsv(file: Opened) -> Iterator[Row]:
+    text = _text(file)
+    text.reconfigure(newline="\n")
+    return _cells(line.rstrip("\r\n").split("\t") for line in text if line.strip())
+
+
+def _csv(file: Opened) -> Iterator[Row]:
+    return _cells(row for row in csv.reader(_text(file)) if row)
+
+
+def _jsonl(file: Opened) -> Iterator[Row]:
+    for line in _text(file):
+        try:
+            record: Any = json.loads(line)
+        except ValueError:
+            continue  # prepare names it
+        if isinstance(record, dict):
+            yield dict(_flat(record))
+
+
+def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int, str]]:
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        elif isinstance(value, str):
+            yield f"{before}{name}", value
+
+
+def _parquet(file: Opened) -> Iterator[Row]:
+    for batch in open_parquet(file).iter_batches(batch_size=N_ROWS):
+        for record in batch.to_pylist():
+            yield dict(_flat(record))
+
+
+def _tmx(file: Opened) -> Iterator[Row]:
+    for unit in read_units(file):
+        yield {**unit}
+
+
+_READERS: dict[Format, Callable[[Opened], Iterator[Row]]] = {
+    "tsv": _tsv,
+    "csv": _csv,
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+    "tmx": _tmx,
+}

@@ -1,0 +1,215 @@
+"""Tables as generators of records: TSV, CSV, JSON lines, Parquet, TMX. A record is its fields in
+the order of the columns, and its number from 1."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from clearhead.data.dirt import Place, Sieve
+from clearhead.data.unpack import Opened, naming, need
+from clearhead.errors import DataError
+
+Columns = Sequence[int | str]
+TMX_CODES = ("bpt", "ept", "it", "ph", "ut")
+TMX_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+class Raw(NamedTuple):
+    """The fields of a record as they were read, and where each of them stands."""
+
+    fields: list[bytes | str]
+    place: Place
+    places: tuple[Place, ...] = ()
+    """Of each field, where they are not all in one file."""
+
+
+class TabSeparated:
+    """Every line has as many columns as the first. Columns that are named are found in the first
+    line, which is then a header."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.places: list[int] = []
+        self.expected = 0
+
+    def __call__(self, line: bytes) -> list[bytes | str] | None:
+        cells = line.split(b"\t")
+        if not self.expected:
+            names = [cell.decode("utf-8", "replace").strip() for cell in cells]
+            self.places = places_of(self.columns, names)
+            self.expected = max(len(cells), *(place + 1 for place in self.places))
+            if has_header(self.columns):
+                return None
+        if len(cells) != self.expected:
+            raise ValueError(f"{len(cells)} column(s) where {self.expected} are expected")
+        return [cells[place] for place in self.places]
+
+
+def has_header(columns: Columns) -> bool:
+    return any(isinstance(column, str) for column in columns)
+
+
+def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
+    places: list[int] = []
+    for column in columns:
+        if isinstance(column, str) and column not in names:
+            raise DataError(
+                f"data.columns: no column {column!r} in the first line, which has "
+                f"{', '.join(map(repr, names))}; name one of these, or count from 1"
+            )
+        places.append(names.index(column) if isinstance(column, str) else column - 1)
+    return places
+
+
+def read_csv(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+    """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted."""
+    text = io.TextIOWrapper(file.data, "utf-8-sig", errors="surrogateescape", newline="")
+    rows = csv.reader(text, strict=True)
+    places, expected, row = list[int](), 0, 0
+    limit = csv.field_size_limit(sieve.config.max_bytes)
+    try:
+        while True:
+            try:
+                with naming(file.path):
+                    cells = next(rows, None)
+            except csv.Error as error:
+                raise DataError(
+                    f"{file.path}, line {rows.line_num}: not CSV ({error}); check its quotes"
+                ) from None
+            if cells is None:
+                return
+            if not expected:
+                places = places_of(columns, cells)
+                expected = max(len(cells), *(place + 1 for place in places))
+                if has_header(columns):
+                    continue
+            row += 1
+            place = Place(file.path, row)
+            if len(cells) != expected:
+                what = f"{len(cells)} column(s) where {expected} are expected"
+                sieve.reject("malformed", place, what)
+                continue
+            # What is not UTF-8 becomes bytes again, and is reported as such.
+            yield Raw([cells[k].encode("utf-8", "surrogateescape") for k in places], place)
+    finally:
+        csv.field_size_limit(limit)
+        text.detach()
+
+
+def json_fields(columns: Columns) -> Callable[[bytes], list[bytes | str]]:
+    def fields_of(line: bytes) -> list[bytes | str]:
+        text = line.decode("utf-8")
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON ({error.msg}, character {error.pos + 1})") from None
+        return [field_of(record, str(column)) for column in columns]
+
+    return fields_of
+
+
+def field_of(record: Any, column: str) -> str:
+    """A column's text. `translation.en` is the field "en" of the object "translation", unless there
+    is a field of that very name."""
+    if not isinstance(record, dict):
+        raise ValueError(f"a JSON {type(record).__name__} where an object is expected")
+    if column not in record and "." in column:
+        outer, inner = column.split(".", 1)
+        if isinstance(record.get(outer), dict):
+            return field_of(record[outer], inner)
+    if column not in record:
+        raise ValueError(f"no field {column!r} (there are {', '.join(map(repr, record))})")
+    value = record[column]
+    if not isinstance(value, str):
+        raise ValueError(f"field {column!r} is {value!r}, not text")
+    return value
+
+
+def open_parquet(file: Opened) -> Any:
+    parquet = need("pyarrow.parquet", file.path)
+    packed = file.data is not file.raw
+    try:
+        return parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
+    except Exception as error:
+        with naming(file.path):
+            raise OSError(str(error)) from None
+
+
+def read_parquet(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+    names = [str(column) for column in columns]
+    outer = sorted({name.split(".")[0] for name in names})
+    row = 0
+    for batch in open_parquet(file).iter_batches(batch_size=1024, columns=outer):
+        for record in batch.to_pylist():
+            row += 1
+            place = Place(file.path, row)
+            try:
+                yield Raw([field_of(record, name) for name in names], place)
+            except ValueError as error:
+                sieve.reject("malformed", place, str(error))
+
+
+def read_units(file: Opened) -> Iterator[dict[str, str]]:
+    """The units of a translation memory (TMX), one at a time: text by language, in lower case. No
+    entity is resolved and nothing is fetched: the file may come from anybody."""
+    tree = need("defusedxml.ElementTree", file.path)
+    common = need("defusedxml.common", file.path)
+    try:
+        body = None
+        for event, element in tree.iterparse(file.data, events=("start", "end")):
+            if event == "start":
+                body = element if _local(element.tag) == "body" else body
+            elif _local(element.tag) == "tu":
+                yield dict(map(_variant, (each for each in element if _local(each.tag) == "tuv")))
+                if body is not None:
+                    body.clear()  # what has been read would fill the memory
+    except (tree.ParseError, common.DefusedXmlException, UnicodeError) as error:
+        raise DataError(
+            f"{file.path} is not TMX that can be read ({error}); export it again"
+        ) from None
+    except (EOFError, OSError) as error:
+        with naming(file.path):
+            raise error
+
+
+def _variant(element: Any) -> tuple[str, str]:
+    language = element.get(TMX_LANGUAGE) or element.get("lang") or ""
+    segment = next((each for each in element if _local(each.tag) == "seg"), None)
+    text = "" if segment is None else "".join(_words(segment))
+    return language.lower(), " ".join(text.split())
+
+
+def _words(element: Any) -> Iterator[str]:
+    """The text of a segment without the codes of the program that it was written in."""
+    if _local(element.tag) not in TMX_CODES:
+        yield element.text or ""
+        for inner in element:
+            yield from _words(inner)
+            yield inner.tail or ""
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def read_tmx(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+    wanted = [str(column).lower() for column in columns]
+    for number, unit in zip(count(1), read_units(file)):
+        place = Place(file.path, number)
+        found = [in_language(unit, language) for language in wanted]
+        if None in found:
+            missing = wanted[found.index(None)]
+            what = f"no text in {missing!r} (there are {', '.join(map(repr, unit))})"
+            sieve.reject("malformed", place, what)
+            continue
+        yield Raw([text for text in found if text is not None], place)
+
+
+def in_language(unit: dict[str, str], language: str) -> str | None:
+    """`en` finds `en-US` too."""
+    if language in unit:
+        return unit[language]
+    return next((unit[name] for name in unit if name.split("-")[0] == language), None)

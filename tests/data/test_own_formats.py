@@ -1,0 +1,172 @@
+"""Tables and translation memories as people have them: read, proposed, and recognised when they are
+something else than their name says."""
+
+import csv
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.config import DataConfig
+from clearhead.data.proposal import propose
+from clearhead.data.sources import Cursor, Reader, find_inputs
+from clearhead.data.survey import check_files, survey
+from clearhead.errors import ConfigError, DataError
+
+PAIRS = [(f"The dog, number {n}, runs away.", f"第{n}只狗跑了。") for n in range(30)]
+
+
+def read(path: Path, **settings: Any) -> list[tuple[str, ...]]:
+    config = DataConfig(**{"vocab_size": 300, "task": "pairs", "train": (str(path),), **settings})
+    reader = Reader(find_inputs(config, "train", Path("/")), config, "train")
+    return [document.texts for document in reader.documents(Cursor(), {})]
+
+
+def write_csv(path: Path, rows: list[tuple[str, ...]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def write_tmx(path: Path, encoding: str = "utf-8", head: str = "") -> Path:
+    units = "".join(
+        f'<tu><tuv xml:lang="en-US"><seg>{en} <bpt i="1">&lt;b></bpt>now</seg></tuv>'
+        f'<tuv xml:lang="zh-CN"><seg>{zh}</seg></tuv></tu>'
+        for en, zh in PAIRS
+    )
+    declaration = f'<?xml version="1.0" encoding="{encoding}"?>{head}'
+    text = f'{declaration}<tmx version="1.4"><header/><body>{units}</body></tmx>'
+    path.write_text(text, encoding=encoding)
+    return path
+
+
+def test_a_csv_has_quotes_line_ends_and_a_header_or_none(tmp_path: Path):
+    rows = [('He said "no", twice', "他说“不”，\n两次"), *PAIRS]
+    plain = write_csv(tmp_path / "a.csv", rows)
+    assert read(plain, format="csv", columns=(2, 1)) == [(zh, en) for en, zh in rows]
+    named = write_csv(tmp_path / "b.csv", [("en", "zh"), *rows])
+    assert read(named, format="csv", columns=("en", "zh")) == rows
+    with pytest.raises(DataError, match=r"no column 'de' in the first line, which has 'en', 'zh'"):
+        read(named, format="csv", columns=("en", "de"))
+    (tmp_path / "c.csv").write_bytes(b'"open\nand never closed')
+    with pytest.raises(DataError, match=r"c\.csv, line 2: not CSV .*check its quotes"):
+        read(tmp_path / "c.csv", format="csv", columns=(1, 2))
+
+
+def test_a_tsv_can_have_a_header(tmp_path: Path):
+    text = "\n".join("\t".join(row) for row in [("id", "en", "zh"), *(("x", *p) for p in PAIRS)])
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+    assert read(tmp_path / "a.tsv", format="tsv", columns=("en", "zh")) == PAIRS
+
+
+def test_a_field_inside_another_has_a_dotted_name(tmp_path: Path):
+    lines = [json.dumps({"translation": {"en": en, "zh": zh}}) for en, zh in PAIRS]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    columns = ("translation.en", "translation.zh")
+    assert read(tmp_path / "a.jsonl", format="jsonl", columns=columns) == PAIRS
+    with pytest.raises(DataError, match=r"no field 'de' \(there are 'en', 'zh'\)"):
+        read(tmp_path / "a.jsonl", format="jsonl", columns=("translation.en", "translation.de"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_translation_memory_is_read_without_the_codes_of_its_program(tmp_path, encoding):
+    head = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+    path = write_tmx(tmp_path / "a.tmx", encoding, head)
+    expected = [(f"{en} now", zh) for en, zh in PAIRS]
+    assert read(path, format="tmx", columns=("en", "zh-CN")) == expected
+    with pytest.raises(DataError, match=r"no text in 'fr' \(there are 'en-us', 'zh-cn'\)"):
+        read(path, format="tmx", columns=("en", "fr"))
+
+
+def test_a_translation_memory_that_expands_entities_is_refused(tmp_path: Path):
+    entities = '<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>'
+    path = write_tmx(tmp_path / "a.tmx", head=entities)
+    with pytest.raises(DataError, match=r"a\.tmx is not TMX that can be read .*Entities"):
+        read(path, format="tmx", columns=("en", "zh"))
+    (tmp_path / "b.tmx").write_text("<tmx><body><tu>", encoding="utf-8")
+    with pytest.raises(DataError, match=r"b\.tmx is not TMX that can be read"):
+        read(tmp_path / "b.tmx", format="tmx", columns=("en", "zh"))
+
+
+def test_the_columns_of_text_and_labels_are_proposed(tmp_path: Path):
+    rows = [(str(n), *pair, "CC-BY") for n, pair in enumerate(PAIRS)]
+    path = write_csv(tmp_path / "a.csv", [("id", "english", "chinese", "licence"), *rows])
+    found = propose(path)
+    assert (found.task, found.columns) == ("pairs", ("english", "chinese"))
+    assert found.sample == PAIRS[0]
+    labelled = [(en, "good" if n % 3 else "bad") for n, (en, _) in enumerate(PAIRS)]
+    found = propose(write_csv(tmp_path / "b.csv", labelled))
+    assert (found.task, found.columns) == ("classification", (1, 2))
+    assert found.labels == ("good", "bad")
+    found = propose(write_tmx(tmp_path / "c.tmx"))
+    assert (found.task, found.columns) == ("pairs", ("en-us", "zh-cn"))
+    assert propose(path, columns=("chinese", "english")).columns == ("chinese", "english")
+
+
+def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
+    three = write_csv(tmp_path / "a.csv", [(en, zh, f"and {en}") for en, zh in PAIRS])
+    with pytest.raises(DataError, match=r"these columns of text: 1 \(.*choose with --columns"):
+        propose(three)
+    with pytest.raises(DataError, match="has no column 9; it has 1, 2, 3"):
+        propose(three, columns=(9,))
+    (tmp_path / "b.xyz").write_text("x")
+    with pytest.raises(DataError, match=r"no ending that tells its format; .*\.tsv"):
+        propose(tmp_path / "b.xyz")
+
+
+def parallel(folder: Path, source: bytes, target: bytes) -> DataConfig:
+    (folder / "a.en").write_bytes(source)
+    (folder / "a.zh").write_bytes(target)
+    files = (str(folder / "a.en"), str(folder / "a.zh"))
+    return DataConfig(task="pairs", format="parallel", train=files, vocab_size=300)
+
+
+ENGLISH = "".join(f"{en}\n" for en, _ in PAIRS).encode()
+CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (CHINESE.encode("utf-16"), r"a\.zh is UTF-16, not UTF-8; convert it: iconv -f UTF-16"),
+        (CHINESE.encode("utf-16-le"), r"a\.zh is UTF-16LE, not UTF-8"),
+        (CHINESE.encode("utf-32"), r"a\.zh is UTF-32, not UTF-8"),
+        (b"PK\x03\x04" + b"x" * 99, r"a\.zh is a zip archive; unpack it first: unzip .*a\.zh"),
+        (b"\x1f\x8b" + b"x" * 99, r"a\.zh is packed by gzip; let its name end in \.gz"),
+        (b"<?xml version='1.0'?><tmx>", r"a\.zh is XML, not lines of text; .*\"tmx\""),
+        (b"<?xml version='1.0'?><x>", r"a\.zh is XML, not lines of text; extract"),
+        (ENGLISH, r"a\.en and .*a\.zh hold the same text; give a source and its translation"),
+    ],
+)
+def test_what_a_file_really_is_is_named(tmp_path: Path, target: bytes, message: str):
+    with pytest.raises(DataError, match=message):
+        check_files(parallel(tmp_path, ENGLISH, target))
+
+
+def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
+    config = parallel(tmp_path, ENGLISH, CHINESE.encode("gbk"))
+    check_files(config)
+    with pytest.raises(DataError, match=r"a\.zh, line 1: .* \(it looks like GB18030\); .*iconv"):
+        survey(config, tmp_path)
+    config = parallel(tmp_path, "naïve café\n".encode("cp1252"), b"x\n")
+    with pytest.raises(DataError, match=r"a\.en, line 1: .* \(it looks like windows-1252\)"):
+        survey(config, tmp_path)
+
+
+def test_a_real_zip_is_named(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "a.tsv", "w") as archive:
+        archive.writestr("x.tsv", "a\tb\n")
+    with pytest.raises(DataError, match=r"a\.tsv is a zip archive"):
+        read(tmp_path / "a.tsv", format="tsv", columns=(1, 2))
+
+
+def test_columns_that_cannot_be_are_refused():
+    common: dict[str, Any] = {"task": "pairs", "train": ("x",), "vocab_size": 300}
+    with pytest.raises(ConfigError, match="must be numbers from 1, or names"):
+        DataConfig(format="tsv", columns=(0, 1), **common)
+    with pytest.raises(ConfigError, match=r"try columns=\['en', 'de'\]"):
+        DataConfig(format="tmx", columns=(), **common)
+    with pytest.raises(ConfigError, match="must be names with format='jsonl'"):
+        DataConfig(format="jsonl", columns=(1, 2), **common)
