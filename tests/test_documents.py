@@ -13,15 +13,7 @@ from benchmarks.speed_page import PAGES, with_tables
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-ENGLISH_ONLY = {"doctor/example.md", "doctor/field-notes.md"}
-ENGLISH = [
-    ROOT / "README.md",
-    *sorted(
-        path
-        for path in (DOCS / "en").rglob("*.md")
-        if path.relative_to(DOCS / "en").as_posix() not in ENGLISH_ONLY
-    ),
-]
+ENGLISH = [ROOT / "README.md", *sorted((DOCS / "en").rglob("*.md"))]
 
 
 def chinese(path: Path) -> Path:

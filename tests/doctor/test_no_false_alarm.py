@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.config import ModelConfig
-from clearhead.doctor import Report, examine
+from clearhead.doctor import Examination, examine
 from clearhead.models import build_model
 from tests.doctor import others
 
@@ -54,11 +54,11 @@ OTHERS = {
 }
 
 
-def ill_cases(report: Report) -> set[str]:
+def ill_cases(report: Examination) -> set[str]:
     return {finding.case for finding in report.findings if finding.severity != "note"}
 
 
-def crashed(report: Report) -> list[object]:
+def crashed(report: Examination) -> list[object]:
     return [outcome for outcome in report.outcomes if outcome.status == "could not run"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from clearhead.doctor import Report, examine
+from clearhead.doctor import Examination, examine
 from tests.doctor.specimens import attentions, inside, layers, pairs, serving, uses
 from tests.doctor.specimens.specimen import Specimen
 
@@ -14,10 +14,19 @@ SPECIMENS = [specimen for room in ROOMS for specimen in room.SPECIMENS]
 # The rows of our list of tutorial defects that show in behaviour.
 BEHAVIOURAL = {1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 22, 23, 25, 26, 28, 29, 30, 31}
 # Slow checks are made where they are what finds the defect.
+# What only the edge of an interface shows is a note.
+EDGES = {
+    "temperature.zero",
+    "top_k.zero",
+    "top_k.large",
+    "past_the_limit.crash",
+    "ignored_targets.none_left",
+    "dtypes.weights",
+}
 SLOW = {"overfits", "knows_the_future", "compiles"}
 
 
-def report_on(build, specimen: Specimen, **how: Any) -> Report:
+def report_on(build, specimen: Specimen, **how: Any) -> Examination:
     torch.manual_seed(0)
     model = build()
     calls = getattr(type(model), "calls", None)
@@ -30,12 +39,13 @@ def test_a_defect_is_named_in_its_place(specimen: Specimen):
     report = report_on(specimen.ill, specimen, only=[specimen.check])
     places = [finding.place for finding in report.findings if finding.case == specimen.case]
     assert places, report.findings
-    assert [finding.severity for finding in report.findings] != ["note"]
+    if specimen.case not in EDGES:
+        assert [finding.severity for finding in report.findings] != ["note"]
     if specimen.place is not None:
         assert specimen.place in places
 
 
-TWINS: dict[str, Report] = {}
+TWINS: dict[str, Examination] = {}
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)

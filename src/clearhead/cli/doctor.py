@@ -1,14 +1,17 @@
 """Finds what is silently wrong in any Transformer,
-and says why, where and how to mend it."""
+and says why, where and how to fix it."""
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import sys
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
-from clearhead.doctor import examine
+from clearhead.doctor import Calls, Examination, examine
 from clearhead.doctor.page import as_html
 from clearhead.doctor.patient import KINDS
 from clearhead.doctor.terminal import as_renderable
@@ -22,13 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  clearhead doctor my_model.py:build_model --kind decoder\n"
         "  clearhead doctor path/to/model/folder --language zh --html report.html\n\n"
-        "The exit code is 0 for a healthy model, 1 for one that is not,\n"
-        "2 if it cannot be opened."
+        "FILE.py may also hold `calls = Calls(...)`, where the model's signature is unusual.\n"
+        "The exit code is 0 if no defect was found, 1 if one was (see --fail-on, --strict),\n"
+        "2 if the model cannot be opened, built or called."
     )
     parser.add_argument(
         "model",
-        help="FILE.py:FUNCTION, which is run (only name a file that you trust) and returns the "
-        "model; or the folder of a clearhead or Hugging Face model",
+        help="FILE.py:NAME, which is run (only name a file that you trust): NAME is a model or a "
+        "function that returns one; or the folder of a clearhead or Hugging Face model",
     )
     parser.add_argument("--kind", choices=KINDS, help="needed unless the model says")
     parser.add_argument("--vocab-size", type=int, help="needed unless the model says")
@@ -37,24 +41,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="leave out training and compilation")
     parser.add_argument("--only", nargs="+", metavar="CHECK", help="make these checks only")
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning"),
+        default="warning",
+        help="the mildest finding that gives exit code 1 (default: warning)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit code 1 also if a check could not run"
+    )
     parser.add_argument("--language", choices=LANGUAGES, default="en", help="of the report")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON, and only it")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    model, fresh = load(arguments.model)
-    report = examine(
-        model,
-        kind=arguments.kind,
-        vocab_size=arguments.vocab_size,
-        pad_id=arguments.pad_id,
-        max_length=arguments.max_length,
-        quick=arguments.quick,
-        only=arguments.only,
-        seed=arguments.seed,
-        fresh=fresh,
-    )
+    # What the model's own code prints is not the report.
+    with contextlib.redirect_stdout(io.StringIO() if arguments.json else sys.stderr):
+        report = _examine(arguments)
     if arguments.html is not None:
         arguments.html.write_text(as_html(report, arguments.language), encoding="utf-8")
     if arguments.json:
@@ -63,42 +67,92 @@ def run(arguments: argparse.Namespace) -> int:
         from rich.console import Console
 
         Console().print(as_renderable(report, arguments.language))
-    return 0 if report.healthy else 1
+    return 1 if report.fails(arguments.fail_on, strict=arguments.strict) else 0
 
 
-def load(name: str) -> tuple[nn.Module, bool]:
-    """The model, and whether its weights are fresh: a function builds one, a folder holds a
-    trained one."""
+def _examine(arguments: argparse.Namespace) -> Examination:
+    model, fresh, calls = load(arguments.model)
+    return examine(
+        model,
+        kind=arguments.kind,
+        vocab_size=arguments.vocab_size,
+        pad_id=arguments.pad_id,
+        max_length=arguments.max_length,
+        calls=calls,
+        quick=arguments.quick,
+        only=arguments.only,
+        seed=arguments.seed,
+        fresh=fresh,
+        language=arguments.language,
+    )
+
+
+def load(name: str) -> tuple[nn.Module, bool, Calls | None]:
+    """The model, whether its weights are fresh (a function builds one, a folder holds a trained
+    one), and how it is called, if the file says so."""
     file, colon, function = name.rpartition(":")
     if colon and file.endswith(".py"):
-        return _build(Path(file), function), True
+        return _build(Path(file), function)
     folder = Path(name)
     if not (folder / "config.json").is_file():
         raise ClearheadError(
             f"model={name!r} is neither FILE.py:FUNCTION nor a folder with a config.json; "
             "try clearhead doctor my_model.py:build_model"
         )
-    return _open(folder), False
+    return _open(folder), False, None
 
 
-def _build(file: Path, function: str) -> nn.Module:
+def _build(file: Path, name: str) -> tuple[nn.Module, bool, Calls | None]:
     if not file.is_file():
         raise ClearheadError(f"there is no file {str(file)!r}; is the path right?")
+    module = _imported(file)
+    found = getattr(module, name, None)
+    if found is None:
+        raise ClearheadError(f"{file} has no {name!r}; name a model, or a function that builds it")
+    model = found
+    if not isinstance(found, nn.Module):
+        if not callable(found):
+            kind = type(found).__name__
+            raise ClearheadError(f"{name} in {file} is a {kind}; name a model, or a function")
+        try:
+            model = found()
+        except Exception as error:
+            raise ClearheadError(
+                f"{name}() in {file} failed: {_line(error)}{_hint(error)}"
+            ) from error
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
+        raise ClearheadError(f"{name}() in {file} returned a {kind}; return a torch.nn.Module")
+    calls = getattr(module, "calls", None)
+    return model, True, calls if isinstance(calls, Calls) else None
+
+
+def _imported(file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Its neighbours can be imported, as if it were run, and its classes can be found by name.
     sys.path.insert(0, str(file.parent.resolve()))
     sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    build = getattr(module, function, None)
-    if not callable(build):
-        raise ClearheadError(f"{file} has no function {function!r} that builds the model")
-    model = build()
-    if not isinstance(model, nn.Module):
-        kind = type(model).__name__
-        raise ClearheadError(f"{function}() in {file} returned a {kind}; return a torch.nn.Module")
-    return model
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ClearheadError(f"{file}{line} cannot be imported: {_line(error)}") from error
+    return module
+
+
+def _line(error: BaseException) -> str:
+    text = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _hint(error: Exception) -> str:
+    if isinstance(error, TypeError) and "required" in str(error):
+        return "; write a function without arguments that passes them"
+    if "CUDA" in str(error) or "NVIDIA" in str(error):
+        return "; the model is examined on the CPU: build it without .cuda()"
+    return ""
 
 
 def _open(folder: Path) -> nn.Module:

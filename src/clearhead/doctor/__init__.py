@@ -1,4 +1,4 @@
-"""Find what is silently wrong in any Transformer, and say why, where and how to mend it.
+"""Find what is silently wrong in any Transformer, and say why, where and how to fix it.
 
     from clearhead.doctor import examine
     report = examine(model, kind="decoder", vocab_size=100)
@@ -9,8 +9,16 @@ It knows nothing of this package's own models: any `torch.nn.Module` will do.
 
 from clearhead.doctor.examination import examine
 from clearhead.doctor.findings import Finding
-from clearhead.doctor.patient import Calls, Generated, Inputs
-from clearhead.doctor.report import Report
+from clearhead.doctor.patient import CallInputs, Calls, Generated
+from clearhead.doctor.report import Examination
 from clearhead.doctor.testing import assert_healthy
 
-__all__ = ["Calls", "Finding", "Generated", "Inputs", "Report", "assert_healthy", "examine"]
+__all__ = [
+    "CallInputs",
+    "Calls",
+    "Examination",
+    "Finding",
+    "Generated",
+    "assert_healthy",
+    "examine",
+]

@@ -9,22 +9,31 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor import feeding
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
-from clearhead.doctor.patient import Generated, Inputs, Patient, change_size
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Generated, Patient, change_size
 
 Found = tuple[dict[str, Any], dict[str, str]]
 NOTHING: Found = ({}, {})
 
+_RESETS = ("reset_kv_cache", "reset_cache", "clear_kv_cache", "clear_cache")
 _CACHES = ("past_key_values", "cache", "kv_cache", "past", "past_kv")
 _SETTINGS = {
     "new": ("max_new_tokens", "n_new_tokens", "n_new", "max_tokens", "max_len", "max_length"),
     "temperature": ("temperature",),
     "top_k": ("top_k",),
-    "eos": ("eos_token_id", "eos_id", "eos", "eos_token", "end_id"),
+    "eos": (
+        "eos_token_id",
+        "eos_id",
+        "eos",
+        "eos_token",
+        "end_id",
+        "stop_id",
+        "stop_token",
+        "eos_idx",
+    ),
     "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
 }
 
@@ -32,18 +41,18 @@ _SETTINGS = {
 def find_loss(patient: Patient, form: Form) -> Found:
     """`model(…, targets=…)` or `labels=…` that returns a loss beside the logits."""
     model = patient.plain
-    name = next((n for n in ("labels", "targets") if n in arguments_of(model)), None)
-    if name is None:
+    name = next((n for n in ("labels", "lm_labels", "targets") if n in arguments_of(model)), None)
+    if name is None or form.methods or form.shifts_itself or form.inside is not None:
         return NOTHING
 
-    def loss(model: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
+    def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
         output = form.call(model, inputs, **{name: targets})
         return _loss_in(output)
 
     # Hugging Face's word for "the inputs again, and the model shifts them".
-    shift = 1 if name == "labels" and patient.kind == "decoder" else 0
+    shift = 1 if name != "targets" and patient.kind == "decoder" else 0
     inputs = patient.draw(3)
-    for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id])):
+    for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
         targets = inputs.tokens.clone()
         targets[:, 0] = ignored
         try:
@@ -69,6 +78,16 @@ def find_cache(patient: Patient, form: Form) -> Found:
     """Three customs: a cache made by `new_cache` and grown in place; one that comes back as
     `.past_key_values`; one that comes back as the second of a tuple."""
     model, inputs = patient.plain, patient.draw(3)
+    forget = next((n for n in _RESETS if callable(getattr(model, n, None))), None)
+    if form.methods or form.length_first or form.one_by_one:
+        return NOTHING
+    if forget is not None and "use_cache" in arguments_of(model):
+        step = feeding.kept_by_the_model(form, "use_cache")
+        fed = feeding.Feeding(form, feeding.reset(forget), step)
+        return {"cached": fed}, {"cache": f"model.{forget}(); model(…, use_cache=True)"}
+    if form.start is not None:
+        fed = feeding.Feeding(form, feeding.none_yet, feeding.counted_by_the_caller(form))
+        return {"cached": fed}, {"cache": f"model(…, {form.start}=…)"}
     if callable(getattr(model, "new_cache", None)):
         made, step = feeding.new_cache, feeding.grown_in_place
         if patient.has_source:
@@ -138,7 +157,7 @@ def find_generate(patient: Patient, _form: Form) -> Found:
     if new is None:
         return NOTHING
 
-    def generate(model: Any, inputs: Inputs, n_new: int, /, **settings: Any) -> Generated:
+    def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
         given = {str(names[setting]): value for setting, value in settings.items()}
         prompt = inputs.tokens if inputs.source is None else inputs.source
         output = model.generate(prompt, **{new: n_new}, **given)
@@ -155,7 +174,9 @@ def find_generate(patient: Patient, _form: Form) -> Found:
     return found, {"generation": f"model.generate(…, {known})"}
 
 
-def _generate_hugging_face(model: Any, inputs: Inputs, n_new: int, /, **settings: Any) -> Generated:
+def _generate_hugging_face(
+    model: Any, inputs: CallInputs, n_new: int, /, **settings: Any
+) -> Generated:
     # Every setting is given, so that no default of the checkpoint plays a part.
     beams = settings.get("beams", 1)
     given = {
@@ -185,13 +206,15 @@ def find_attention(patient: Patient, form: Form) -> Found:
     `recorder` is given."""
     model = patient.plain
     arguments = arguments_of(model)
+    if form.methods or form.inside is not None:
+        return NOTHING
     flags = ("output_attentions", "return_attention", "return_weights", "return_attn")
     flag = next((name for name in flags if name in arguments), None)
     if flag is None and any(a.kind is a.VAR_KEYWORD for a in arguments.values()):
         flag = flags[0]  # Hugging Face's, which hides behind **kwargs
     if flag is not None:
 
-        def attention(model: nn.Module, inputs: Inputs) -> list[Tensor]:
+        def attention(model: nn.Module, inputs: CallInputs) -> list[Tensor]:
             return _weights_in(form.call(model, inputs, **{flag: True}))
 
         shown = f"{flag}=True"
@@ -215,7 +238,7 @@ def _weights_in(output: Any) -> list[Tensor]:
     return [t for group in nested for t in group if isinstance(t, torch.Tensor) and t.dim() == 4]
 
 
-def _attention_recorded(model: Any, inputs: Inputs) -> list[Tensor]:
+def _attention_recorded(model: Any, inputs: CallInputs) -> list[Tensor]:
     """A recorder's class is named by the signature; it keeps weights in `steps`."""
     hint = typing.get_type_hints(type(model).forward)["recorder"]
     recorder = next(a for a in (*typing.get_args(hint), hint) if a is not type(None))()

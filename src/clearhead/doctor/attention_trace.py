@@ -3,15 +3,15 @@ whatever the code above them looks like."""
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clearhead.shapes import Tensor
+from clearhead.doctor.witness import watching
 
 _aten = torch.ops.aten
 _SOFTMAX = {_aten._softmax.default, _aten._safe_softmax.default}
@@ -36,6 +36,10 @@ class Attention:
     scaled_before: tuple[float, float] = (1.0, 1.0)
     """The number that queries and keys were multiplied with before their product: in the module
     itself, and in it and all modules around it."""
+    queries: Tensor | None = None
+    keys: Tensor | None = None
+    values: Tensor | None = None
+    """(batch · heads, length, d_head) each, as they were multiplied."""
 
 
 @dataclass
@@ -43,7 +47,7 @@ class _Module:
     """What has happened since a module's forward began."""
 
     path: str
-    products: list[tuple[Tensor, int, tuple[float, float]]] = field(default_factory=list)
+    products: list[tuple[Tensor, Tensor, Tensor, tuple[float, float]]] = field(default_factory=list)
     factors: list[tuple[int, float]] = field(default_factory=list)
 
 
@@ -70,7 +74,9 @@ class _Trace(_Mode):
             sizes = {queries.numel(), keys.numel()}
             around = [factor for module in self.running for factor in module.factors]
             before = _product(here.factors, sizes), _product(around, sizes)
-            here.products.append((result.clone(), queries.shape[-1], before))
+            here.products.append((result.clone(), queries.clone(), keys.clone(), before))
+        elif func in _PRODUCT and tuple(args[-2].shape[-2:]) in self.shapes:
+            self._values(args[-2], args[-1])
         elif func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
             self._note(here, args[0], result, args[1])
         return result
@@ -81,9 +87,16 @@ class _Trace(_Mode):
         )
         products = [p for p in here.products if p[0].numel() == scores.numel()]
         if products:
-            product, seen.d_head, seen.scaled_before = products[-1]
+            product, seen.queries, keys, seen.scaled_before = products[-1]
             seen.product = product.view(scores.shape)
+            seen.d_head, seen.keys = seen.queries.shape[-1], keys.transpose(-2, -1)
         self.seen.append(seen)
+
+    def _values(self, weights: Tensor, values: Tensor) -> None:
+        """What the weights of the last softmax are multiplied with."""
+        seen = self.seen[-1] if self.seen else None
+        if seen is not None and seen.values is None and weights.numel() == seen.weights.numel():
+            seen.values = values.clone()
 
 
 def _product(factors: list[tuple[int, float]], sizes: set[int]) -> float:
@@ -109,20 +122,15 @@ def trace_attention(
 ) -> list[Attention]:
     """Every softmax over the last two axes (query, key) of one of these shapes."""
     trace = _Trace(shapes)
-    with ExitStack() as stack:
-        for path, module in model.named_modules():
 
-            def enter(*_: Any, path: str = path) -> None:
-                trace.running.append(_Module(path))
+    def enter(path: str, _: nn.Module) -> None:
+        trace.running.append(_Module(path))
 
-            def leave(*_: Any) -> None:
-                trace.running.pop()
+    def leave(*_: Any) -> None:
+        trace.running.pop()
 
-            stack.callback(module.register_forward_pre_hook(enter).remove)
-            stack.callback(module.register_forward_hook(leave).remove)
-        stack.enter_context(plain_kernels())
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(trace)
+    watched = watching(model, enter=enter, leave=leave)
+    with watched, plain_kernels(), torch.no_grad(), trace:
         call()
     return trace.seen
 
@@ -162,3 +170,15 @@ class LookAtYourself(_Mode):
             same = torch.eye(n_queries, dtype=result.dtype, device=result.device)
             return same.expand_as(result).clone() if n_queries == n_keys else result.zero_()
         return result
+
+
+class Operations(_Mode):
+    """The names of the operations that ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func._schema.name.removeprefix("aten::"))
+        return func(*args, **(kwargs or {}))

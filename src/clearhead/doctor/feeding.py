@@ -5,27 +5,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.form import Form, arguments_of, logits_in
-from clearhead.doctor.patient import Inputs
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs
 
-Step = Callable[[nn.Module, Inputs, Any, dict[str, Any]], tuple[Tensor, Any]]
+Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]]
 """New tokens, the cache so far and further arguments → their logits, and the cache grown."""
 
 
 @dataclass(frozen=True)
 class Feeding:
     form: Form
-    make: Callable[[nn.Module, Inputs], Any]
+    make: Callable[[nn.Module, CallInputs], Any]
     """An empty cache; None where the first call makes one."""
     step: Step
     mask: Literal["whole", "new"] | None = None
     """Whether a padding mask speaks of all tokens so far, or of the new ones only."""
 
     def __call__(
-        self, model: nn.Module, inputs: Inputs, pieces: list[int], rows: list[int] | None = None
+        self, model: nn.Module, inputs: CallInputs, pieces: list[int], rows: list[int] | None = None
     ) -> Tensor:
         """The logits of all pieces. With `rows`, the last piece continues these rows."""
         cache, found, end = self.make(model, inputs), [], 0
@@ -39,7 +38,7 @@ class Feeding:
             found.append(logits)
         return torch.cat(found, dim=1)
 
-    def _mask(self, model: nn.Module, inputs: Inputs, start: int, end: int) -> dict[str, Any]:
+    def _mask(self, model: nn.Module, inputs: CallInputs, start: int, end: int) -> dict[str, Any]:
         if inputs.real is None or self.mask is None:
             return {}
         form = self.form.masks["real"]
@@ -66,10 +65,10 @@ def returned_by_the_model(form: Form, name: str, flags: dict[str, Any]) -> Step:
     """The cache goes in as an argument, and comes back beside the logits."""
 
     def step(
-        model: nn.Module, inputs: Inputs, cache: Any, more: dict[str, Any]
+        model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
     ) -> tuple[Tensor, Any]:
         output = form.call(model, inputs, **{name: cache}, **flags, **more)
-        logits = logits_in(output)
+        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
         if logits is None:
             raise ValueError("no logits came back")
         return logits, _cache_in(output)
@@ -86,27 +85,66 @@ def _cache_in(output: Any) -> Any:
     return cache
 
 
-def none_yet(_model: nn.Module, _inputs: Inputs) -> None:
+def none_yet(_model: nn.Module, _inputs: CallInputs) -> None:
     """The first call makes the cache."""
 
 
-def new_cache(model: Any, inputs: Inputs) -> Any:
+def new_cache(model: Any, inputs: CallInputs) -> Any:
     return model.new_cache(*inputs.tokens.shape)
 
 
 def grown_in_place(
-    model: Any, inputs: Inputs, cache: Any, more: dict[str, Any]
+    model: Any, inputs: CallInputs, cache: Any, more: dict[str, Any]
 ) -> tuple[Tensor, Any]:
     return model(inputs.tokens, cache=cache, **more), cache
 
 
-def new_cache_of_source(model: Any, inputs: Inputs) -> Any:
+def new_cache_of_source(model: Any, inputs: CallInputs) -> Any:
     masked = inputs.source_real is not None and "real" in arguments_of(model, "encode")
     real = {"real": inputs.source_real} if masked else {}
     return model.new_cache(model.encode(inputs.source, **real), inputs.tokens.shape[1])
 
 
 def decoded_in_place(
-    model: Any, inputs: Inputs, cache: Any, more: dict[str, Any]
+    model: Any, inputs: CallInputs, cache: Any, more: dict[str, Any]
 ) -> tuple[Tensor, Any]:
     return model.decode(inputs.tokens, cache=cache, **more), cache
+
+
+def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
+    """A cache that the model keeps to itself, and forgets when it is told to."""
+
+    def make(model: nn.Module, _inputs: CallInputs) -> None:
+        getattr(model, name)()
+
+    return make
+
+
+def kept_by_the_model(form: Form, flag: str) -> Step:
+    def step(
+        model: nn.Module, inputs: CallInputs, _cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        output = form.call(model, inputs, **{flag: True}, **more)
+        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
+        if logits is None:
+            raise ValueError("no logits came back")
+        return logits, None
+
+    return step
+
+
+def counted_by_the_caller(form: Form) -> Step:
+    """A cache inside the model, and an argument that says at which position the tokens begin: the
+    number of tokens so far is all that goes from step to step."""
+
+    def step(
+        model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        so_far = cache or 0
+        output = form.call(model, inputs, **{str(form.start): so_far}, **more)
+        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
+        if logits is None:
+            raise ValueError("no logits came back")
+        return logits, so_far + inputs.tokens.shape[1]
+
+    return step

@@ -21,6 +21,8 @@ class Finding:
     """The path in the module tree that it could be narrowed down to."""
     picture: list[list[Cell]] | None = None
     """Which position (row) sees which (column)."""
+    because: str | None = None
+    """The case of another finding that probably explains this one."""
 
     @property
     def check(self) -> str:

@@ -2,14 +2,13 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from clearhead.doctor.patient import Inputs
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs
 
 CALL_ERRORS = (
     RuntimeError,
@@ -19,25 +18,63 @@ CALL_ERRORS = (
     KeyError,
     AttributeError,
     AssertionError,
+    NotImplementedError,
 )
 """What a model raises at a call that it does not understand."""
+
+MaskShape = Literal[
+    "(batch, length)",
+    "(batch, 1, length)",
+    "(batch, 1, 1, length)",
+    "(batch, length, length)",
+    "(batch, 1, length, length)",
+    "(length, length)",
+    "(batch,) lengths",
+]
+HEADS = ("generator", "project", "projection", "proj", "lm_head", "head", "out", "output", "fc_out")
+"""What turns states into logits, where forward itself does not."""
 
 
 @dataclass(frozen=True)
 class MaskForm:
     argument: str
-    shape: Literal["(batch, length)", "(batch, 1, length)", "(batch, 1, 1, length)"]
+    shape: MaskShape
     true_is_real: bool
     dtype: torch.dtype
+    causal: bool = False
+    """The caller's mask hides the future as well as padding."""
+    always: bool = False
+    """The model cannot be called without it."""
 
     def of(self, real: Tensor) -> Tensor:
-        mask = (real if self.true_is_real else ~real).to(self.dtype)
-        for _ in range(self.shape.count("1")):
-            mask = mask[:, None]
-        return mask
+        """`real` is (batch, length)."""
+        if self.shape == "(batch,) lengths":
+            return real.sum(dim=1)
+        length = real.shape[1]
+        allowed = real
+        if "length, length" in self.shape:
+            allowed = real[:, None, :].expand(-1, length, -1)
+            if self.causal:
+                allowed = allowed & torch.ones_like(allowed[0]).tril()
+            if self.shape == "(length, length)":
+                allowed = allowed[0]  # one for all rows: padding has an argument of its own
+            elif self.shape == "(batch, 1, length, length)":
+                allowed = allowed[:, None]
+        else:
+            for _ in range(self.shape.count("1")):
+                allowed = allowed[:, None]
+        if self.dtype.is_floating_point:
+            return torch.zeros(allowed.shape, dtype=self.dtype, device=real.device).masked_fill(
+                ~allowed, -torch.inf
+            )
+        return (allowed if self.true_is_real else ~allowed).to(self.dtype)
 
     def __str__(self) -> str:
+        if self.shape == "(batch,) lengths":
+            return f"{self.argument}=… {self.shape}"
         meaning = "real" if self.true_is_real else "padding"
+        if self.causal:
+            meaning = "may look" if self.true_is_real else "may not look"
         return f"{self.argument}=… {self.shape}, true: {meaning}"
 
 
@@ -51,41 +88,166 @@ class Form:
     """An argument that must be given before the logits of all positions come back."""
     constants: dict[str, Any] = field(default_factory=dict)
     masks: dict[str, MaskForm] = field(default_factory=dict)
-    """For "real" and "source_real"."""
+    """By role: "real" and "source_real"; further arguments that speak of the same tokens are
+    "real 2", "source_real 2" and so on."""
+    rest: tuple[str, ...] = ()
+    """Masks that go in as further positional arguments (`*args`), by role."""
+    segments: str | None = None
+    """An argument that tells sentences apart: all tokens are of the first."""
+    start: str | None = None
+    """An argument that says at which position the tokens begin, with a cache inside the model."""
+    one_by_one: bool = False
+    """With `start`: the model takes one token at a time."""
+    methods: bool = False
+    """`encode` and `decode` are called, since there is no forward."""
+    head: str | None = None
+    """What makes logits of the states that come back."""
+    length_first: bool = False
+    """Tokens are (length, batch), and so are the logits."""
+    flat: bool = False
+    """Logits come back as (batch · length, vocab)."""
+    shifts_itself: bool = False
+    """The model moves the target to the right before its decoder reads it."""
+    inside: str | None = None
+    """The module whose output the logits are, where only a loss comes back."""
 
-    def call(self, model: nn.Module, inputs: Inputs, **more: Any) -> Any:
-        args = [inputs.source] if self.two_sequences else []
-        kwargs = {**self.constants, **self._masks(model, inputs)}
+    def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
+        turned = (lambda t: t.t()) if self.length_first else (lambda t: t)
+        args = [turned(inputs.source)] if self.two_sequences else []
+        masks = self.mask_arguments(model, inputs)
+        kwargs = {**self.constants, **masks}
+        if self.segments is not None:
+            kwargs[self.segments] = torch.zeros_like(inputs.tokens) + 1
         if self.tokens is None:
-            args.append(inputs.tokens)
+            args.append(turned(inputs.tokens))
         else:
-            kwargs[self.tokens] = inputs.tokens
+            kwargs[self.tokens] = turned(inputs.tokens)
+        args += [kwargs.pop(name) for name in self.rest]
         if self.targets is not None:
             kwargs[self.targets] = inputs.tokens
         return model(*args, **{**kwargs, **more})
 
-    def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        return self.check(logits_in(self.call(model, inputs)), inputs)
+    def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        if self.shifts_itself or self.inside is not None:
+            # One token more, which no logits that are asked for may depend on.
+            more = torch.cat((inputs.tokens, inputs.tokens[:, -1:]), dim=1)
+            real = inputs.real
+            if real is not None:
+                real = torch.cat((real, torch.ones_like(real[:, -1:])), dim=1)
+            longer = replace(inputs, tokens=more, real=real)
+            if self.inside is not None:
+                return self.checked(self._inside(model, longer), inputs)
+            return self.checked(self._output(model, longer)[:, 1:], inputs)
+        return self.checked(self._output(model, inputs), inputs)
 
-    def check(self, logits: Tensor | None, inputs: Inputs) -> Tensor:
+    def raw(self, model: nn.Module, inputs: CallInputs) -> Any:
+        """Whatever comes back."""
+        if self.methods:
+            return self._by_methods(model, inputs)
+        if not self.one_by_one:
+            return self.call(model, inputs)
+        pieces = (replace(inputs, tokens=one) for one in inputs.tokens.split(1, dim=1))
+        steps = [self.call(model, piece, **{str(self.start): n}) for n, piece in enumerate(pieces)]
+        return torch.cat(steps, dim=1)
+
+    def more_outputs(self, model: nn.Module, inputs: CallInputs) -> list[Tensor]:
+        """Scores of whole sequences, (batch, classes), that stand beside the logits in a tuple."""
+        output = self.raw(model, inputs)
+        found = output if isinstance(output, tuple | list) else []
+        batch = len(inputs.tokens)
+        return [
+            t
+            for t in found
+            if isinstance(t, torch.Tensor) and t.dim() == 2 and len(t) == batch and t.requires_grad
+        ]
+
+    def _output(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        output, shape = self.raw(model, inputs), inputs.tokens.shape
+        if self.head is not None:
+            output = getattr(model, self.head)(states_in(output, shape, self.length_first))
+        found = logits_in(output, shape, self.vocab_size, self.length_first, self.flat)
+        if found is None:
+            right = (*shape, self.vocab_size)
+            shown = describe(output)
+            raise ValueError(f"logits should be (batch, length, vocab_size) = {right}, got {shown}")
+        return found
+
+    def _inside(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        from clearhead.doctor.witness import watching
+
+        seen: list[Any] = []
+
+        def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> None:
+            if path == self.inside:
+                seen.append(output)
+
+        with watching(model, leave=leave):
+            self.call(model, inputs)
+        shape = (len(inputs.tokens), inputs.tokens.shape[1] - 1)
+        found = logits_in(seen[-1], shape, self.vocab_size) if seen else None
+        if found is None:
+            raise ValueError("no logits were seen")
+        return found
+
+    def _by_methods(self, model: Any, inputs: CallInputs) -> Any:
+        """Arguments of `encode` and `decode` are known by their names."""
+        masks = {role: self.masks[role].of(ones_where_none(inputs, role)) for role in self.masks}
+        encoded = model.encode(
+            *_by_name(arguments_of(model, "encode"), masks, {"tokens": inputs.source})
+        )
+        given = {"memory": encoded, "tokens": inputs.tokens}
+        return model.decode(*_by_name(arguments_of(model, "decode"), masks, given))
+
+    def checked(self, logits: Tensor, inputs: CallInputs) -> Tensor:
         shape = (*inputs.tokens.shape, self.vocab_size)
-        if logits is None or tuple(logits.shape) != shape:
-            was = "no tensor" if logits is None else str(tuple(logits.shape))
-            raise ValueError(f"logits should be (batch, length, vocab_size) = {shape}, got {was}")
+        if tuple(logits.shape) != shape:
+            got = tuple(logits.shape)
+            raise ValueError(f"logits should be (batch, length, vocab_size) = {shape}, got {got}")
         return logits
 
-    def _masks(self, model: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
+    def mask_arguments(self, model: nn.Module, inputs: CallInputs) -> dict[str, Tensor]:
         given: dict[str, Tensor] = {}
         for role, mask in self.masks.items():
-            real: Tensor | None = getattr(inputs, role)
-            if real is None:
+            kind = role.split()[0]
+            real: Tensor | None = getattr(inputs, kind)
+            if real is None and not mask.always:
                 continue
-            given[mask.argument] = mask.of(real)
-            if role == "real" and "position_ids" in arguments_of(model):
+            given[mask.argument] = mask.of(ones_where_none(inputs, role))
+            if role == "real" and real is not None and "position_ids" in arguments_of(model):
                 # Where the caller may say where tokens stand, padding on the left is the
                 # caller's business, and we are the caller.
                 given["position_ids"] = (real.long().cumsum(dim=1) - 1).clamp(min=0)
         return given
+
+
+def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
+    kind = role.split()[0]
+    real: Tensor | None = getattr(inputs, kind)
+    if real is not None:
+        return real
+    tokens = inputs.tokens if kind == "real" else inputs.source
+    assert tokens is not None
+    return torch.ones_like(tokens, dtype=torch.bool)
+
+
+def _by_name(
+    arguments: dict[str, inspect.Parameter], masks: dict[str, Tensor], given: dict[str, Any]
+) -> list[Any]:
+    """What goes to each argument of a method, in their order."""
+    values: list[Any] = []
+    for name, argument in arguments.items():
+        low = name.lower()
+        if "mask" in low:
+            of_source = any(word in low for word in ("src", "source", "mem", "enc"))
+            encoding = "memory" not in given
+            values.append(masks.get("source_real" if of_source or encoding else "real"))
+        elif argument.default is not argument.empty:
+            break
+        elif "memory" in given and any(w in low for w in ("mem", "enc", "src", "source", "ctx")):
+            values.append(given["memory"])
+        else:
+            values.append(given["tokens"])
+    return values
 
 
 def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect.Parameter]:
@@ -93,12 +255,58 @@ def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect
     return dict(inspect.signature(function).parameters) if callable(function) else {}
 
 
-def logits_in(output: Any) -> Tensor | None:
-    """A tensor; what has `.logits`; a dict with "logits"; the first of a tuple."""
+def has_forward(model: nn.Module) -> bool:
+    forward = getattr(type(model), "forward", None)
+    return "forward" in vars(model) or forward is not nn.Module.forward
+
+
+def logits_in(
+    output: Any,
+    shape: tuple[int, ...],
+    vocab_size: int | None,
+    length_first: bool = False,
+    flat: bool = False,
+) -> Tensor | None:
+    """A tensor of (batch, length, vocab), or if `flat` of (batch · length, vocab): by itself, as
+    `.logits`, in a dict as "logits", or the first such of a tuple."""
+    batch, length = shape[:2]
+    for tensor in _candidates(output):
+        if vocab_size is not None and tensor.shape[-1:] != (vocab_size,):
+            continue
+        if tensor.dim() == 3 and length_first and tensor.shape[:2] == (length, batch):
+            return tensor.transpose(0, 1)
+        if tensor.dim() == 3 and not length_first and tensor.shape[:2] == (batch, length):
+            return tensor
+        if flat and tensor.dim() == 2 and len(tensor) == batch * length:
+            return tensor.view(batch, length, -1)
+    return None
+
+
+def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -> Tensor:
+    states = logits_in(output, shape, None, length_first)
+    if states is None:
+        raise ValueError(f"no states of (batch, length, width) came back, but {describe(output)}")
+    return states
+
+
+def _candidates(output: Any) -> list[Tensor]:
     if isinstance(output, torch.Tensor):
-        return output
+        return [output]
     if isinstance(output, dict) and "logits" in output:
-        return output["logits"]
+        return _candidates(output["logits"])
     if isinstance(found := getattr(output, "logits", None), torch.Tensor):
-        return found
-    return logits_in(output[0]) if isinstance(output, tuple | list) and output else None
+        return [found]
+    if isinstance(output, tuple | list):
+        return [tensor for item in output for tensor in _candidates(item)]
+    return []
+
+
+def describe(output: Any) -> str:
+    """What came back, in a few words."""
+    if isinstance(output, torch.Tensor):
+        return str(tuple(output.shape))
+    if isinstance(output, tuple | list):
+        return "(" + ", ".join(describe(item) for item in output[:4]) + ")"
+    if isinstance(output, dict):
+        return "{" + ", ".join(f"{key}: {describe(v)}" for key, v in list(output.items())[:4]) + "}"
+    return "nothing" if output is None else type(output).__name__

@@ -3,11 +3,12 @@
 from html import escape
 
 from clearhead.doctor.findings import Cell, Finding, Outcome
-from clearhead.doctor.report import Report
+from clearhead.doctor.report import Examination
 from clearhead.doctor.texts import (
     Language,
     ability_name,
     explain,
+    not_run,
     place_name,
     summary,
     verdict,
@@ -51,38 +52,54 @@ td:last-child, th:last-child { text-align: right; font-variant-numeric: tabular-
 """
 
 
-def as_html(report: Report, language: Language = "en") -> str:
+def as_html(report: Examination, language: Language = "en") -> str:
     title = escape(word("examination", language).format(subject=report.subject))
-    size = word("parameters", language).format(n=report.n_parameters)
-    recognised = "".join(
-        f"<dt>{escape(ability_name(ability, language))}</dt><dd><code>{escape(how)}</code></dd>"
-        for ability, how in report.recognised.items()
-    )
-    findings = "\n".join(_finding(finding, report, language) for finding in report.findings)
-    tone = "passed" if report.healthy else "found"
     return f"""<!doctype html>
 <html lang="{_CODES[language]}">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>{_STYLE}</style>
-<h1>{title}</h1>
-<div class="size">{size}</div>
-<dl>{recognised}</dl>
-<p class="summary {tone}">{escape(summary(report.findings, language))}</p>
-{findings}
-<h2>{word("checks", language)}</h2>
-{_checks(report.outcomes, language)}
+{_body(report, language)}
 </html>
 """
 
 
-def _finding(finding: Finding, report: Report, language: Language) -> str:
+def as_fragment(report: Examination, language: Language = "en") -> str:
+    """For a notebook: the same, in a frame of its own, so that its style touches nothing else."""
+    page = escape(as_html(report, language), quote=True)
+    return (
+        f'<iframe srcdoc="{page}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'
+    )
+
+
+def _body(report: Examination, language: Language) -> str:
+    title = escape(word("examination", language).format(subject=report.subject))
+    size = word("parameters", language).format(n=report.n_parameters)
+    recognised = "".join(
+        f"<dt>{escape(ability_name(ability, language))}</dt><dd><code>{escape(how)}</code></dd>"
+        for ability, how in report.recognised.items()
+    )
+    findings = "\n".join(_finding(finding, report, language) for finding in report.headlines)
+    tone = "passed" if report.healthy else "found"
+    stopped = f"<p>{escape(not_run(report.not_run, language))}</p>" if report.not_run else ""
+    return f"""<h1>{title}</h1>
+<div class="size">{size}</div>
+<dl>{recognised}</dl>
+<p class="summary {tone}">{escape(summary(report.findings, language))}</p>
+{stopped}
+{findings}
+<h2>{word("checks", language)}</h2>
+{_checks(report.outcomes, language)}"""
+
+
+def _finding(finding: Finding, report: Examination, language: Language) -> str:
     words = explain(finding, language)
     facts = {
         "place": finding.place and f"<code>{escape(place_name(finding.place, language))}</code>",
         "why": escape(words.why),
         "cause": escape(words.cause),
+        "follows": _following(report.following(finding), language),
         "repeat": f"<code>--only {finding.check} --seed {report.seed}</code>",
     }
     rows = "".join(
@@ -100,6 +117,12 @@ def _finding(finding: Finding, report: Report, language: Language) -> str:
 <dl>{rows}</dl>
 <div class="pair">{pair}</div>
 </section>"""
+
+
+def _following(findings: list[Finding], language: Language) -> str:
+    return "<br>".join(
+        f"<code>{f.case}</code> {escape(explain(f, language).title)}" for f in findings
+    )
 
 
 def _picture(picture: list[list[Cell]], language: Language) -> str:

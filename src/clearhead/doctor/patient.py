@@ -3,55 +3,58 @@
 The doctor never touches the model it is given: every check works on copies.
 """
 
-import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from clearhead.shapes import Bool, Int, Tensor
+from clearhead.doctor.copying import copy_model
 
-Kind = Literal["encoder-decoder", "decoder", "encoder"]
-KINDS: tuple[Kind, ...] = ("encoder-decoder", "decoder", "encoder")
+ModelKind = Literal["encoder-decoder", "decoder", "encoder"]
+KINDS: tuple[ModelKind, ...] = ("encoder-decoder", "decoder", "encoder")
 
 # Primes, and unlike each other: an axis of a tensor is known by its size.
 _LENGTH, _SOURCE_LENGTH = 11, 7
+# Above this many parameters a copy in double precision costs more than it shows.
+_LARGE = 20_000_000
 
 
 @dataclass(frozen=True)
-class Inputs:
+class CallInputs:
     """What a model is given. A mask is True where a token is real; None: no mask is passed."""
 
-    tokens: Int[Tensor, "batch length"]
-    """The target, where there is a source."""
-    source: Int[Tensor, "batch source"] | None = None
-    real: Bool[Tensor, "batch length"] | None = None
-    source_real: Bool[Tensor, "batch source"] | None = None
+    tokens: Tensor
+    """(batch, length); the target, where there is a source."""
+    source: Tensor | None = None
+    """(batch, source length)"""
+    real: Tensor | None = None
+    source_real: Tensor | None = None
 
-    def rows(self, index: slice | list[int]) -> "Inputs":
+    def rows(self, index: slice | list[int]) -> "CallInputs":
         def pick(t: Tensor | None) -> Tensor | None:
             return None if t is None else t[index]
 
-        return Inputs(
+        return CallInputs(
             self.tokens[index], pick(self.source), pick(self.real), pick(self.source_real)
         )
 
 
 class Generated(NamedTuple):
-    prefix: Int[Tensor, "batch prefix"]
-    """What the decoder started from: the prompt, or an encoder-decoder's first token."""
-    tokens: Int[Tensor, "batch new"]
-    """What was generated after it."""
+    prefix: Tensor
+    """(batch, prefix): what the decoder started from: the prompt, or an encoder-decoder's first
+    token."""
+    tokens: Tensor
+    """(batch, new): what was generated after it."""
     scores: Tensor | None = None
     """The log-probabilities that the model claims for them, where it says."""
 
 
 class Generate(Protocol):
     def __call__(
-        self, model: nn.Module, inputs: Inputs, n_new: int, /, **settings: Any
+        self, model: nn.Module, inputs: CallInputs, n_new: int, /, **settings: Any
     ) -> Generated: ...
 
 
@@ -62,39 +65,47 @@ class Calls:
     Only `logits` is needed; what is None does not exist, and its checks do not apply.
     """
 
-    logits: Callable[[nn.Module, Inputs], Tensor]
+    logits: Callable[[nn.Module, CallInputs], Tensor]
     """(batch, length, vocab): scores before any softmax."""
     masks: frozenset[str] = frozenset()
     """Which of "real" and "source_real" reach the model."""
-    loss: Callable[[nn.Module, Inputs, Tensor], Tensor] | None = None
+    sides: frozenset[str] = frozenset({"left", "right"})
+    """Where padding can be put: lengths in place of masks leave only the right."""
+    inner_length: int = 0
+    """How many tokens more than it is given the decoder works on."""
+    loss: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
     """The model's own loss, given a target per token, as its users would pass them."""
     loss_shift: int = 0
     """How far the model itself moves the targets: 1 where users pass the inputs as labels."""
     ignored: int = -100
     """The target that does not count."""
-    accumulate: Callable[[nn.Module, list[tuple[Inputs, Tensor]]], None] | None = None
+    accumulate: Callable[[nn.Module, list[tuple[CallInputs, Tensor]]], None] | None = None
     """Leaves in `.grad` what one step over several micro-batches leaves."""
-    cached: Callable[[nn.Module, Inputs, list[int]], Tensor] | None = None
+    cached: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None
     """The same logits, with the tokens fed in pieces of these lengths through a cache."""
     cache_takes_masks: bool = False
     """Whether `cached` passes `inputs.real` on, so that a padded batch can be fed in pieces."""
-    reordered: Callable[[nn.Module, Inputs, list[int], list[int]], Tensor] | None = None
+    reordered: Callable[[nn.Module, CallInputs, list[int], list[int]], Tensor] | None = None
     """As `cached`; before the last piece, row i of the cache becomes that of row rows[i]."""
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
     """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
-    attention: Callable[[nn.Module, Inputs], list[Tensor]] | None = None
+    more_outputs: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
+    """What comes back beside the logits and is learnt too, such as the scores of another head."""
+    attention: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
     """The attention weights that the model returns, (batch, heads, query, key) each."""
 
 
 @dataclass(frozen=True, eq=False)  # one patient is not another, however alike
 class Patient:
     model: nn.Module
-    kind: Kind
+    kind: ModelKind
     vocab_size: int
     calls: Calls
     pad_id: int | None = None
     max_length: int | None = None
+    source_vocab_size: int | None = None
+    """Where the source has a vocabulary of its own."""
     one_sequence: bool = False
     """An encoder-decoder whose source and target are one argument."""
     equal_lengths: bool = False
@@ -102,6 +113,8 @@ class Patient:
     fresh: bool = True
     """The weights are as initialised: the first loss means something."""
     seed: int = 0
+    allow_double: bool = True
+    """Questions of structure are asked in double precision, where the model runs in it."""
     recognised: dict[str, str] = field(default_factory=dict)
     """What was recognised, for the report: a capability, and how it is used."""
     shared: list[nn.Module] = field(default_factory=list, repr=False)
@@ -116,6 +129,11 @@ class Patient:
         return min(_LENGTH, self.max_length or _LENGTH)
 
     @property
+    def inner_length(self) -> int:
+        """As long as the decoder's own tensors are."""
+        return self.length + self.calls.inner_length
+
+    @property
     def source_length(self) -> int:
         return self.length if self.equal_lengths else min(_SOURCE_LENGTH, max(self.length - 1, 1))
 
@@ -123,37 +141,51 @@ class Patient:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
+    def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         return self.calls.logits(model, inputs)
 
     def copy(self) -> nn.Module:
-        return copy.deepcopy(self.model).eval()
+        return copy_model(self.model).eval()
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Too many weights for more copies of them than are needed."""
+        return sum(p.numel() for p in self.model.parameters()) > _LARGE
 
     @property
     def plain(self) -> nn.Module:
         """A copy as it is, in evaluation mode, that all checks share: copying takes longer than
-        a call. Use it under no_grad and do not change it."""
+        a call. Use it under no_grad and do not change it: a large model's shares its weights."""
         if not self.shared:
-            self.shared.append(self.copy())
+            self.shared.append(copy_model(self.model, share_weights=self.is_large))
         return self.shared[0].eval()
+
+    @cached_property
+    def in_own_precision(self) -> "Patient":
+        """The same patient for a second opinion: nothing is asked in double precision."""
+        return replace(self, allow_double=False)
 
     @cached_property
     def specimen(self) -> nn.Module:
         """A copy for questions of structure: in double precision, so that rounding cannot be
         mistaken for a leak, and with noise on every parameter, so that a zero or a very small
-        first weight cannot hide one. Use it under no_grad and do not change it."""
+        first weight cannot hide one. What is frozen stays as it is: a table of sinusoids with
+        noise is none. Use it under no_grad and do not change it."""
         specimen, _ = self._precise
         generator = torch.Generator(device=self.device).manual_seed(self.seed)
+        frozen = not any(parameter.requires_grad for parameter in specimen.parameters())
         with torch.no_grad():
             for parameter in specimen.parameters():
-                if parameter.is_floating_point():
+                noise = torch.randn(parameter.shape, generator=generator, device=self.device)
+                if parameter.is_floating_point() and (parameter.requires_grad or frozen):
                     std = 0.5 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else 0.1
-                    noise = torch.randn(parameter.shape, generator=generator, device=self.device)
                     parameter += std * noise
         return specimen
 
     def noisy_copy(self) -> nn.Module:
         """The specimen's weights in the model's own precision, in a copy to do anything with."""
+        if not self.runs_in_double:
+            return copy_model(self.specimen)
         model = self.copy()
         with torch.no_grad():
             for parameter, noisy in zip(model.parameters(), self.specimen.parameters()):
@@ -163,6 +195,8 @@ class Patient:
     @cached_property
     def noisy(self) -> nn.Module:
         """A noisy copy that checks share. Its mode may be any; change nothing else."""
+        if not self.runs_in_double:
+            return copy_model(self.specimen, share_weights=True)
         return self.noisy_copy()
 
     def training_copy(self) -> nn.Module:
@@ -172,7 +206,7 @@ class Patient:
     @cached_property
     def in_training(self) -> nn.Module:
         """The specimen in training mode, but for its dropout. Use it as the specimen."""
-        model = _without_dropout(copy.deepcopy(self.specimen).train())
+        model = _without_dropout(copy_model(self.specimen, share_weights=True).train())
         with torch.no_grad():
             one, other = (self.logits(model, self.draw(2)) for _ in range(2))
         if not torch.equal(one, other):
@@ -190,11 +224,13 @@ class Patient:
     @cached_property
     def _precise(self) -> tuple[nn.Module, bool]:
         """A copy in double precision where that works, and whether it does."""
+        if not self.allow_double or self.is_large:
+            return self.copy(), False
         model = self.copy().double()
         try:
             with torch.no_grad():
                 logits = self.logits(model, self.draw(2))
-        except (RuntimeError, TypeError, ValueError):
+        except Exception:  # nobody knows what a model raises
             return self.copy(), False
         return (model, True) if logits.dtype == torch.float64 else (self.copy(), False)
 
@@ -213,7 +249,7 @@ class Patient:
         *,
         symbols: int | None = None,
         seed: int = 0,
-    ) -> Inputs:
+    ) -> CallInputs:
         """Random tokens, none of them padding. `symbols` limits how many different ones."""
         generator = torch.Generator().manual_seed(self.seed * 1_000 + seed)
         # The first ids are often special (begin, end); where there is room, leave them out.
@@ -221,17 +257,23 @@ class Patient:
         known = torch.arange(first, self.vocab_size)
         known = known[known != (-1 if self.pad_id is None else self.pad_id)][:symbols]
 
-        def tokens(n: int) -> Tensor:
+        def tokens(n: int, known: Tensor = known) -> Tensor:
             drawn = torch.randint(len(known), (batch, n), generator=generator)
             return known[drawn].to(self.device)
 
-        source = tokens(source_length or self.source_length) if self.has_source else None
-        return Inputs(tokens(length or self.length), source)
+        if not self.has_source:
+            return CallInputs(tokens(length or self.length))
+        of_source = torch.arange(first, self.source_vocab_size or self.vocab_size)
+        of_source = of_source[of_source != (-1 if self.pad_id is None else self.pad_id)][:symbols]
+        source = tokens(source_length or self.source_length, of_source)
+        return CallInputs(tokens(length or self.length), source)
 
     def other_tokens(self, tokens: Tensor) -> Tensor:
         """Different tokens, none of them padding."""
-        other = (tokens + 1) % self.vocab_size
-        return torch.where(other == (-1 if self.pad_id is None else self.pad_id), other + 1, other)
+        last = min(self.vocab_size, self.source_vocab_size or self.vocab_size) - 1
+        pad = -1 if self.pad_id is None else self.pad_id
+        other = torch.where(tokens == 0, last, tokens - 1)
+        return torch.where(other == pad, torch.where(other == 0, last, other - 1), other)
 
 
 def change_size(one: Tensor, other: Tensor) -> float:

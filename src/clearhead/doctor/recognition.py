@@ -1,30 +1,21 @@
 """From a model to a `Patient`: common signatures are recognised, by the names of arguments and
 by trying them. What was recognised is printed; what is not is five lines of the user's."""
 
-import inspect
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 
 import torch
 from torch import nn
 
 from clearhead.doctor import abilities
-from clearhead.doctor.form import CALL_ERRORS, Form, MaskForm, arguments_of
-from clearhead.doctor.patient import KINDS, Calls, Kind, Patient, change_size
+from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
+from clearhead.doctor.forms import LABELS, forms, settle
+from clearhead.doctor.masks import is_mask, optional_masks, score
+from clearhead.doctor.patient import KINDS, Calls, ModelKind, Patient
+from clearhead.doctor.texts import Language, error_text
 from clearhead.errors import ClearheadError, nearest
 
 _log = logging.getLogger(__name__)
-
-_ADAPTER = """Write how it is called, and pass it on:
-
-    from clearhead.doctor import Calls, examine
-    calls = Calls(logits=lambda model, inputs: model(inputs.tokens)["scores"])
-    report = examine(model, kind="decoder", vocab_size=100, calls=calls)
-
-inputs has .tokens and .source (batch, length), and .real and .source_real (True where a token
-is real). Calls can hold loss, cached, generate and attention as well: see help(Calls)."""
 
 _LIMITS = (
     "max_position_embeddings",
@@ -36,27 +27,19 @@ _LIMITS = (
     "n_ctx",
     "max_len",
 )
-# Arguments that say which tokens are real, or which are not; which of the two, and in which
-# shape, is found by trying.
-_MASKS = ("real", "attention_mask", "mask", "key_padding_mask", "padding_mask", "pad_mask")
-_TARGET_MASKS = (
-    "target_real",
-    "decoder_attention_mask",
-    "tgt_key_padding_mask",
-    "tgt_padding_mask",
-    "target_padding_mask",
-    "target_mask",
-    "tgt_mask",
+_PADS = (
+    "pad_id",
+    "pad_token_id",
+    "pad_idx",
+    "trg_pad_idx",
+    "tgt_pad_idx",
+    "src_pad_idx",
+    "padding_idx",
 )
-_SOURCE_MASKS = (
-    "source_real",
-    "src_key_padding_mask",
-    "src_padding_mask",
-    "source_padding_mask",
-    "source_mask",
-    "src_mask",
-    *_MASKS,
-)
+
+
+# More than masks can score.
+_BEST = 6
 
 
 class RecognitionError(ClearheadError):
@@ -66,22 +49,24 @@ class RecognitionError(ClearheadError):
 def recognise(
     model: nn.Module,
     *,
-    kind: Kind | None = None,
+    kind: ModelKind | None = None,
     vocab_size: int | None = None,
     pad_id: int | None = None,
     max_length: int | None = None,
     calls: Calls | None = None,
     seed: int = 0,
     fresh: bool = True,
+    language: Language = "en",
 ) -> Patient:
     """What is not given is read from the model, if it says so itself."""
     if next(model.parameters(), None) is None:
-        raise RecognitionError("the model has no parameters; is it a torch.nn.Module of layers?")
+        raise RecognitionError(error_text("no_parameters", language))
     if kind is not None and kind not in KINDS:
-        raise RecognitionError(f"kind={kind!r} is not a choice; {nearest(kind, KINDS)}")
-    kind = kind or _kind(model)
+        text = error_text("wrong_kind", language, kind=kind, nearest=nearest(kind, KINDS))
+        raise RecognitionError(text)
+    kind = kind or _kind(model, language)
     problem: RecognitionError | None = None
-    for size in [vocab_size] if vocab_size else _vocab_sizes(model):
+    for size in [vocab_size] if vocab_size else _vocab_sizes(model, language):
         form = Form(None, size)  # a first guess, replaced unless `calls` makes it needless
         patient = Patient(
             model,
@@ -97,16 +82,16 @@ def recognise(
         try:
             if calls is not None:
                 return _with_lengths(patient)
-            patient, form = _with_form(patient)
+            patient, form = _with_masks(*_with_form(patient, language))
         except RecognitionError as error:
             problem = problem or error
         else:
-            return _with_abilities(*_with_masks(patient, form))
+            return _with_abilities(patient, form)
     assert problem is not None
     raise problem
 
 
-def _kind(model: nn.Module) -> Kind:
+def _kind(model: nn.Module, language: Language) -> ModelKind:
     config = getattr(model, "config", None)
     family = getattr(config, "family", None)
     if family in KINDS:
@@ -116,10 +101,7 @@ def _kind(model: nn.Module) -> Kind:
     can_generate = getattr(model, "can_generate", None)
     if callable(can_generate):
         return "decoder" if can_generate() else "encoder"
-    raise RecognitionError(
-        "kind is not given and the model does not say; "
-        "pass kind='decoder', 'encoder' or 'encoder-decoder' (command: --kind decoder)"
-    )
+    raise RecognitionError(error_text("no_kind", language))
 
 
 def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
@@ -131,66 +113,86 @@ def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
     return None
 
 
-def _vocab_sizes(model: nn.Module) -> list[int]:
+def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
     """What the model says; else the sizes of its tables, one of which is the vocabulary's."""
     known = _setting(model, ("vocab_size", "n_vocab", "num_tokens"))
     if known is not None:
         return [known]
     tables = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
     if not tables:
-        raise RecognitionError(
-            "vocab_size is not given and the model has no nn.Embedding to read it from; "
-            "pass vocab_size=… (command: --vocab-size …)"
-        )
+        raise RecognitionError(error_text("no_vocabulary", language))
     return sorted(tables, reverse=True)
 
 
 def _pad_id(model: nn.Module) -> int | None:
-    said = _setting(model, ("pad_id", "pad_token_id"))
+    said = [_setting(module, _PADS) for module in model.modules()]
     indices = [m.padding_idx for m in model.modules() if isinstance(m, nn.Embedding)]
-    return next((index for index in [said, *indices] if index is not None), None)
+    return next((index for index in [said[0], *indices, *said] if index is not None), None)
 
 
-def _with_form(patient: Patient) -> tuple[Patient, Form]:
+def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     """Find the arguments that are tokens, and where the logits are in what comes back."""
-    problems: list[str] = []
-    for form, shown in _forms(patient):
-        calls = Calls(logits=form.logits)
-        one = patient.kind == "encoder-decoder" and not form.two_sequences
+    problems: dict[str, str] = {}
+    found: list[tuple[int, Patient, Form, str]] = []
+    for form, shown in forms(patient):
+        one = patient.kind == "encoder-decoder" and not (form.two_sequences or form.methods)
         try:
-            tried = _with_lengths(replace(patient, calls=calls, one_sequence=one))
-        except RecognitionError as error:
-            problems.append(f"  {shown}\n    {error}")
-        else:
-            return replace(tried, recognised={**tried.recognised, "call": shown}), form
-    names = ", ".join(arguments_of(patient.model))
-    raise RecognitionError(
-        f"forward({names}) was not recognised as that of kind={patient.kind!r}. Tried:\n"
-        + "\n".join(problems)
-        + f"\n{_ADAPTER}"
+            settled, tried = settle(replace(patient, one_sequence=one), form)
+            points = score(settled, tried) if tried.masks else _BEST
+        except CALL_ERRORS as error:
+            text = (str(error).splitlines() or [""])[0]
+            problems.setdefault(shown, f"{type(error).__name__}: {text}")
+            continue
+        found.append((points, settled, tried, shown))
+        if points >= _BEST:
+            break
+    if found:
+        # Of several ways to fill masks, the one under which they do what masks are for.
+        _, settled, form, shown = max(found, key=lambda one: one[0])
+        recognised = {**settled.recognised, "call": shown + _how(form)}
+        recognised["vocabulary"] = f"{form.vocab_size:,}"
+        return replace(settled, recognised=recognised), form
+    raise RecognitionError(_unknown(patient, problems, language))
+
+
+def _how(form: Form) -> str:
+    """What is unusual about a call."""
+    parts = []
+    if form.head is not None:
+        parts.append(f"logits = model.{form.head}(…)")
+    if form.inside is not None:
+        parts.append(f"logits: what {form.inside} returns")
+    if form.length_first:
+        parts.append("(length, batch)")
+    if form.shifts_itself:
+        parts.append("the model shifts the target itself")
+    return "".join(f"; {part}" for part in parts)
+
+
+def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> str:
+    """What was tried, and an adapter to begin with: of this kind, with this model's own names."""
+    model = patient.model
+    tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
+    names = [name for name in arguments_of(model) if name not in LABELS]
+    needed = names[:2] if patient.kind == "encoder-decoder" else names[:1]
+    given = ["inputs.source", "inputs.tokens"] if len(needed) > 1 else ["inputs.tokens"]
+    for name in names[len(needed) :]:
+        if is_mask(name):
+            role = "source_real" if "src" in name or "source" in name else "real"
+            given.append(f"{name}=inputs.{role}")
+    call = f"model({', '.join(given)})"
+    if not has_forward(model):
+        call = "model.decode(model.encode(inputs.source), inputs.tokens)"
+    signature = f"forward({', '.join(arguments_of(model))})"
+    return error_text(
+        "unknown",
+        language,
+        signature=signature,
+        kind=patient.kind,
+        tried=tried,
+        call=call,
+        vocab_size=patient.vocab_size,
     )
-
-
-def _forms(patient: Patient) -> Iterator[tuple[Form, str]]:
-    """The forms to try, each with the way it is shown."""
-    arguments = arguments_of(patient.model)
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [name for name, argument in arguments.items() if argument.kind in positional]
-    first, second = [*names, "tokens", "tokens"][:2]
-    constants = {"return_dict": True} if "return_dict" in arguments else {}
-    plain = Form(None, patient.vocab_size, constants=constants)
-    if patient.kind == "encoder-decoder":
-        two = replace(plain, two_sequences=True)
-        if "decoder_input_ids" in arguments:
-            shown = f"logits = model({first}, decoder_input_ids=…)"
-            yield replace(two, tokens="decoder_input_ids"), shown
-        elif len(names) >= 2:
-            yield two, f"logits = model({first}, {second})"
-    # An encoder-decoder that takes one sequence is examined as it is, and reported.
-    yield plain, f"logits = model({first})"
-    for name in {"targets", "labels"} & set(arguments):
-        # nanoGPT returns the last position's logits only, unless it is given targets.
-        yield replace(plain, targets=name), f"logits, loss = model({first}, {name}=…)"
 
 
 def _with_lengths(patient: Patient) -> Patient:
@@ -208,42 +210,20 @@ def _with_lengths(patient: Patient) -> Patient:
 
 
 def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
-    roles = {"real": _MASKS}
-    if patient.kind == "encoder-decoder" and patient.has_source:
-        roles = {"real": _TARGET_MASKS, "source_real": _SOURCE_MASKS}
-    for role, names in roles.items():
-        mask = _find_mask(patient, form, role, names)
-        if mask is not None:
-            form = replace(form, masks={**form.masks, role: mask})
-            patient = replace(patient, recognised={**patient.recognised, role: str(mask)})
-    calls = replace(patient.calls, logits=form.logits, masks=frozenset(form.masks))
-    return replace(patient, calls=calls), form
-
-
-def _find_mask(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
-    """The argument is known by its name; its meaning, by passing a mask under which every token
-    is real. The right one changes nothing."""
-    inputs = patient.draw(3)
-    tokens = inputs.tokens if role == "real" else inputs.source
-    assert tokens is not None
-    masked = replace(inputs, **{role: torch.ones_like(tokens, dtype=torch.bool)})
-    model = patient.plain
-    arguments = arguments_of(model)
-    with torch.no_grad():
-        plain = form.logits(model, inputs)
-        for name, shape, (true_is_real, dtype) in product(
-            [name for name in names if name in arguments],
-            ("(batch, length)", "(batch, 1, length)", "(batch, 1, 1, length)"),
-            ((True, torch.bool), (False, torch.bool), (True, torch.long)),
-        ):
-            mask = MaskForm(name, shape, true_is_real, dtype)
-            try:
-                logits = replace(form, masks={role: mask}).logits(model, masked)
-            except CALL_ERRORS:
-                continue
-            if change_size(plain, logits) < 1e-4:
-                return mask
-    return None
+    if not form.methods:
+        form = optional_masks(patient, form)
+    roles = [role for role in ("real", "source_real") if role in form.masks]
+    shown = {role: str(form.masks[role]) for role in roles}
+    sides = frozenset({"right"} if any("lengths" in m.shape for m in form.masks.values()) else ())
+    calls = replace(
+        patient.calls,
+        logits=form.logits,
+        more_outputs=None if form.methods or form.one_by_one else form.more_outputs,
+        masks=frozenset(roles),
+        inner_length=1 if form.shifts_itself else 0,
+        sides=sides or frozenset({"left", "right"}),
+    )
+    return replace(patient, calls=calls, recognised={**patient.recognised, **shown}), form
 
 
 def _with_abilities(patient: Patient, form: Form) -> Patient:

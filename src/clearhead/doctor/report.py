@@ -1,14 +1,16 @@
 """What an examination found, as data. `terminal` and `page` show it."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from clearhead.doctor.findings import Finding, Outcome
+from clearhead.doctor.findings import Finding, Outcome, Severity
 from clearhead.doctor.texts import Language, explain
 
 
 @dataclass(frozen=True)
-class Report:
+class Examination:
     subject: str
     n_parameters: int
     recognised: dict[str, str]
@@ -18,8 +20,29 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Notes are worth knowing, and no illness."""
-        return all(finding.severity == "note" for finding in self.findings)
+        """Nothing worse than a note was found."""
+        return not self.fails()
+
+    @property
+    def headlines(self) -> list[Finding]:
+        """One for each cause; what follows from it is left out."""
+        return [finding for finding in self.findings if finding.because is None]
+
+    @property
+    def not_run(self) -> list[Outcome]:
+        """Checks that could not run, which neither passed nor found anything."""
+        return [outcome for outcome in self.outcomes if outcome.status == "could not run"]
+
+    def following(self, headline: Finding) -> list[Finding]:
+        """What probably follows from it."""
+        return [finding for finding in self.findings if finding.because == headline.case]
+
+    def fails(self, on: Severity = "warning", *, strict: bool = False) -> bool:
+        """Whether there is a finding of this severity or a worse one; with `strict`, also whether
+        a check could not run."""
+        levels = ("error", "warning", "note")
+        levels = levels[: levels.index(on) + 1]
+        return any(f.severity in levels for f in self.findings) or (strict and bool(self.not_run))
 
     def found(self, check: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.check == check]
@@ -34,14 +57,32 @@ class Report:
             "subject": self.subject,
             "n_parameters": self.n_parameters,
             "healthy": self.healthy,
+            "could_not_run": [outcome.check for outcome in self.not_run],
             "seed": self.seed,
             "recognised": self.recognised,
             "findings": findings,
             "checks": [asdict(outcome) for outcome in self.outcomes],
         }
-        return json.dumps(content, ensure_ascii=False, indent=2)
+        return json.dumps(_finite(content), ensure_ascii=False, indent=2, allow_nan=False)
 
     def __str__(self) -> str:
         from clearhead.doctor.terminal import as_text
 
         return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """In a notebook."""
+        from clearhead.doctor.page import as_fragment
+
+        return as_fragment(self)
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinity are no JSON: they become their names."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -10,11 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from clearhead.doctor.findings import Cell, Finding
-from clearhead.doctor.report import Report
+from clearhead.doctor.report import Examination
 from clearhead.doctor.texts import (
     Language,
     ability_name,
     explain,
+    not_run,
     place_name,
     summary,
     verdict,
@@ -36,19 +37,21 @@ _CELLS: dict[Cell, tuple[str, str]] = {
 
 
 def as_renderable(
-    report: Report, language: Language = "en", *, all_checks: bool = True
+    report: Examination, language: Language = "en", *, all_checks: bool = True
 ) -> RenderableType:
     """What rich can print: a heading, the findings, and, if asked for, every check."""
     parts: list[RenderableType] = [_heading(report, language)]
-    parts += [_finding(finding, report, language) for finding in report.findings]
+    parts += [_finding(finding, report, language) for finding in report.headlines]
     if all_checks:
         parts.append(_checks(report, language))
     colour = "green" if report.healthy else "red"
+    if report.not_run:
+        parts.append(Text(not_run(report.not_run, language), style="magenta"))
     parts.append(Text(summary(report.findings, language), style=f"bold {colour}"))
     return Group(*parts)
 
 
-def as_text(report: Report, language: Language = "en", *, width: int = 100) -> str:
+def as_text(report: Examination, language: Language = "en", *, width: int = 100) -> str:
     """The same without colour, for log files and failing tests: the findings only."""
     console = Console(file=StringIO(), width=width, no_color=True, highlight=False)
     console.print(as_renderable(report, language, all_checks=False))
@@ -56,7 +59,7 @@ def as_text(report: Report, language: Language = "en", *, width: int = 100) -> s
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-def _heading(report: Report, language: Language) -> RenderableType:
+def _heading(report: Examination, language: Language) -> RenderableType:
     title = word("examination", language).format(subject=report.subject)
     size = word("parameters", language).format(n=report.n_parameters)
     table = Table.grid(padding=(0, 2))
@@ -66,7 +69,7 @@ def _heading(report: Report, language: Language) -> RenderableType:
     return Group(heading, table, Text(""))
 
 
-def _finding(finding: Finding, report: Report, language: Language) -> RenderableType:
+def _finding(finding: Finding, report: Examination, language: Language) -> RenderableType:
     words = explain(finding, language)
     colour = _COLOURS[finding.severity]
     parts: list[RenderableType] = [Text(words.seen)]
@@ -84,6 +87,8 @@ def _finding(finding: Finding, report: Report, language: Language) -> Renderable
     facts.add_row(word("why", language), words.why)
     facts.add_row(word("cause", language), words.cause)
     facts.add_row(word("repeat", language), f"--only {finding.check} --seed {report.seed}")
+    for other in report.following(finding):
+        facts.add_row(word("follows", language), _line(other, language))
     parts += [Text(""), facts, Text(""), _pair(words.wrong, words.right, language)]
     title = Text.assemble(
         (word(finding.severity, language), f"bold {colour}"), "  ", (words.title, "bold")
@@ -97,6 +102,11 @@ def _finding(finding: Finding, report: Report, language: Language) -> Renderable
         border_style=colour,
         box=box.ROUNDED,
     )
+
+
+def _line(finding: Finding, language: Language) -> Text:
+    words = explain(finding, language)
+    return Text.assemble((finding.case, "bright_black"), "  ", words.title)
 
 
 def _pair(wrong: str, right: str, language: Language) -> RenderableType:
@@ -121,7 +131,7 @@ def _picture(picture: list[list[Cell]]) -> Text:
     return text
 
 
-def _checks(report: Report, language: Language) -> Table:
+def _checks(report: Examination, language: Language) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=word("checks", language), title_justify="left")
     table.add_column("")
     table.add_column(word("check", language), no_wrap=True)

@@ -6,12 +6,12 @@ from typing import Any
 from torch import nn
 
 from clearhead.doctor.examination import examine
-from clearhead.doctor.report import Report
+from clearhead.doctor.report import Examination
 
 
 def assert_healthy(
     model: nn.Module, *, but: Collection[str] = (), quick: bool = True, **how: Any
-) -> Report:
+) -> Examination:
     """Fail with the report if the doctor finds an error or a warning.
 
         def test_my_model_is_healthy():

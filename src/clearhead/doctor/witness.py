@@ -1,15 +1,14 @@
 """Seeing inside: what every module was given and returned during a call, and from this, the
 first module at which something arrived that should not have."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
-
-from clearhead.shapes import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -26,17 +25,51 @@ def watch(model: nn.Module, call: Callable[[], Any]) -> list[Visit]:
     """Every module's visits during the call, in the order in which they ended: the innermost
     module that does something is always before the ones around it."""
     visits: list[Visit] = []
-    with ExitStack() as stack:
-        for path, module in model.named_modules():
-            # ModuleLists and the like are never called.
-            def hook(
-                module: nn.Module, args: Any, kwargs: Any, output: Any, path: str = path
-            ) -> None:
-                visits.append(Visit(path, module, tensors([args, kwargs]), tensors(output)))
 
-            stack.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+    def leave(path: str, module: nn.Module, given: Any, output: Any) -> None:
+        visits.append(Visit(path, module, tensors(given), tensors(output)))
+
+    with watching(model, leave=leave):
         call()
     return visits
+
+
+@contextmanager
+def watching(
+    model: nn.Module,
+    *,
+    enter: Callable[[str, nn.Module], None] | None = None,
+    leave: Callable[[str, nn.Module, Any, Any], Any] | None = None,
+) -> Iterator[None]:
+    """Call `enter` before and `leave` after every module's forward, with what it was given and what
+    it returned; what `leave` returns, unless None, takes the place of the output. Forward itself is
+    wrapped: a hook would not see code that calls `.forward()` and not the module."""
+    own: list[tuple[nn.Module, Any]] = []
+
+    def wrap(path: str, module: nn.Module) -> None:
+        forward = module.forward
+
+        @functools.wraps(forward)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if enter is not None:
+                enter(path, module)
+            output = forward(*args, **kwargs)
+            instead = None if leave is None else leave(path, module, [args, kwargs], output)
+            return output if instead is None else instead
+
+        own.append((module, vars(module).get("forward")))
+        vars(module)["forward"] = watched
+
+    for path, module in model.named_modules():
+        wrap(path, module)
+    try:
+        yield
+    finally:
+        for module, forward in own:
+            if forward is None:
+                del vars(module)["forward"]
+            else:
+                vars(module)["forward"] = forward
 
 
 def tensors(value: Any) -> list[Tensor]:

@@ -311,7 +311,9 @@ SPECIMENS = [
         "blocks.0.norm_1",
     ),
     Specimen("one layer many times", "decoder", Repeated, cloned, "shared.layers", "blocks"),
-    Specimen("layers in a plain list", "decoder", PlainList, Decoder, "save_load.hidden", "blocks"),
+    Specimen(
+        "layers in a plain list", "decoder", PlainList, Decoder, "registered.hidden", "blocks"
+    ),
     Specimen(
         "detached between layers",
         "decoder",
@@ -391,8 +393,8 @@ SPECIMENS = [
         "embedding.positions.weight",
         errata=23,
     ),
-    Specimen("a mask in single precision", "decoder", FixedMask, Decoder, "dtypes.fails"),
+    Specimen("a mask in single precision", "decoder", FixedMask, Decoder, "dtypes.weights"),
     Specimen(
-        "a mask that half precision cannot hold", "decoder", SmallMask, Decoder, "dtypes.fails"
+        "a mask that half precision cannot hold", "decoder", SmallMask, Decoder, "dtypes.mixed"
     ),
 ]

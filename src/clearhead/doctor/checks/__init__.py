@@ -11,6 +11,7 @@ from clearhead.doctor.checks import (
     chance,
     copies,
     generation,
+    inner,
     learning,
     lengths,
     loss,
@@ -38,6 +39,7 @@ class Check:
 
 
 CHECKS = (
+    Check("registered", copies.registered),
     Check("output", start.output),
     Check("determinism", chance.determinism),
     Check("causal", seeing.causal),
@@ -50,6 +52,8 @@ CHECKS = (
     Check("padding", padding.padding),
     Check("pad_value", padding.pad_value),
     Check("padding_finite", padding.padding_finite),
+    Check("hidden_tokens", padding.hidden_tokens),
+    Check("mask_strength", attention.mask_strength),
     Check("batch", batch.batch),
     Check("modes", modes.modes),
     Check("lengths", lengths.lengths),
@@ -60,7 +64,9 @@ CHECKS = (
     Check("gradient_value", start.gradient_value),
     Check("residual", stream.residual),
     Check("norms", norms.norms),
+    Check("feed_forward", inner.feed_forward),
     Check("embedding_scale", stream.embedding_scale),
+    Check("sinusoids", inner.sinusoids),
     Check("tied", sharing.tied),
     Check("shared", sharing.shared),
     Check("weights", attention.weights),
@@ -74,6 +80,7 @@ CHECKS = (
     Check("temperature", generation.temperature),
     Check("top_k", generation.top_k),
     Check("stops", generation.stops),
+    Check("batch_generation", generation.batch_generation),
     Check("past_the_limit", generation.past_the_limit),
     Check("encodes_once", generation.encodes_once),
     Check("beams", generation.beams),

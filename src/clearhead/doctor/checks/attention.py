@@ -4,12 +4,11 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.attention_trace import Attention, trace_attention
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Patient
 
 # Scores of a standard deviation of 1 are what the division by √d_head is for; at twice that the
 # largest of ten weights is above a half before anything was learnt.
@@ -40,6 +39,19 @@ def weights(patient: Patient) -> Iterator[Finding]:
             numbers = {"n": int((~visible).sum()), "of": visible.numel()}
             yield Finding("weights.source_hidden", "warning", numbers, place=attention.place)
             return
+    for attention in seen:
+        if _proportional(attention.values, attention.keys):
+            yield Finding("weights.values_are_keys", "warning", place=attention.place)
+            return
+
+
+def _proportional(one: Tensor | None, other: Tensor | None) -> bool:
+    """The same numbers, but for one factor (the kernel may scale its keys)."""
+    if one is None or other is None or one.shape != other.shape:
+        return False
+    one, other = one.double().flatten(), other.double().flatten()
+    factor = (one @ other) / (other @ other)
+    return bool((one - factor * other).norm() < 1e-6 * one.norm())
 
 
 def returned_weights(patient: Patient) -> Iterator[Finding]:
@@ -63,7 +75,7 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
 
 
 def _others(
-    patient: Patient, attention: Callable[[nn.Module, Inputs], list[Tensor]]
+    patient: Patient, attention: Callable[[nn.Module, CallInputs], list[Tensor]]
 ) -> Iterator[Finding]:
     """Weights that are handed out are among those that a plain call uses."""
     inputs = patient.draw(3)
@@ -103,19 +115,30 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
         numbers = {"d_head": first.d_head, "right": first.d_head**-0.5}
         spread = float(first.scores[first.weights > 0].std())
         heads = first.weights.shape[1] if first.weights.dim() == 4 else 1
-        if _all_near(scales, first.d_head**-0.5):
+        if _all_near(scales, first.d_head**-0.5) or first.d_head == 1:
             continue
         numbers |= {"scale": slope * first.scaled_before[0], "spread": spread}
-        if first.d_head > 1 and _all_near(scales, 1.0) and spread > _WIDE:
+        if _all_near(scales, 1.0) and (spread > _WIDE or not _scaled_by_weights(first)):
             yield Finding("attention_scale.missing", "warning", numbers, place=first.place)
             return
         if heads > 1 and _all_near(scales, (first.d_head * heads) ** -0.5):
             numbers["d_model"] = first.d_head * heads
             yield Finding("attention_scale.d_model", "warning", numbers, place=first.place)
             return
+        if _all_near(scales, 1 / first.d_head):
+            yield Finding("attention_scale.d_head", "warning", numbers, place=first.place)
+            return
         if _all_near(scales, first.d_head**0.5):
             yield Finding("attention_scale.multiplied", "error", numbers, place=first.place)
             return
+
+
+def _scaled_by_weights(attention: Attention) -> bool:
+    """Queries that are smaller than keys by about √d_head: the scale is in the first weights, as
+    in T5."""
+    assert attention.queries is not None and attention.keys is not None and attention.d_head
+    ratio = float(attention.queries.std() / attention.keys.std().clamp(min=1e-12))
+    return ratio < 2 * attention.d_head**-0.5 and ratio < 0.7
 
 
 def _all_near(scales: set[float], right: float) -> bool:
@@ -136,9 +159,9 @@ def _slope(first: Attention, second: Attention) -> float | None:
 
 
 def _seen(
-    patient: Patient, inputs: Inputs, model: torch.nn.Module | None = None
+    patient: Patient, inputs: CallInputs, model: torch.nn.Module | None = None
 ) -> list[Attention]:
-    length = inputs.tokens.shape[1]
+    length = inputs.tokens.shape[1] + patient.calls.inner_length
     shapes = {(length, length)}
     if inputs.source is not None:
         n_source = inputs.source.shape[1]
@@ -148,3 +171,20 @@ def _seen(
     if not seen:
         raise NotApplicableError("no_attention_seen")
     return seen
+
+
+# Far beyond any score, and within reach of what a careless constant is.
+_WEAK, _STRONG = 1e3, 1e5
+
+
+def mask_strength(patient: Patient) -> Iterator[Finding]:
+    """What stands in place of a hidden score."""
+    for attention in _seen(patient, patient.draw(3)):
+        hidden = attention.scores[attention.weights == 0]
+        hidden = hidden[hidden.isfinite()]
+        if attention.axis != -1 or not hidden.numel():
+            continue
+        value = float(hidden.max())
+        if -_STRONG < value < -_WEAK:
+            yield Finding("mask_strength.weak", "note", {"value": value}, place=attention.place)
+            return

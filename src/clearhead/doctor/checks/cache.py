@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.checks.padding import pad, roles
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Inputs, Patient, change_size
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 _N_PADS = 3
 _ROWS = [2, 0, 0]  # one row goes on twice and one ends, as beams do
@@ -75,7 +74,7 @@ def _padded(patient: Patient) -> Iterator[Finding]:
         pieces = [length - 3, 1, 2]
 
         def both(
-            model: nn.Module, inputs: Inputs = inputs, pieces: list[int] = pieces
+            model: nn.Module, inputs: CallInputs = inputs, pieces: list[int] = pieces
         ) -> tuple[Tensor, Tensor]:
             return patient.logits(model, inputs), cached(model, inputs, pieces)
 
@@ -91,7 +90,7 @@ def _padded(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _some_padded(inputs: Inputs, patient: Patient, role: str) -> Inputs:
+def _some_padded(inputs: CallInputs, patient: Patient, role: str) -> CallInputs:
     """The first row is as long as the batch: rows differ, as they do in use."""
     tokens: Tensor = getattr(inputs, role).clone()
     tokens[0] = patient.draw(1, len(tokens[0]), len(tokens[0]), seed=2).tokens[0]

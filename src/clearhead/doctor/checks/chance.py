@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient, change_size
-from clearhead.doctor.witness import first_change, watch
-from clearhead.shapes import Tensor
+from clearhead.doctor.witness import first_change, watch, watching
+
+# Nobody drops more than this; who writes 0.9 means the share to keep.
+_HIGH = 0.65
 
 
 def determinism(patient: Patient) -> Iterator[Finding]:
@@ -20,6 +24,7 @@ def determinism(patient: Patient) -> Iterator[Finding]:
         one, other = patient.logits(model, inputs), patient.logits(model, inputs)
     if not torch.equal(inputs.tokens, kept):
         yield Finding("determinism.input", "error")
+        return
     if model.training:
         yield Finding("determinism.mode", "error")
     elif not torch.equal(one, other) and one.isfinite().all():
@@ -44,30 +49,44 @@ def dropout(patient: Patient) -> Iterator[Finding]:
     found: list[Finding] = []
     called: set[str] = set()
 
-    def hook(path: str):
-        def look(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-            given = args[0]
-            if (earlier := dropped.get(given.data_ptr())) is not None:
-                found.append(_twice(path, module, earlier, output))
-            elif problem := _wrong_rate(path, module, given, output):
-                found.append(problem)
-            # The output is kept, so that its address is not used again.
-            dropped[output.data_ptr()] = (path, given, output)
+    def enter(path: str, _: nn.Module) -> None:
+        called.add(path)
 
-        return look
+    def leave(path: str, module: nn.Module, given: Any, output: Any) -> None:
+        if path not in layers or not given[0] or not isinstance(output, torch.Tensor):
+            return
+        given = given[0][0]
+        if (earlier := dropped.get(given.data_ptr())) is not None:
+            found.append(_twice(path, module, earlier, output))
+        elif problem := _wrong_rate(path, module, given, output):
+            found.append(problem)
+        # The output is kept, so that its address is not used again.
+        dropped[output.data_ptr()] = (path, given, output)
 
-    hooks = [module.register_forward_hook(hook(path)) for path, module in layers.items()]
-    hooks += [
-        module.register_forward_pre_hook(lambda *_, path=path: called.add(path))
-        for path, module in model.named_modules()
-    ]
-    with torch.no_grad():
+    with torch.no_grad(), watching(model, enter=enter, leave=leave):
         patient.logits(model, patient.draw(_batch(model)))
-    for handle in hooks:
-        handle.remove()
     yield from {finding.case: finding for finding in reversed(found)}.values()
+    yield from _on_scores(patient, model)
+    high = [(path, _rate(layer)) for path, layer in layers.items() if _rate(layer) > _HIGH]
+    if high:
+        yield Finding("dropout.high", "warning", {"asked": high[0][1]}, place=high[0][0])
     silent = [p for p in layers if p not in called and p.rpartition(".")[0] in called]
     yield from _unused(patient, model, silent)
+
+
+def _on_scores(patient: Patient, model: nn.Module) -> Iterator[Finding]:
+    """A score of exactly 0 where the product of query and key is another number was dropped."""
+    inputs = patient.draw(8)
+    length = inputs.tokens.shape[1]
+    shapes = {(length, length)}
+    for seen in trace_attention(model, lambda: patient.logits(model, inputs), shapes):
+        if seen.product is None:
+            continue
+        open_ = (seen.weights > 0) & (seen.product != 0)
+        share = float((seen.scores[open_] == 0).double().mean()) if open_.any() else 0.0
+        if 0.01 < share < 0.99:
+            yield Finding("dropout.scores", "error", {"share": share}, place=seen.place)
+            return
 
 
 def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[Finding]:
@@ -86,9 +105,27 @@ def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[F
         before, asked = logits(), _rate(modules[0])
         for module in modules:
             module.p = 0.9
-        if torch.equal(before, logits()):
+        if torch.equal(before, logits()) and not _fused_at(patient, model, asked):
             numbers = {"n": len(paths), "asked": asked}
             yield Finding("dropout.unused", "warning", numbers, place=paths[0])
+
+
+def _fused_at(patient: Patient, model: nn.Module, rate: float) -> bool:
+    """Whether a fused kernel drops at this rate, which it was told when the model was built."""
+    rates: list[float] = []
+    kernel = F.scaled_dot_product_attention
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        rates.append(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
+        return kernel(*args, **kwargs)
+
+    F.scaled_dot_product_attention = watched
+    try:
+        with torch.no_grad():
+            patient.logits(model, patient.draw(2))
+    finally:
+        F.scaled_dot_product_attention = kernel
+    return any(abs(float(seen) - rate) < 1e-6 for seen in rates)
 
 
 def _batch(model: nn.Module) -> int:

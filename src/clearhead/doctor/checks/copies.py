@@ -1,36 +1,76 @@
 """The same model elsewhere: saved and loaded, copied, in other dtypes, compiled."""
 
 import copy
-import io
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 
+from clearhead.doctor.attention_trace import Operations
+from clearhead.doctor.copying import calls_the_original
 from clearhead.doctor.findings import Finding
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Patient, change_size
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 
-def save_load(patient: Patient) -> Iterator[Finding]:
-    """What is saved and loaded into a model with other weights gives the same logits."""
+def registered(patient: Patient) -> Iterator[Finding]:
+    """Every layer is the model's own, and is built once."""
     for path, module in patient.model.named_modules():
         hidden = _hidden_modules(module)
         if hidden:
             numbers = {"name": hidden, "of": path or type(module).__name__}
-            yield Finding("save_load.hidden", "error", numbers, place=f"{path}.{hidden}".strip("."))
+            place = f"{path}.{hidden}".strip(".")
+            yield Finding("registered.hidden", "error", numbers, place=place)
             return
+    model, built = patient.plain, dict[str, type]()
+    with torch.no_grad():
+        patient.logits(model, patient.draw(2))  # a lazy layer is built by its first call
+        with _watching_births() as born:
+            patient.logits(model, patient.draw(2))
+    for module in born:
+        if next(module.parameters(recurse=False), None) is not None:
+            built.setdefault(type(module).__name__, type(module))
+    if built:
+        names = ", ".join(built)
+        # A norm begins as the same numbers every time; other layers as other ones.
+        severity = "warning" if all("norm" in name.lower() for name in built) else "error"
+        yield Finding("registered.built", severity, {"names": names, "n": len(born)})
+
+
+@contextmanager
+def _watching_births() -> Iterator[list[nn.Module]]:
+    born: list[nn.Module] = []
+    init = nn.Module.__init__
+
+    def watched(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        born.append(self)
+
+    nn.Module.__init__ = watched
+    try:
+        yield born
+    finally:
+        nn.Module.__init__ = init
+
+
+def save_load(patient: Patient) -> Iterator[Finding]:
+    """What is saved and loaded into a model with other weights gives the same logits."""
     model, other, inputs = patient.plain, patient.copy(), patient.draw(3)
     with torch.no_grad():
         for parameter in other.parameters():
-            parameter.normal_() if parameter.is_floating_point() else None
-    file = io.BytesIO()
-    torch.save(model.state_dict(), file)
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
+            if parameter.is_floating_point():
+                parameter.normal_()
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    n_before = len(list(other.parameters()))
+    other.load_state_dict(state)
+    n_after = len(list(other.parameters()))
+    if n_before != n_after:
+        yield Finding("save_load.unties", "error", {"before": n_before, "after": n_after})
     with torch.no_grad():
-        change = change_size(patient.logits(model, inputs), patient.logits(other, inputs))
-    if change > 0:
+        one, two = patient.logits(model, inputs), patient.logits(model, inputs)
+        change = change_size(one, patient.logits(other, inputs))
+    if change > 0 and torch.equal(one, two):
         yield Finding("save_load.differs", "error", {"change": change})
 
 
@@ -53,37 +93,71 @@ def _hidden_modules(module: nn.Module) -> str | None:
 
 def deepcopy(patient: Patient) -> Iterator[Finding]:
     """A copy shares nothing with the model, and is as tied as it was."""
-    model = patient.model
-    twin = copy.deepcopy(model)
+    model, inputs = patient.model, patient.draw(2)
+    try:
+        twin = copy.deepcopy(model).eval()
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        text = f"{type(error).__name__}: {lines[0]}"
+        yield Finding("deepcopy.fails", "note", {"error": text})
+        return
     ours = {p.data_ptr() for p in model.parameters() if p.numel()}
     if any(p.data_ptr() in ours for p in twin.parameters() if p.numel()):
         yield Finding("deepcopy.shares", "error")
     n_model, n_twin = (sum(1 for _ in m.parameters()) for m in (model, twin))
     if n_model != n_twin:
         yield Finding("deepcopy.unties", "error", {"before": n_model, "after": n_twin})
+    place = calls_the_original(model, twin, lambda: patient.logits(twin, inputs))
+    if place is not None:
+        yield Finding("deepcopy.calls_original", "note", place=place)
 
 
 def dtypes(patient: Patient) -> Iterator[Finding]:
-    """bfloat16, float16 and float64: they run, stay finite, and say about the same."""
+    """Mixed precision, as it is trained, and weights in another precision, as it is served: both
+    run, stay finite, and say about the same."""
     inputs = patient.draw(3)
     with torch.no_grad():
         plain = patient.logits(_in(patient, torch.float32), inputs)
-    for dtype in (torch.float64, torch.bfloat16, torch.float16):
-        name = str(dtype).removeprefix("torch.")
+    failed: dict[str, list[str]] = {}
+    for mixed, dtype in (
+        (True, torch.bfloat16),
+        (True, torch.float16),
+        (False, torch.float64),
+        (False, torch.bfloat16),
+        (False, torch.float16),
+    ):
+        if patient.is_large and (dtype == torch.float64 or mixed):
+            continue
+        name = ("autocast " if mixed else "") + str(dtype).removeprefix("torch.")
         # Eight bits of mantissa, through a stack of layers; a wrong cast is off by the whole.
         allowed = {torch.float64: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.2}[dtype]
         try:
-            with torch.no_grad():
-                logits = patient.logits(_in(patient, dtype), inputs)
-        except CALL_ERRORS as error:
+            with torch.no_grad(), torch.autocast("cpu", dtype=dtype, enabled=mixed):
+                model = patient.plain if mixed else _in(patient, dtype)
+                logits = patient.logits(model, inputs)
+        except Exception as error:
             text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            yield Finding("dtypes.fails", "warning", {"dtype": name, "error": text})
+            failed.setdefault("mixed" if mixed else "weights", []).append(f"{name}: {text}")
             continue
         if not logits.isfinite().all():
             yield Finding("dtypes.overflow", "warning", {"dtype": name})
-        elif change_size(plain, logits) > allowed:
+        elif change_size(plain, logits) > allowed and not _routes(patient, model, inputs):
             numbers = {"dtype": name, "change": change_size(plain, logits)}
             yield Finding("dtypes.differs", "warning", numbers)
+    if failed:
+        # Mixed precision is how people train; weights of another precision, few do.
+        case = "mixed" if "mixed" in failed else "weights"
+        severity = "warning" if case == "mixed" else "note"
+        yield Finding(f"dtypes.{case}", severity, {"errors": "; ".join(failed[case])})
+
+
+def _routes(patient: Patient, model: nn.Module, inputs: CallInputs) -> bool:
+    """Whether a token goes to one expert or another: rounding then decides, and it is no defect.
+    Seen by topk or argmax, which a plain Transformer does not use."""
+    seen = Operations()
+    with torch.no_grad(), seen:
+        patient.logits(model, inputs)
+    return bool(seen.names & {"topk", "argmax", "sort"})
 
 
 def _in(patient: Patient, dtype: torch.dtype) -> nn.Module:

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError, Severity
 from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Generated, Inputs, Patient
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Generated, Patient
 
 _N_NEW = 8
 _PROMPT = 3
@@ -27,9 +26,12 @@ def greedy(patient: Patient) -> Iterator[Finding]:
     yield from _repeats(patient, model.train(), "greedy.train", "warning")
     if not model.training:
         yield Finding("greedy.mode", "warning")
-    prompt = _prompts(patient)[0]
-    run = _generate(patient, model.eval(), prompt, _N_NEW, **_greedy_settings(patient))
-    yield from _follows_the_argmax(patient, model, prompt, run)
+    for prompt in _prompts(patient):
+        run = _generate(patient, model.eval(), prompt, _N_NEW, **_greedy_settings(patient))
+        found = list(_follows_the_argmax(patient, model, prompt, run))
+        if found:
+            yield from found
+            return
 
 
 def _repeats(
@@ -38,7 +40,7 @@ def _repeats(
     settings = _greedy_settings(patient)
     for prompt in _prompts(patient):
 
-        def write(prompt: Inputs = prompt) -> tuple[int, ...]:
+        def write(prompt: CallInputs = prompt) -> tuple[int, ...]:
             run = _generate(patient, model, prompt, _N_NEW, **settings)
             return tuple(run.tokens.flatten().tolist())
 
@@ -50,7 +52,7 @@ def _repeats(
 
 
 def _follows_the_argmax(
-    patient: Patient, model: nn.Module, prompt: Inputs, run: Generated
+    patient: Patient, model: nn.Module, prompt: CallInputs, run: Generated
 ) -> Iterator[Finding]:
     logits = _rescoring_logits(patient, model, prompt, run)
     best = logits.max(dim=-1).values
@@ -71,7 +73,22 @@ def temperature(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("no_temperature")
     error = _unclear_error(patient, model, prompt, temperature=0.0)
     if error is not None:
-        yield Finding("temperature.zero", "warning", {"error": error})
+        yield Finding("temperature.zero", "note", {"error": error})
+    low, high = 0.05, 20.0
+    cold, warm = (_share_of_best(patient, model, prompt, value) for value in (low, high))
+    if warm > cold + 0.2:
+        numbers = {"low": low, "high": high, "cold": cold, "warm": warm}
+        yield Finding("temperature.direction", "error", numbers)
+
+
+def _share_of_best(patient: Patient, model: nn.Module, prompt: CallInputs, value: float) -> float:
+    """How often the full pass's best token is drawn, of 24 draws."""
+    rows = prompt.rows([0] * 24)
+    run = _generate(patient, model, rows, 1, temperature=value)
+    if run.tokens.shape != (24, 1):
+        raise NotApplicableError("one_prompt_only")
+    logits = _rescoring_logits(patient, model, rows, run)[:, 0]
+    return float((logits.argmax(dim=-1) == run.tokens[:, 0]).double().mean())
 
 
 def top_k(patient: Patient) -> Iterator[Finding]:
@@ -83,7 +100,7 @@ def top_k(patient: Patient) -> Iterator[Finding]:
         error = _unclear_error(patient, model, prompt, top_k=value)
         if error is not None:
             case = "zero" if value == 0 else "large"
-            yield Finding(f"top_k.{case}", "warning", {"error": error, "value": value})
+            yield Finding(f"top_k.{case}", "note", {"error": error, "value": value})
 
 
 def stops(patient: Patient) -> Iterator[Finding]:
@@ -93,13 +110,70 @@ def stops(patient: Patient) -> Iterator[Finding]:
         yield Finding("stops.no_setting", "note")
         return
     settings = _greedy_settings(patient)
-    free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
-    # The token that greedy generation writes first is declared to be the end.
+    for prompt in _prompts(patient):
+        free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
+        # The token that greedy generation writes first is declared to be the end.
+        end = int(free[0, 0])
+        if not (free[0, 1:] != end).any():
+            continue  # one token, again and again: nothing to tell
+        stopped = _generate(patient, model, prompt, _N_NEW, **settings, eos=end).tokens
+        after = stopped[0, 1:]
+        same = stopped.shape[1] == _N_NEW and bool((after == free[0, 1:]).all())
+        if same:
+            yield Finding("stops.runs_on", "error", {"n": len(after)})
+            return
+    yield from _any_row(patient, model, settings)
+
+
+def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> Iterator[Finding]:
+    """One row of a batch ends at once; the other goes on as it would alone."""
+    prompt = patient.draw(_N_PROMPTS, min(_PROMPT, patient.length))
+    if prompt.source is not None:
+        return
+    try:
+        free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
+    except CALL_ERRORS:
+        return  # it takes one prompt at a time
+    if free.shape != (_N_PROMPTS, _N_NEW):
+        return
     end = int(free[0, 0])
-    stopped = _generate(patient, model, prompt, _N_NEW, **settings, eos=end).tokens
-    after = stopped[0, 1:]
-    if stopped.shape[1] == _N_NEW and bool((after == free[0, 1:]).all()) and (after != end).any():
-        yield Finding("stops.runs_on", "error", {"n": len(after)})
+    others = [row for row in range(1, _N_PROMPTS) if not (free[row] == end).any()]
+    if not others:
+        return
+    tokens = _generate(patient, model, prompt, _N_NEW, **settings, eos=end).tokens
+    if tokens.shape[1] < _N_NEW:
+        numbers = {"row": others[0], "n": tokens.shape[1], "of": _N_NEW}
+        yield Finding("stops.any_row", "error", numbers)
+
+
+def batch_generation(patient: Patient) -> Iterator[Finding]:
+    """Each prompt of a batch gets what it gets alone."""
+    model, _ = _scene(patient)
+    settings = _greedy_settings(patient)
+    if not settings and _draws(patient, model.eval()):
+        raise NotApplicableError("only_samples")
+    model = model.eval()
+    prompt = patient.draw(_N_PROMPTS, min(_PROMPT, patient.length))
+    try:
+        together = _generate(patient, model, prompt, _N_NEW, **settings).tokens
+    except CALL_ERRORS:
+        raise NotApplicableError("one_prompt_only") from None
+    if len(together) != _N_PROMPTS:
+        raise NotApplicableError("one_prompt_only")
+    for row in range(_N_PROMPTS):
+        run = _generate(patient, model, prompt.rows([row]), _N_NEW, **settings)
+        alone, n = run.tokens, min(run.tokens.shape[1], together.shape[1])
+        differs = (alone[0, :n] != together[row, :n]).nonzero()
+        if not len(differs):
+            continue
+        step = int(differs[0])
+        # Where two tokens are equally good, either is right.
+        logits = _rescoring_logits(patient, model, prompt.rows([row]), run)[0, step].double()
+        one, other = logits[alone[0, step]], logits[together[row, step]]
+        if abs(float(one - other)) > 1e-3 * float(logits.std()):
+            numbers = {"row": row, "n": _N_PROMPTS, "step": step}
+            yield Finding("batch_generation.rows", "error", numbers)
+            return
 
 
 def past_the_limit(patient: Patient) -> Iterator[Finding]:
@@ -110,7 +184,7 @@ def past_the_limit(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("long_limit" if limit else "no_limit")
     error = _error(patient, model, prompt, limit + 2)
     if error is not None and _is_unclear(error):
-        yield Finding("past_the_limit.crash", "warning", {"limit": limit, "error": _text(error)})
+        yield Finding("past_the_limit.crash", "note", {"limit": limit, "error": _text(error)})
 
 
 def encodes_once(patient: Patient) -> Iterator[Finding]:
@@ -158,21 +232,21 @@ def beams(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _scene(patient: Patient) -> tuple[nn.Module, Inputs]:
+def _scene(patient: Patient) -> tuple[nn.Module, CallInputs]:
     """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
     if patient.calls.generate is None:
         raise NotApplicableError("no_generate")
     return patient.noisy.eval(), _prompts(patient)[0]
 
 
-def _prompts(patient: Patient) -> list[Inputs]:
+def _prompts(patient: Patient) -> list[CallInputs]:
     """Several, since chance and a wrong cache do not change every text."""
     length = min(_PROMPT, patient.length)
     return [patient.draw(1, length, seed=seed) for seed in range(_N_PROMPTS)]
 
 
 def _generate(
-    patient: Patient, model: nn.Module, prompt: Inputs, n_new: int, **settings: Any
+    patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
 ) -> Generated:
     assert patient.calls.generate is not None
     with torch.no_grad():
@@ -194,16 +268,18 @@ def _draws(patient: Patient, model: nn.Module) -> bool:
     return not torch.equal(before, torch.get_rng_state())
 
 
-def _rescoring_logits(patient: Patient, model: nn.Module, prompt: Inputs, run: Generated) -> Tensor:
+def _rescoring_logits(
+    patient: Patient, model: nn.Module, prompt: CallInputs, run: Generated
+) -> Tensor:
     """What the full pass says about each generated token, in evaluation mode."""
     tokens = torch.cat((run.prefix, run.tokens), dim=1)
     with torch.no_grad():
-        logits = patient.logits(model, Inputs(tokens, prompt.source))
+        logits = patient.logits(model, CallInputs(tokens, prompt.source))
     return logits[:, run.prefix.shape[1] - 1 : -1]
 
 
 def _error(
-    patient: Patient, model: nn.Module, prompt: Inputs, n_new: int, **settings: Any
+    patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
 ) -> Exception | None:
     try:
         _generate(patient, model, prompt, n_new, **settings)
@@ -213,7 +289,7 @@ def _error(
 
 
 def _unclear_error(
-    patient: Patient, model: nn.Module, prompt: Inputs, **settings: Any
+    patient: Patient, model: nn.Module, prompt: CallInputs, **settings: Any
 ) -> str | None:
     error = _error(patient, model, prompt, 2, **settings)
     return _text(error) if error is not None and _is_unclear(error) else None

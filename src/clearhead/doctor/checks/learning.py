@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Patient
 
 _N_SAMPLES = 8
 _LENGTH = 8
@@ -74,7 +73,7 @@ def _length(patient: Patient) -> int:
     return min(_LENGTH, patient.length)
 
 
-def _loss(patient: Patient, model: nn.Module, inputs: Inputs, labels: Tensor | None) -> Tensor:
+def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, labels: Tensor | None) -> Tensor:
     """An encoder's labels are given; the others predict the next token."""
     if patient.kind != "encoder" and patient.calls.loss is not None:
         targets = inputs.tokens

@@ -6,7 +6,7 @@ import torch
 
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Inputs, Patient
+from clearhead.doctor.patient import CallInputs, Patient
 
 # Longer limits are believed: trying them costs quadratic time and memory.
 _LONGEST_TRIED = 2048
@@ -45,7 +45,7 @@ def limit(patient: Patient) -> Iterator[Finding]:
         yield Finding("limit.beyond", "note", {"limit": limit, "error": error})
 
 
-def _error(patient: Patient, inputs: Inputs) -> str | None:
+def _error(patient: Patient, inputs: CallInputs) -> str | None:
     try:
         with torch.no_grad():
             patient.logits(patient.plain, inputs)

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Patient
 
 _N_IGNORED = 4
 
@@ -17,19 +16,21 @@ def loss_value(patient: Patient) -> Iterator[Finding]:
     """The loss is the cross-entropy of the logits with the right targets, or a smoothed one."""
     model, inputs, targets, _ = _scene(patient)
     logits = patient.logits(model, inputs)
-    loss = _loss(patient, model, inputs, targets)
+    draws = [patient.draw(4, seed=seed).tokens for seed in (1, 2, 3)]
+    losses = [_loss(patient, model, inputs, drawn) for drawn in draws]
     right = patient.calls.loss_shift
-    if _explained(logits, targets, right, loss):
+    if _explained(logits, draws, right, losses):
         return
-    for shift in (0, 1, 2):
-        if shift != right and _explained(logits, targets, shift, loss):
+    loss = float(losses[0])
+    for shift in (0, 1, 2, -1):
+        if shift != right and _explained(logits, draws, shift, losses):
             severity = "warning" if shift == 1 else "error"
-            numbers = {"loss": float(loss), "shift": shift, "right": right}
-            yield Finding(f"loss_value.shift_{shift}", severity, numbers)
+            numbers = {"loss": loss, "shift": shift, "right": right}
+            case = "shift_back" if shift < 0 else f"shift_{shift}"
+            yield Finding(f"loss_value.{case}", severity, numbers)
             return
     expected = float(_cross_entropy(logits, targets, right))
-    numbers = {"loss": float(loss), "expected": expected}
-    yield Finding("loss_value.other", "warning", numbers)
+    yield Finding("loss_value.other", "warning", {"loss": loss, "expected": expected})
 
 
 def ignored_targets(patient: Patient) -> Iterator[Finding]:
@@ -46,11 +47,45 @@ def ignored_targets(patient: Patient) -> Iterator[Finding]:
     if _near(loss, averages["all"]) and not _near(loss, averages["right"]):
         numbers = {"loss": loss, "right": averages["right"], "n": _N_IGNORED * len(targets)}
         yield Finding("ignored_targets.divided_by_all", "error", numbers)
+    yield from _counted(patient, logits, partly, loss, averages["right"])
+    yield from _token(patient, model, inputs, targets, logits)
     yield from _smoothed(patient, logits, targets, partly, loss)
     nothing = torch.full_like(targets, ignored)
     empty = _loss(patient, model, inputs, nothing)
     if not empty.isfinite():
-        yield Finding("ignored_targets.none_left", "warning", {"loss": float(empty)})
+        yield Finding("ignored_targets.none_left", "note", {"loss": float(empty)})
+
+
+def _counted(
+    patient: Patient, logits: Tensor, partly: Tensor, loss: float, right: float
+) -> Iterator[Finding]:
+    """Targets that should not count are counted as a token, the first or the last."""
+    ignored, shift = patient.calls.ignored, patient.calls.loss_shift
+    if _near(loss, right):
+        return
+    for token in (0, patient.vocab_size - 1):
+        filled = torch.where(partly == ignored, token, partly)
+        if _near(loss, float(_cross_entropy(logits, filled, shift))):
+            numbers = {"ignored": ignored, "loss": loss, "right": right}
+            yield Finding("ignored_targets.counted", "error", numbers)
+            return
+
+
+def _token(
+    patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor, logits: Tensor
+) -> Iterator[Finding]:
+    """Token 0 is a target like the others, unless it is padding."""
+    if patient.pad_id == 0:
+        return
+    shift, ignored = patient.calls.loss_shift, patient.calls.ignored
+    some = targets.clone()
+    some[:, ::2] = 0
+    loss = float(_loss(patient, model, inputs, some))
+    # -100 stands for nothing here: the target that the model itself ignores is asked about.
+    counted = float(_cross_entropy(logits, some, shift, -100))
+    left_out = float(_cross_entropy(logits, some, shift, 0))
+    if _near(loss, left_out) and not _near(loss, counted):
+        yield Finding("ignored_targets.token", "warning", {"token": 0, "ignored": ignored})
 
 
 def _smoothed(
@@ -127,7 +162,7 @@ def _gradient(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
-def _scene(patient: Patient) -> tuple[nn.Module, Inputs, Tensor, int]:
+def _scene(patient: Patient) -> tuple[nn.Module, CallInputs, Tensor, int]:
     if patient.calls.loss is None:
         raise NotApplicableError("no_loss")
     # With noise on the weights: logits that are all alike would hide which target is compared.
@@ -139,30 +174,44 @@ def _scene(patient: Patient) -> tuple[nn.Module, Inputs, Tensor, int]:
     )
 
 
-def _loss(patient: Patient, model: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
+def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
     assert patient.calls.loss is not None
     with torch.no_grad():
         return patient.calls.loss(model, inputs, targets).double()
 
 
+def _shifted(logits: Tensor, targets: Tensor, shift: int) -> tuple[Tensor, Tensor]:
+    """The logits that are compared, and what they are compared with."""
+    n = logits.shape[1] - abs(shift)
+    if shift < 0:
+        return logits[:, -n:], targets[:, :n]
+    return logits[:, :n], targets[:, shift:]
+
+
 def _cross_entropy(
     logits: Tensor, targets: Tensor, shift: int, ignored: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    logits = logits[:, : logits.shape[1] - shift].flatten(0, 1).double()
+    logits, targets = _shifted(logits, targets, shift)
     return F.cross_entropy(
-        logits, targets[:, shift:].flatten(), ignore_index=ignored, reduction=reduction
+        logits.flatten(0, 1).double(), targets.flatten(), ignore_index=ignored, reduction=reduction
     )
 
 
-def _explained(logits: Tensor, targets: Tensor, shift: int, loss: Tensor) -> bool:
-    """A mean, a sum, or a mean with label smoothing between 0 and 0.3."""
-    plain = _cross_entropy(logits, targets, shift)
-    n = targets[:, shift:].numel()
-    uniform = -logits[:, : logits.shape[1] - shift].double().log_softmax(dim=-1).mean()
-    smoothing = float((loss - plain) / (uniform - plain))
+def _explained(logits: Tensor, draws: list[Tensor], shift: int, losses: list[Tensor]) -> bool:
+    """A mean, a sum, or a mean with label smoothing between 0 and 0.3: the same for all draws of
+    targets, since for one of them something always comes near."""
+    kept, _ = _shifted(logits, draws[0], shift)
+    uniform = -kept.double().log_softmax(dim=-1).mean()
+    smoothings: list[float] = []
+    means, sums = [], []
+    for targets, loss in zip(draws, losses):
+        plain = _cross_entropy(logits, targets, shift)
+        smoothings.append(float((loss - plain) / (uniform - plain)))
+        means.append(_near(float(loss), float(plain)))
+        sums.append(_near(float(loss), float(plain) * kept.shape[0] * kept.shape[1]))
     known = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-    smoothed = any(abs(smoothing - value) < 0.003 for value in known)
-    return _near(float(loss), float(plain)) or _near(float(loss), float(plain) * n) or smoothed
+    smoothed = any(all(abs(s - value) < 0.003 for s in smoothings) for value in known)
+    return all(means) or all(sums) or smoothed
 
 
 def _near(one: float, other: float) -> bool:

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from clearhead.doctor.attention_trace import LookAtYourself, plain_kernels
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.witness import axis_of, differs, first_change, watch
-from clearhead.shapes import Tensor
 
 
 def mixing(patient: Patient) -> Iterator[Finding]:
@@ -17,10 +17,10 @@ def mixing(patient: Patient) -> Iterator[Finding]:
     must not reach another position: if it does, something else moves positions about, such as
     heads that are merged in the wrong order."""
     length = patient.length
-    shapes = {(length, length)}
+    inner, n_source = patient.inner_length, patient.source_length
+    shapes = {(inner, inner)}
     if patient.has_source:
-        n_source = patient.source_length
-        shapes |= {(n_source, n_source), (length, n_source)}
+        shapes |= {(n_source, n_source), (inner, n_source)}
     model, inputs = patient.specimen, patient.draw(2)
     token = length // 2
     tokens = inputs.tokens.clone()

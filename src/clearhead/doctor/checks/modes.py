@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient, change_size
 from clearhead.doctor.witness import differs, first_change, watch
-from clearhead.shapes import Tensor
 
 
 def modes(patient: Patient) -> Iterator[Finding]:

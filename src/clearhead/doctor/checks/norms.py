@@ -12,6 +12,8 @@ from clearhead.doctor.witness import watch
 
 # A gain of 1 and a shift of 0 give a size of 1; a shift of 1 gives 1.41.
 _ALLOWED = 0.2
+# To a norm size is nothing, but for its epsilon.
+_LARGER, _SCALE_ALLOWED = 4.0, 1.5
 
 
 def norms(patient: Patient) -> Iterator[Finding]:
@@ -31,6 +33,11 @@ def norms(patient: Patient) -> Iterator[Finding]:
                 continue  # it takes more than numbers
             if not isinstance(returned, torch.Tensor) or returned.shape != visit.given[0].shape:
                 continue
+            larger = visit.module(_LARGER * torch.randn_like(visit.given[0]))
+            ratio = float(larger.double().std() / returned.double().std().clamp(min=1e-12))
+            if not 1 / _SCALE_ALLOWED < ratio < _SCALE_ALLOWED:
+                yield Finding("norms.scale", "error", {"ratio": ratio}, place=visit.path)
+                return
             size = float(returned.double().square().mean().sqrt())
             if not abs(size - 1) <= _ALLOWED:
                 yield Finding("norms.size", "warning", {"size": size}, place=visit.path)

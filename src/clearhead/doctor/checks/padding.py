@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor, nn
 
+from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError, Severity
-from clearhead.doctor.patient import Inputs, Patient, change_size
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 _N_PADS = 3
 
@@ -16,7 +17,7 @@ def padding(patient: Patient) -> Iterator[Finding]:
     """Three pads beside the real tokens, on the right and on the left, of each sequence."""
     _check_that_padding_exists(patient)
     for role in roles(patient):
-        for side in ("right", "left"):
+        for side in _sides(patient):
             yield from _one_side(patient, role, side)
 
 
@@ -36,7 +37,9 @@ def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
     )
 
 
-def _change(patient: Patient, inputs: Inputs, padded: Inputs, role: str, side: str) -> float | None:
+def _change(
+    patient: Patient, inputs: CallInputs, padded: CallInputs, role: str, side: str
+) -> float | None:
     """How much padding changes the logits of the real tokens; None if it does not.
 
     Some models compute their softmax in single precision always, and in double their masks
@@ -89,7 +92,7 @@ def pad_value(patient: Patient) -> Iterator[Finding]:
 def padding_finite(patient: Patient) -> Iterator[Finding]:
     """Rows of different lengths, one of them nearly all padding: everything stays finite."""
     _check_that_padding_exists(patient)
-    for side in ("right", "left"):
+    for side in _sides(patient):
         inputs = patient.draw(2, *_room(patient))
         for role in roles(patient):
             inputs = pad(patient, inputs, role, side)
@@ -101,10 +104,16 @@ def padding_finite(patient: Patient) -> Iterator[Finding]:
         logits[real].logsumexp(dim=-1).sum().backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         if not all(g.isfinite().all() for g in gradients) or not logits[real].isfinite().all():
-            yield Finding("padding_finite.spreads", "error", {"side": side})
+            yield Finding("padding_finite.spreads", _severity(patient, side), {"side": side})
         elif not logits.isfinite().all():
             n_rows = int((~logits.isfinite()).any(dim=2).sum())
-            yield Finding("padding_finite.rows", "warning", {"side": side, "n_rows": n_rows})
+            severity = "note" if side == "left" and patient.kind != "decoder" else "warning"
+            numbers = {"side": side, "n_rows": n_rows}
+            yield Finding("padding_finite.rows", severity, numbers)
+
+
+def _sides(patient: Patient) -> list[str]:
+    return [side for side in ("right", "left") if side in patient.calls.sides]
 
 
 def _check_that_padding_exists(patient: Patient) -> None:
@@ -135,7 +144,7 @@ def _mask_of(role: str) -> str:
     return "real" if role == "tokens" else "source_real"
 
 
-def pad(patient: Patient, inputs: Inputs, role: str, side: str) -> Inputs:
+def pad(patient: Patient, inputs: CallInputs, role: str, side: str) -> CallInputs:
     """Pads beside one sequence, and a mask if the model takes one."""
     tokens: Tensor = getattr(inputs, role)
     pads = tokens.new_full((len(tokens), _N_PADS), patient.pad_id or 0)
@@ -146,3 +155,49 @@ def pad(patient: Patient, inputs: Inputs, role: str, side: str) -> Inputs:
     if _mask_of(role) in patient.calls.masks:
         padded = replace(padded, **{_mask_of(role): torch.cat(real, dim=1)})
     return padded
+
+
+def hidden_tokens(patient: Patient) -> Iterator[Finding]:
+    """The smallest ids, which `draw` leaves out since they are often special, are words in some
+    vocabularies: unless one is padding, others see it."""
+    if patient.kind != "decoder" or patient.vocab_size <= 16 or patient.length < 6:
+        raise NotApplicableError("no_low_tokens")
+    place, later = 2, slice(3, None)
+    inputs = patient.draw(2)
+    for token in range(4):
+        if token == patient.pad_id:
+            continue
+        logits: list[Tensor] = []
+        # Two neighbours of the asked token tell how much any token changes.
+        for other in (token, 5, 6):
+            tokens = inputs.tokens.clone()
+            tokens[:, place] = other
+            with torch.no_grad():
+                given = patient.logits(patient.specimen, replace(inputs, tokens=tokens))
+            logits.append(given[:, later])
+        with torch.no_grad():
+            table = _without_its_row(patient, token, inputs, place)
+        usual = change_size(logits[1], logits[2])
+        if usual > patient.tolerance and table is not None and table < patient.tolerance:
+            yield Finding("hidden_tokens.low", "warning", {"token": token, "other": 5})
+            return
+
+
+def _without_its_row(patient: Patient, token: int, inputs: CallInputs, place: int) -> float | None:
+    """By how much later logits change when the token's own row of the table does."""
+    model = copy_model(patient.specimen)
+    tokens = inputs.tokens.clone()
+    tokens[:, place] = token
+    given = replace(inputs, tokens=tokens)
+    before = patient.logits(model, given)[:, place + 1 :]
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
+    tables = [m for m in tables if m.num_embeddings == patient.vocab_size]
+    if not tables:
+        return None
+    for table in tables:
+        row = table.weight.data[token]
+        row += torch.linspace(-1, 2, len(row), dtype=row.dtype).sin()  # no norm takes it away
+    after = patient.logits(model, given)[:, place + 1 :]
+    # With tied weights the token's own logit changes as well: it is not asked.
+    kept = [n for n in range(before.shape[-1]) if n != token]
+    return change_size(before[..., kept], after[..., kept])

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from types import FunctionType
 
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient, change_size
-from clearhead.shapes import Tensor
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 # Some models compute their rotation in single precision always; a wrong one is off by the whole.
 _TOLERANCE = 1e-3
@@ -28,7 +27,7 @@ def relative(patient: Patient) -> Iterator[Finding]:
     drawn = patient.draw(2)
     drawn.tokens[1] = patient.other_tokens(drawn.tokens[0])
     source = None if drawn.source is None else _repeated(drawn.source)
-    inputs = Inputs(_repeated(drawn.tokens), source)
+    inputs = CallInputs(_repeated(drawn.tokens), source)
     model = patient.specimen
     length, n_source = patient.length, patient.source_length if patient.has_source else 0
     logits: list[Tensor] = []
@@ -59,6 +58,9 @@ def relative(patient: Patient) -> Iterator[Finding]:
             numbers = {"change": float(change), "spread": spread}
             yield Finding("relative.places", severity, numbers, place=attention.place)
             return
+        if _turned(attention.values):
+            yield Finding("relative.values", "error", place=attention.place)
+            return
         if _one_slope(distances, open_):
             numbers = {"heads": distances.shape[1]}
             yield Finding("relative.one_slope", "warning", numbers, place=attention.place)
@@ -73,6 +75,13 @@ def _by_distance(scores: Tensor) -> Tensor:
     """Less each query's score of its own place."""
     own = scores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     return scores - own
+
+
+def _turned(values: Tensor | None) -> bool:
+    """One token everywhere has one value everywhere."""
+    if values is None or values.dim() != 3:
+        return False
+    return change_size(values, values[:, :1].expand_as(values)) > _TOLERANCE
 
 
 def _one_slope(distances: Tensor, open_: Tensor) -> bool:

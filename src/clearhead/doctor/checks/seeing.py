@@ -5,11 +5,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
 from clearhead.doctor.findings import Cell, Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient
+from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import Visit, axis_of, differs, first_change, first_loss, watch
-from clearhead.shapes import Float, Tensor
+
+# Further on than tables that are clipped by mistake.
+_FAR = 31
 
 
 def causal(patient: Patient) -> Iterator[Finding]:
@@ -19,6 +23,7 @@ def causal(patient: Patient) -> Iterator[Finding]:
     change = reach(patient)
     leaks = (change > patient.tolerance).triu(1)
     if not leaks.any():
+        yield from _by_length(patient)
         return
     position, token = (int(n) for n in leaks.nonzero()[0])
     case = "one_sequence" if patient.one_sequence else "ahead" if _is_band(leaks) else "leak"
@@ -38,6 +43,23 @@ def causal(patient: Patient) -> Iterator[Finding]:
     )
 
 
+def _by_length(patient: Patient) -> Iterator[Finding]:
+    """A prefix alone gives the logits that it gives with more behind it."""
+    inputs, n = patient.draw(2), patient.length - 3
+    if n < 2 or patient.equal_lengths or patient.one_sequence:
+        return
+    model = patient.specimen
+    with torch.no_grad():
+        full = patient.logits(model, inputs)[:, :n]
+        try:
+            alone = patient.logits(model, replace(inputs, tokens=inputs.tokens[:, :n]))
+        except CALL_ERRORS:
+            return  # another check says which lengths fail
+    change = change_size(full, alone)
+    if change > patient.tolerance:
+        yield Finding("causal.length", "error", {"change": change})
+
+
 def target_leak(patient: Patient) -> Iterator[Finding]:
     """Nothing that is as long as the source may depend on the target."""
     if not patient.has_source:
@@ -49,7 +71,8 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
 
     def source_moved(one: Tensor, other: Tensor) -> bool:
         # A tensor with a source axis and no target axis belongs to the encoder.
-        belongs = patient.source_length in one.shape and patient.length not in one.shape
+        own = {patient.length, patient.inner_length}
+        belongs = patient.source_length in one.shape and not own & set(one.shape)
         return belongs and differs(one, other, patient.tolerance)
 
     place = first_change(_watched(patient, inputs), _watched(patient, changed), source_moved)
@@ -104,17 +127,32 @@ def positions(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("too_short")
     if patient.has_source:
         yield from _blind(patient, "source", patient.source_length)
-    yield from _blind(patient, "tokens", patient.length)
+    found = list(_blind(patient, "tokens", patient.length))
+    yield from found or _clipped(patient)
 
 
-def _blind(patient: Patient, role: str, length: int) -> Iterator[Finding]:
-    inputs = patient.draw(2, seed=1)
+def _clipped(patient: Patient) -> Iterator[Finding]:
+    """The same further on: positions may end before sequences do."""
+    length = min(patient.max_length or _FAR, _FAR)
+    if patient.has_source or length < patient.length:
+        return
+    place = length - 4
+    found = list(_blind(patient, "tokens", length, place))
+    if found:
+        numbers = {"place": place}
+        yield Finding("positions.clipped", "warning", numbers, place=found[0].place)
+
+
+def _blind(patient: Patient, role: str, length: int, place: int = 0) -> Iterator[Finding]:
+    """Swap the tokens at a place and the next one."""
+    inputs = patient.draw(2, length if role == "tokens" else None, seed=1)
     tokens: Tensor = getattr(inputs, role)
-    tokens[:, 1] = patient.other_tokens(tokens[:, 0])
+    both = slice(place, place + 2)
+    tokens[:, place + 1] = patient.other_tokens(tokens[:, place])
     swapped, changed = tokens.clone(), tokens.clone()
-    swapped[:, :2] = tokens[:, :2].flip(1)
-    changed[:, 0] = tokens[:, 1]
-    asked = slice(2, None)  # positions behind the two
+    swapped[:, both] = tokens[:, both].flip(1)
+    changed[:, place] = tokens[:, place + 1]
+    asked = slice(place + 2, None)  # positions behind the two
 
     def moved(one: Tensor, other: Tensor) -> bool:
         axis = axis_of(one, length)
@@ -139,9 +177,9 @@ def _inside(path: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=1)  # two checks ask the same of one patient
-def reach(patient: Patient) -> Float[Tensor, "position token"]:
-    """How much the logits at each position change when each token does, relative to their size:
-    the largest of two random sequences and of all logits."""
+def reach(patient: Patient) -> Tensor:
+    """(position, token): how much the logits at each position change when each token does, relative
+    to their size: the largest of two random sequences and of all logits."""
     inputs, length = patient.draw(2), patient.length
     tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
     for token in range(length):
@@ -149,7 +187,7 @@ def reach(patient: Patient) -> Float[Tensor, "position token"]:
         changed.copy_(patient.other_tokens(changed))
     source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
     with torch.no_grad():
-        logits = patient.logits(patient.specimen, Inputs(tokens, source))
+        logits = patient.logits(patient.specimen, CallInputs(tokens, source))
     plain, *others = logits.split(2)
     moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
     return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
@@ -194,7 +232,7 @@ def _where_context_is_lost(patient: Patient) -> str | None:
     return names[0] if names else None
 
 
-def _watched(patient: Patient, inputs: Inputs) -> list[Visit]:
+def _watched(patient: Patient, inputs: CallInputs) -> list[Visit]:
     with torch.no_grad():
         return watch(patient.specimen, lambda: patient.logits(patient.specimen, inputs))
 

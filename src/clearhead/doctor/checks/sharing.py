@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.blocks import is_norm
 from clearhead.doctor.findings import Finding, NotApplicableError
@@ -43,12 +43,20 @@ def shared(patient: Patient) -> Iterator[Finding]:
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
     calls = Counter(visit.path for visit in visits)
+    # The same numbers twice (as query and as key) are one use.
+    norms: dict[str, list[Tensor]] = {}
+    for visit in visits:
+        given = norms.setdefault(visit.path, [])
+        if visit.given and not any(torch.equal(visit.given[0], other) for other in given):
+            given.append(visit.given[0])
     lists = {p for p, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential)}
     for path, module in model.named_modules():
         weighted = is_norm(module) and list(module.parameters(recurse=False))
         # Twice as often as the layer around it: one norm for two sublayers.
         around = [path.rpartition(".")[0], *_members(path, lists)]
-        if weighted and any(0 < calls[other] < calls[path] for other in around if other):
+        if weighted and any(
+            0 < calls[other] < len(norms.get(path, [])) for other in around if other
+        ):
             yield Finding("shared.norm", "warning", {"n": calls[path]}, place=path)
             return
 

@@ -1,15 +1,17 @@
 """The first forward and backward pass: what comes out, what it costs, what learns."""
 
-import copy
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
+from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
-from clearhead.shapes import Tensor
+from clearhead.doctor.witness import watching
 
 # A random output layer adds half its variance to ln V: with PyTorch's own first weights 0.2 at
 # most. One nat more than ln V is a spread that no common initialisation gives.
@@ -54,9 +56,26 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     """Every parameter takes part, and every gradient is finite."""
     # With noise on the weights: a layer that starts at zero passes nothing back.
     model, inputs = patient.noisy_copy(), patient.draw(8)
-    logits = patient.logits(model, inputs)
+    tables: dict[str, list[Tensor]] = {}
+
+    def leave(path: str, module: nn.Module, given: Any, output: Any) -> None:
+        asked = given[0][0] if given[0] else None
+        of_tokens = any(asked is tokens for tokens in (inputs.tokens, inputs.source))
+        if isinstance(module, nn.Embedding) and of_tokens and output.requires_grad:
+            output.retain_grad()
+            tables.setdefault(path, []).append(output)
+
+    with watching(model, leave=leave):
+        logits = patient.logits(model, inputs)
     targets = patient.draw(8, seed=1).tokens
-    F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    if patient.calls.more_outputs is not None:
+        # A head whose output is not the logits learns from another loss.
+        loss = loss + sum(t.square().sum() for t in patient.calls.more_outputs(model, inputs))
+    loss.backward()
+    detached = [path for path, outputs in tables.items() if all(t.grad is None for t in outputs)]
+    if detached:
+        yield Finding("gradients.detached", "error", _names(detached), place=detached[0])
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     unused = [name for name, p in trained if p.grad is None]
     if unused:
@@ -75,7 +94,7 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
     mode, with the same draws of dropout."""
     if not patient.runs_in_double:
         raise NotApplicableError("no_double")
-    model, inputs = copy.deepcopy(patient.specimen).train(), patient.draw(2)
+    model, inputs = copy_model(patient.specimen).train(), patient.draw(2)
     targets = patient.draw(2, seed=1).tokens.flatten()
 
     def loss() -> Tensor:

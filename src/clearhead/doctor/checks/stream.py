@@ -5,17 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.blocks import Tower, find_towers, is_norm, stream_into, stream_out_of
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Inputs, Patient, change_size
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import Visit, differs, watch
-from clearhead.shapes import Tensor
 
 # The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has
 # 0.055, the same table scaled by √d_model has 0.11 even at a width of 4.
 _DROWNED = 0.08
+# Tokens that go in as their table has them: a table of N(0, 1/d_model) without its scale has 0.18
+# at a width of 64; learned positions beside learned tokens have 1.
+_DROWNED_UNSCALED = 0.22
 # A norm feels size only through its epsilon; without one, logits grow as the stream does.
 _LARGER, _SIZE_FELT = 4, 0.1
 
@@ -54,9 +56,16 @@ def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> I
         inside = [v for v in visits[:end] if v.path.startswith(f"{layer}.") and _weighs(v.module)]
         if inside and is_norm(inside[-1].module):
             continue  # post-norm: a norm comes last
+        if not any(is_norm(visit.module) for visit in inside) and _is_normalised(returned):
+            continue  # a norm that is no module of the layer: nobody knows where it stands
         change = float((returned - given).norm() / given.norm())
         yield Finding("residual.after_norm", "error", {"change": change}, place=layer)
         return
+
+
+def _is_normalised(stream: Tensor) -> bool:
+    sizes = stream.double().square().mean(dim=-1).sqrt()
+    return bool((sizes - 1).abs().max() < 0.05)
 
 
 def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator[Finding]:
@@ -132,15 +141,30 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
         stream = stream_into(first)
         token = float(stream.std(dim=0).square().mean().sqrt())
         position = float(stream.std(dim=1).square().mean().sqrt())
-        if token < _DROWNED * position:
+        limit = _DROWNED if _is_scaled(patient, visits, token) else _DROWNED_UNSCALED
+        if token < limit * position:
             numbers = {"token": token, "position": position, "ratio": position / max(token, 1e-12)}
             yield Finding("embedding_scale.drowned", "warning", numbers, place=tower.path)
 
 
-def _same_token_everywhere(patient: Patient, n_tokens: int) -> Inputs:
+def _is_scaled(patient: Patient, visits: list[Visit], token: float) -> bool:
+    """Whether tokens enter the first layer larger (or smaller) than their table has them."""
+    tables = [
+        v
+        for v in visits
+        if isinstance(v.module, nn.Embedding)
+        and v.module.num_embeddings in (patient.vocab_size, patient.source_vocab_size)
+    ]
+    sizes = [float(v.returned[0].std(dim=0).square().mean().sqrt()) for v in tables if v.returned]
+    return not any(0.8 < token / max(size, 1e-12) < 1.25 for size in sizes)
+
+
+def _same_token_everywhere(patient: Patient, n_tokens: int) -> CallInputs:
     """Row r is one token, again and again."""
     drawn = patient.draw(1, n_tokens, n_tokens if patient.has_source else None)
     tokens = drawn.tokens[0][:, None].expand(-1, patient.length).contiguous()
     if drawn.source is None:
-        return Inputs(tokens)
-    return Inputs(tokens, drawn.source[0][:, None].expand(-1, patient.source_length).contiguous())
+        return CallInputs(tokens)
+    return CallInputs(
+        tokens, drawn.source[0][:, None].expand(-1, patient.source_length).contiguous()
+    )

@@ -46,7 +46,7 @@ def explain(finding: Finding, language: Language) -> Explanation:
     text = sentences(language)["checks"][check]
     pair = code().get(finding.case) or code()[check]
     return Explanation(
-        title=text["title"],
+        title=text.get("titles", {}).get(case, text["title"]),
         seen=text["seen"][case].format(**finding.numbers),
         why=text["why"],
         cause=text["cause"],
@@ -58,6 +58,11 @@ def explain(finding: Finding, language: Language) -> Explanation:
 def word(key: str, language: Language) -> str:
     """A word of the report itself: a heading, a severity."""
     return sentences(language)["words"][key]
+
+
+def error_text(key: str, language: Language, **numbers: object) -> str:
+    """Why a model could not be examined."""
+    return sentences(language)["errors"][key].strip("\n").format(**numbers)
 
 
 def ability_name(key: str, language: Language) -> str:
@@ -83,9 +88,16 @@ def summary(findings: tuple[Finding, ...], language: Language) -> str:
     """The last line: how much was found, or that nothing was."""
     if not findings:
         return word("healthy", language)
-    severities = [finding.severity for finding in findings]
-    return word("ill", language).format(
+    severities = [finding.severity for finding in findings if finding.because is None]
+    line = word("ill", language).format(
         errors=severities.count("error"),
         warnings=severities.count("warning"),
         notes=severities.count("note"),
     )
+    n_more = len(findings) - len(severities)
+    return line + (word("and_more", language).format(n=n_more) if n_more else "")
+
+
+def not_run(outcomes: list[Outcome], language: Language) -> str:
+    names = ", ".join(outcome.check for outcome in outcomes)
+    return word("not_run", language).format(names=names)

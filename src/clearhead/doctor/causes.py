@@ -1,0 +1,118 @@
+"""Causes before consequences: what follows from another finding is folded under it."""
+
+from dataclasses import replace
+
+from clearhead.doctor.findings import Finding
+
+_EVERYTHING = "*"
+# A finding, and what it explains (checks, or cases of them), the most fundamental first.
+_RULES: tuple[tuple[str, str], ...] = (
+    ("registered.hidden", "save_load deepcopy dtypes gradients overfits residual shared tied"),
+    ("output.not_finite", _EVERYTHING),
+    ("determinism.state", _EVERYTHING),
+    ("determinism.eval", _EVERYTHING),
+    ("determinism.mode", _EVERYTHING),
+    ("determinism.input", "causal context batch cache loss_value greedy knows_the_future"),
+    ("registered.built", "residual save_load norms determinism gradients"),
+    ("weights.axis", "causal context batch cache padding pad_value knows_the_future relative"),
+    (
+        "batch.eval",
+        "causal context positions source padding pad_value cache greedy knows_the_future mixing "
+        "relative lengths accumulation batch_generation weights attention_scale",
+    ),
+    ("batch.train", "modes knows_the_future"),
+    (
+        "norms.across",
+        "mixing causal batch cache padding pad_value residual knows_the_future modes greedy",
+    ),
+    (
+        "mixing.outside_attention",
+        "causal cache padding pad_value batch knows_the_future context greedy weights",
+    ),
+    ("norms.scale", "residual first_loss norms.size dtypes overfits embedding_scale"),
+    ("norms.size", "residual first_loss"),
+    ("residual.none", "context source gradients dtypes positions overfits"),
+    (
+        "target_leak.encoder",
+        "causal source knows_the_future cache encodes_once positions padding gradients",
+    ),
+    (
+        "causal",
+        "cache knows_the_future first_loss.low greedy padding pad_value modes weights.not_itself "
+        "target_leak mask_strength padding_finite batch_generation lengths",
+    ),
+    (
+        "context",
+        "positions source padding pad_value relative cache gradients knows_the_future weights "
+        "attention_scale padding_finite overfits residual",
+    ),
+    ("source.unused", "gradients encodes_once padding pad_value positions.source weights lengths"),
+    ("lengths", "limit padding weights encodes_once"),
+    ("weights.not_itself", "positions mixing"),
+    ("positions.places", "relative positions"),
+    ("rotation", "relative positions cache"),
+    ("relative.places", "cache"),
+    ("gradients", "overfits gradient_value tied"),
+    ("modes.differ", "knows_the_future padding_finite"),
+    ("loss_value", "ignored_targets accumulation knows_the_future overfits first_loss"),
+    ("ignored_targets.counted", "accumulation ignored_targets"),
+    ("attention_scale", "overfits dtypes first_loss gradients"),
+    ("cache", "greedy beams batch_generation"),
+    ("padding", "pad_value padding_finite batch_generation cache.padded"),
+    ("greedy", "stops beams batch_generation temperature top_k"),
+    ("tied.initial", "first_loss"),
+    ("first_loss", "overfits dtypes"),
+    ("shared.layers", "shared.norm deepcopy"),
+)
+_RANK = {"error": 0, "warning": 1, "note": 2}
+
+
+def fold(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Each finding with the case that it follows from, if there is one; headlines first, the ones
+    that explain others before the others, each with what follows from it behind it."""
+    findings = sorted(findings, key=lambda f: _RANK[f.severity])  # the worst of a case leads it
+    roots = {finding.case: _cause(finding, findings) for finding in findings}
+
+    def root(case: str) -> str | None:
+        cause, seen = roots.get(case), {case}
+        while cause is not None and roots.get(cause) is not None and cause not in seen:
+            seen.add(cause)
+            cause = roots[cause]
+        return cause
+
+    folded: list[Finding] = []
+    for finding in findings:
+        again = any(other.case == finding.case and other.because is None for other in folded)
+        because = finding.case if again else root(finding.case)
+        folded.append(replace(finding, because=because))
+    groups: list[list[Finding]] = []
+    for headline in [finding for finding in folded if finding.because is None]:
+        following = [f for f in folded if f.because == headline.case]
+        worst = min((headline, *following), key=lambda f: _RANK[f.severity]).severity
+        groups.append([replace(headline, severity=worst), *following])
+    groups.sort(key=lambda group: (_RANK[group[0].severity], _rule(group[0])))
+    return tuple(finding for group in groups for finding in group)
+
+
+def _rule(finding: Finding) -> int:
+    """Where a headline stands among the causes; behind all of them, if it is none."""
+    order = [index for index, (rule, _) in enumerate(_RULES) if _matches(finding, rule)]
+    return min(order, default=len(_RULES))
+
+
+def _cause(finding: Finding, findings: list[Finding]) -> str | None:
+    if finding.severity == "note":
+        return None
+    for rule, effects in _RULES:
+        for other in findings:
+            if not _matches(other, rule) or (other.check == finding.check and "." not in rule):
+                continue
+            if other.case == finding.case or other.severity == "note":
+                continue
+            if effects == _EVERYTHING or any(_matches(finding, e) for e in effects.split()):
+                return other.case
+    return None
+
+
+def _matches(finding: Finding, pattern: str) -> bool:
+    return pattern in (finding.check, finding.case)

@@ -1,0 +1,82 @@
+"""Inside the layers: what stands between two matrices, and tables of sinusoids."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Patient
+from clearhead.doctor.witness import watch
+
+_PAIRED = 1e-2
+# 10000 with its exponent doubled, or halved, allowing for the last frequency's own exponent.
+_DOUBLED, _HALVED = 1e8, 1e2
+
+
+def feed_forward(patient: Patient) -> Iterator[Finding]:
+    """A matrix that widens, and one that narrows again: not one right behind the other."""
+    model = patient.plain
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
+    linear = [v for v in visits if isinstance(v.module, nn.Linear) and v.given and v.returned]
+    if len(linear) < 2:
+        raise NotApplicableError("no_linear")
+    for one, other in pairwise(linear):
+        up, down = one.module, other.module
+        assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
+        widens = up.out_features > up.in_features and down.out_features == up.in_features
+        near = one.path.rpartition(".")[0] == other.path.rpartition(".")[0]
+        same = one.returned[0].shape == other.given[0].shape
+        if widens and near and same and torch.equal(one.returned[0], other.given[0]):
+            numbers = {"first": one.path, "second": other.path}
+            yield Finding("feed_forward.linear", "error", numbers, place=one.path)
+            return
+
+
+def sinusoids(patient: Patient) -> Iterator[Finding]:
+    """A table of fixed numbers that begins with sin 0 and cos 0 is one of sinusoids."""
+    tables = dict(_tables(patient.plain))
+    if not tables:
+        raise NotApplicableError("no_sinusoids")
+    for name, table in tables.items():
+        pairs = [(table[:, 0::2], table[:, 1::2]), table.chunk(2, dim=1)]
+        sums = [one.square() + other.square() for one, other in pairs]
+        errors = [float((total - 1).abs().max()) for total in sums]
+        best = errors.index(min(errors))
+        if errors[best] > _PAIRED:
+            low, high = float(sums[best].min()), float(sums[best].max())
+            yield Finding("sinusoids.pairs", "warning", {"name": name, "low": low, "high": high})
+            continue
+        one, other = pairs[best]
+        sines, cosines = (other, one) if one[0].any() else (one, other)
+        angles = torch.atan2(sines[1], cosines[1])
+        slowest = float(angles.abs().min())
+        width = table.shape[1]
+        base = (1 / max(slowest, 1e-300)) ** (width / (width - 2))
+        if any(abs(math.log10(base / wrong)) < 0.3 for wrong in (_DOUBLED, _HALVED)):
+            yield Finding("sinusoids.exponent", "warning", {"name": name, "base": base})
+
+
+def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    frozen = [(n, p) for n, p in model.named_parameters() if not p.requires_grad]
+    kept = [
+        (f"{path}.{name}".strip("."), value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    ]
+    for name, tensor in [*frozen, *model.named_buffers(), *kept]:
+        table = tensor.detach().double()
+        while table.dim() > 2 and 1 in table.shape:
+            table = table.squeeze(table.shape.index(1))
+        if table.dim() != 2 or min(table.shape) < 8 or table.shape[1] % 2:
+            continue
+        if any(word in name.lower() for word in ("cos", "sin", "rot", "rope", "freq", "mask")):
+            continue
+        begins = ((table[0].abs() < 1e-6) | ((table[0] - 1).abs() < 1e-6)).all()
+        plain = ((table == 0) | (table == 1)).all()
+        if begins and not plain and table.abs().max() <= 1.001 and table.isfinite().all():
+            yield name, table

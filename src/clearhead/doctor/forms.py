@@ -1,0 +1,218 @@
+"""The ways in which people's Transformers are called, and which of them a model answers to."""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.doctor.form import (
+    CALL_ERRORS,
+    HEADS,
+    Form,
+    MaskForm,
+    arguments_of,
+    has_forward,
+    logits_in,
+    states_in,
+)
+from clearhead.doctor.masks import is_length, is_mask, required_masks
+from clearhead.doctor.patient import CallInputs, Patient, change_size
+from clearhead.doctor.witness import watch, watching
+
+LABELS = ("targets", "labels", "lm_labels", "label")
+"""Arguments of a loss; never what a decoder reads, unless nothing else is there."""
+_STARTS = ("start_pos", "start_position", "offset")
+_SHORT = 5
+
+
+def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
+    """The forms to try, each with the way it is shown."""
+    model = patient.model
+    if not has_forward(model):
+        if patient.kind == "encoder-decoder" and hasattr(model, "encode"):
+            for masks in _required(patient, [n for n in _method_masks(model) if is_mask(n)]):
+                form = Form(None, patient.vocab_size, methods=True, masks=masks)
+                yield form, "states = model.decode(model.encode(…), …)"
+        return
+    arguments = arguments_of(model)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [name for name, argument in arguments.items() if argument.kind in positional]
+    sequences = [name for name in names if not is_mask(name) and not is_length(name)]
+    first, second = [*sequences, "tokens", "tokens"][:2]
+    needed = [n for n in names if arguments[n].default is inspect.Parameter.empty]
+    for plain in _filled(patient, needed):
+        if patient.kind == "encoder-decoder":
+            two = replace(plain, two_sequences=True)
+            if "decoder_input_ids" in arguments:
+                shown = f"logits = model({first}, decoder_input_ids=…)"
+                yield replace(two, tokens="decoder_input_ids"), shown
+            elif len(sequences) > 1 and (second not in LABELS or second in needed):
+                shown = ", ".join((first, second, *(m.argument for m in plain.masks.values())))
+                yield two, f"logits = model({shown})"
+                if any(a.kind is a.VAR_POSITIONAL for a in arguments.values()):
+                    yield _with_lengths(two), f"logits = model({first}, {second}, source lengths)"
+        one = len(sequences) < 2 or second not in needed
+        if one or patient.kind != "encoder-decoder":
+            # An encoder-decoder that takes one sequence is examined as it is, and reported.
+            shown = ", ".join((first, *(mask.argument for mask in plain.masks.values())))
+            yield plain, f"logits = model({shown})"
+            if plain.start is not None:
+                yield replace(plain, one_by_one=True), f"logits = model({first}, {plain.start})"
+        for name in [label for label in LABELS if label in arguments]:
+            # nanoGPT returns the last position's logits only, unless it is given targets.
+            yield replace(plain, targets=name), f"logits, loss = model({first}, {name}=…)"
+
+
+def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:
+    """What a model cannot be called without, beside its tokens."""
+    arguments = arguments_of(patient.model)
+    constants: dict[str, Any] = {"return_dict": True} if "return_dict" in arguments else {}
+    start = next((name for name in needed if name in _STARTS), None)
+    if start is not None:
+        constants[start] = 0
+    segments = next((n for n in needed if "segment" in n or "token_type" in n), None)
+    plain = Form(None, patient.vocab_size, constants=constants, segments=segments, start=start)
+    lengths = {
+        "source_real" if index == 0 and patient.kind == "encoder-decoder" else "real": MaskForm(
+            name, "(batch,) lengths", True, torch.long, always=True
+        )
+        for index, name in enumerate([n for n in needed if is_length(n)])
+    }
+    for masks in _required(patient, [name for name in needed if is_mask(name)]):
+        yield replace(plain, masks={**masks, **lengths})
+
+
+def _required(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
+    yield from required_masks(patient, names) if names else iter([{}])
+
+
+def _method_masks(model: Any) -> list[str]:
+    names = [*arguments_of(model, "encode"), *arguments_of(model, "decode")]
+    return list(dict.fromkeys(names))
+
+
+def _with_lengths(form: Form) -> Form:
+    mask = MaskForm("source_lengths", "(batch,) lengths", True, torch.long, always=True)
+    return replace(form, masks={"source_real": mask}, rest=("source_lengths",))
+
+
+def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
+    """Try a form: with source and target of equal length if nothing else works, and with few
+    tokens if the model takes no more. What comes back says where the logits are, and how large
+    the vocabulary is."""
+    problem: Exception | None = None
+    lengths = [patient] if patient.max_length else [patient, replace(patient, max_length=_SHORT)]
+    for sized in lengths:
+        for equal in (False, True) if form.two_sequences or form.methods else (False,):
+            tried = replace(sized, equal_lengths=equal)
+            try:
+                return _settle(tried, form)
+            except CALL_ERRORS as error:
+                problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
+    model, inputs = patient.plain, patient.draw(3)
+    with torch.no_grad():
+        output, tables = _call(model, form, inputs)
+        sizes = list(dict.fromkeys([patient.vocab_size, *tables["tokens"]]))
+        shape = inputs.tokens.shape
+        for size in sizes:
+            flat = logits_in(output, shape, size) is None
+            if not flat or logits_in(output, shape, size, flat=True) is not None:
+                form = replace(form, vocab_size=size, flat=flat)
+                break
+        else:
+            form = _elsewhere(model, form, inputs, output, sizes)
+    source = next(iter(tables["source"]), form.vocab_size)
+    patient = replace(patient, vocab_size=form.vocab_size, source_vocab_size=source)
+    form.logits(model, patient.draw(2))
+    if patient.has_source and form.inside is None and _shifts_itself(patient, form):
+        form = replace(form, shifts_itself=True)
+    if not form.masks and _is_length_first(patient, form):
+        form = replace(form, length_first=True)
+    return patient, form
+
+
+def _call(model: nn.Module, form: Form, inputs: CallInputs) -> tuple[Any, dict[str, list[int]]]:
+    """What comes back, and the sizes of the tables that tokens and source are looked up in."""
+    tables: dict[str, list[int]] = {"tokens": [], "source": []}
+
+    def leave(_path: str, module: nn.Module, given: Any, _output: Any) -> None:
+        asked = given[0][0] if given[0] else None
+        if isinstance(module, nn.Embedding) and isinstance(asked, torch.Tensor):
+            for role in ("tokens", "source"):
+                tokens = getattr(inputs, role)
+                if tokens is not None and asked.shape == tokens.shape and asked.equal(tokens):
+                    tables[role].append(module.num_embeddings)
+
+    with watching(model, leave=leave):
+        return form.raw(model, inputs), tables
+
+
+def _elsewhere(
+    model: nn.Module, form: Form, inputs: CallInputs, output: Any, sizes: list[int]
+) -> Form:
+    """Logits that forward does not return: behind a head that is called from outside, or inside
+    a model that returns its loss."""
+    shape = inputs.tokens.shape
+    for name in HEADS:
+        head = getattr(model, name, None)
+        if not callable(head) or logits_in(output, shape, None) is None:
+            continue
+        try:
+            logits = head(states_in(output, shape))
+        except CALL_ERRORS:
+            continue
+        for size in sizes:
+            if logits_in(logits, shape, size) is not None:
+                return replace(form, vocab_size=size, head=name)
+    if isinstance(output, torch.Tensor) and output.dim() == 0 and form.two_sequences:
+        shorter = (shape[0], shape[1] - 1)
+        for visit in reversed(watch(model, lambda: form.raw(model, inputs))):
+            for size in sizes:
+                if visit.path and logits_in(visit.returned, shorter, size) is not None:
+                    return replace(form, vocab_size=size, inside=visit.path)
+    form.logits(model, inputs)  # which says what is wrong
+    raise ValueError("no logits were found")
+
+
+def _shifts_itself(patient: Patient, form: Form) -> bool:
+    """A token matters at the next position and not at its own: forward has moved the target."""
+    inputs = patient.draw(2)
+    middle = patient.length // 2
+    tokens = inputs.tokens.clone()
+    tokens[:, middle] = patient.other_tokens(tokens[:, middle])
+    one, other = (
+        form.logits(patient.plain, given) for given in (inputs, replace(inputs, tokens=tokens))
+    )
+
+    def moved(place: int) -> bool:
+        return change_size(one[:, place], other[:, place]) > 1e-6
+
+    return moved(middle + 1) and not moved(middle) and not moved(middle - 1)
+
+
+def _is_length_first(patient: Patient, form: Form) -> bool:
+    """Tokens of one column see each other and tokens of one row do not; turned round, a sequence
+    gives the same alone as among others. (Where it does not, batch and length are mixed up.)"""
+    model, inputs = patient.plain, patient.draw(4)
+    turned = replace(form, length_first=True)
+    tokens = inputs.tokens.clone()
+    tokens[:1, 1] = patient.other_tokens(tokens[:1, 1])
+    try:
+        one = form.logits(model, inputs)
+        other = form.logits(model, replace(inputs, tokens=tokens))
+        moved = (one - other).abs().amax(dim=-1) > 1e-5 * one.abs().max()
+        if moved[0, 2:].any() or moved[0, 0] or not moved[1:, 1].any():
+            return False
+        whole = turned.logits(model, inputs)
+        alone = turned.logits(model, inputs.rows(slice(1, 2)))
+    except CALL_ERRORS:
+        return False
+    return change_size(whole[1:2], alone) < 1e-4

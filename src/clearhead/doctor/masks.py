@@ -1,0 +1,174 @@
+"""Which argument is a mask, what it means and which shape it has: by its name, and by trying."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from clearhead.doctor.form import CALL_ERRORS, Form, MaskForm, MaskShape, arguments_of
+from clearhead.doctor.patient import CallInputs, Patient, change_size
+
+# Arguments that say which tokens are real, or which are not; which of the two, and in which
+# shape, is found by trying.
+_MASKS = ("real", "attention_mask", "mask", "key_padding_mask", "padding_mask", "pad_mask")
+_TARGET_MASKS = (
+    "target_real",
+    "decoder_attention_mask",
+    "tgt_key_padding_mask",
+    "tgt_padding_mask",
+    "target_padding_mask",
+    "target_mask",
+    "tgt_mask",
+    "trg_mask",
+)
+_SOURCE_MASKS = (
+    "source_real",
+    "src_key_padding_mask",
+    "src_padding_mask",
+    "source_padding_mask",
+    "source_mask",
+    "src_mask",
+    *_MASKS,
+)
+_OF_SOURCE = ("src", "source", "enc", "mem", "context", "input")
+# Shapes that go together: of padding, of a causal mask, of a source's mask that is not padding.
+_STYLES: tuple[tuple[MaskShape, MaskShape, MaskShape], ...] = (
+    ("(batch, 1, length)", "(batch, length, length)", "(batch, 1, length)"),
+    ("(batch, 1, 1, length)", "(batch, 1, length, length)", "(batch, 1, 1, length)"),
+    ("(batch, length)", "(length, length)", "(length, length)"),
+    ("(batch, length)", "(batch, length)", "(batch, length)"),
+)
+_SENSES = ((True, torch.bool), (False, torch.bool), (True, torch.long), (True, torch.float32))
+# A mask of -10000 hides well enough to be recognised; whether it really does, a check asks.
+_SAME = 1e-4
+_HIDDEN = 2
+
+
+def is_mask(name: str) -> bool:
+    return "mask" in name.lower() or name in ("real", "source_real")
+
+
+def is_length(name: str) -> bool:
+    low = name.lower()
+    return "len" in low and not low.startswith("max")
+
+
+def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
+    """The ways to fill arguments that a model cannot be called without."""
+    for (padding, causal, source), (sense, dtype) in product(_STYLES, _SENSES):
+        masks: dict[str, MaskForm] = {}
+        for name in names:
+            low = name.lower()
+            of_source = patient.kind == "encoder-decoder" and any(w in low for w in _OF_SOURCE)
+            role = "source_real" if of_source else "real"
+            role = f"{role} {len(masks)}" if role in masks else role
+            looks = not of_source and patient.kind != "encoder" and "pad" not in low
+            shape = padding if "pad" in low else causal if looks else source
+            # Padding is never added to scores.
+            kind = torch.bool if "pad" in low and dtype.is_floating_point else dtype
+            mask = MaskForm(name, shape, sense, kind, causal="length, length" in shape and looks)
+            masks[role] = replace(mask, always=True)
+        yield masks
+
+
+def score(patient: Patient, form: Form) -> int:
+    """How well masks do what they are for."""
+    with torch.no_grad():
+        logits = form.logits(patient.plain, patient.draw(3))
+    if not logits.isfinite().all():
+        return -1
+    points = 4 if patient.kind == "encoder" or _is_causal(patient, form) else 0
+    roles = ["real", "source_real"] if patient.has_source else ["real"]
+    return points + sum(hides(patient, form, role) for role in roles if role in form.masks)
+
+
+def _is_causal(patient: Patient, form: Form) -> bool:
+    """The last token does not matter at the first position, and the first does at the last."""
+    inputs = patient.draw(2)
+    last, first = inputs.tokens.clone(), inputs.tokens.clone()
+    last[:, -1] = patient.other_tokens(last[:, -1])
+    first[:, 0] = patient.other_tokens(first[:, 0])
+    with torch.no_grad():
+        plain, one, other = (
+            form.logits(patient.plain, replace(inputs, tokens=tokens))
+            for tokens in (inputs.tokens, last, first)
+        )
+    sees = change_size(plain[:, -1], other[:, -1]) > _SAME * 1e-2
+    return sees and change_size(plain[:, :1], one[:, :1]) < _SAME
+
+
+def hides(patient: Patient, form: Form, role: str) -> bool:
+    """Whether another token in the place that is said to be padding changes nothing elsewhere."""
+    inputs = patient.draw(3)
+    name = "tokens" if role == "real" else "source"
+    tokens: Tensor = getattr(inputs, name)
+    place = tokens.shape[1] - 1 if "lengths" in form.masks[role].shape else _HIDDEN
+    if not place < tokens.shape[1]:
+        return False
+    hidden = torch.ones_like(tokens, dtype=torch.bool)
+    hidden[:, place] = False
+    other = tokens.clone()
+    other[:, place] = patient.other_tokens(other[:, place])
+    with torch.no_grad():
+        one, two = (
+            form.logits(patient.plain, replace(inputs, **{name: given, role: hidden}))
+            for given in (tokens, other)
+        )
+    if role == "real":
+        elsewhere = [n for n in range(tokens.shape[1]) if n != place]
+        one, two = one[:, elsewhere], two[:, elsewhere]
+    return bool(one.isfinite().all()) and change_size(one, two) < _SAME
+
+
+def optional_masks(patient: Patient, form: Form) -> Form:
+    """The masks that a model takes and can do without."""
+    roles = {"real": _MASKS}
+    if patient.kind == "encoder-decoder" and patient.has_source:
+        roles = {"real": _TARGET_MASKS, "source_real": _SOURCE_MASKS}
+    for role, names in roles.items():
+        if role not in form.masks:
+            mask = _find(patient, form, role, names)
+            form = form if mask is None else replace(form, masks={**form.masks, role: mask})
+    return form
+
+
+def _find(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
+    """The argument is known by its name. Its meaning: a mask under which every token is real
+    changes nothing, one that hides a token is taken as well, and hides it. Where none hides,
+    the first that is taken."""
+    inputs = patient.draw(3)
+    masked = _all_real(inputs, role)
+    taken: list[MaskForm] = []
+    arguments = arguments_of(patient.plain)
+    shapes: tuple[MaskShape, ...] = (
+        "(batch, length)",
+        "(batch, 1, length)",
+        "(batch, 1, 1, length)",
+    )
+    senses = _SENSES[:3]
+    with torch.no_grad():
+        plain = form.logits(patient.plain, inputs)
+    for name, shape, (true_is_real, dtype) in product(
+        [name for name in names if name in arguments], shapes, senses
+    ):
+        mask = MaskForm(name, shape, true_is_real, dtype)
+        tried = replace(form, masks={**form.masks, role: mask})
+        try:
+            with torch.no_grad():
+                logits = tried.logits(patient.plain, masked)
+            if not change_size(plain, logits) < _SAME:
+                continue
+            if hides(patient, tried, role):
+                return mask
+        except CALL_ERRORS:
+            continue
+        taken.append(mask)
+    return taken[0] if taken else None
+
+
+def _all_real(inputs: CallInputs, role: str) -> CallInputs:
+    tokens = inputs.tokens if role == "real" else inputs.source
+    assert tokens is not None
+    return replace(inputs, **{role: torch.ones_like(tokens, dtype=torch.bool)})
