@@ -79,18 +79,27 @@ def test_assert_healthy_passes_or_shows_the_report():
     assert_healthy(OffByOne(), kind="decoder", but={"causal.ahead"})
 
 
-class Strange(Decoder):
+class Named(Decoder):
     def forward(self, tokens):
-        return {"scores": super().forward(tokens)}
+        return {"scores": super().forward(tokens), "n": 3}
 
 
-def test_an_unknown_signature_is_answered_with_an_adapter_that_works():
+def test_logits_are_known_by_their_shape_under_any_name():
+    assert examine(Named(), kind="decoder", only=["causal"]).healthy
+
+
+class Strange(Decoder):
+    def forward(self, words, style):
+        return super().forward(words) * style
+
+
+def test_an_unknown_signature_is_answered_with_an_adapter_of_its_own_names():
     with pytest.raises(ClearheadError) as error:
         examine(Strange(), kind="decoder")
     shown = re.search(r"    (calls = .*)\n", str(error.value))
-    assert shown is not None
+    assert shown is not None and "style=..." in shown[1] and "kind='decoder'" in str(error.value)
     scope: dict = {}
-    exec("from clearhead.doctor import Calls\n" + shown[1], scope)
+    exec("from clearhead.doctor import Calls\n" + shown[1].replace("...", "1.0"), scope)
     report = examine(Strange(), kind="decoder", vocab_size=VOCAB, calls=scope["calls"], quick=True)
     assert report.healthy
 

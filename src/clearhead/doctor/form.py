@@ -292,8 +292,8 @@ def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -
 def _candidates(output: Any) -> list[Tensor]:
     if isinstance(output, torch.Tensor):
         return [output]
-    if isinstance(output, dict) and "logits" in output:
-        return _candidates(output["logits"])
+    if isinstance(output, dict):
+        return _candidates(output["logits"] if "logits" in output else list(output.values()))
     if isinstance(found := getattr(output, "logits", None), torch.Tensor):
         return [found]
     if isinstance(output, tuple | list):

@@ -1,6 +1,7 @@
 """From a model to a `Patient`: common signatures are recognised, by the names of arguments and
 by trying them. What was recognised is printed; what is not is five lines of the user's."""
 
+import inspect
 import logging
 from dataclasses import replace
 
@@ -180,6 +181,8 @@ def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> 
         if is_mask(name):
             role = "source_real" if "src" in name or "source" in name else "real"
             given.append(f"{name}=inputs.{role}")
+        elif arguments_of(model)[name].default is inspect.Parameter.empty:
+            given.append(f"{name}=...")
     call = f"model({', '.join(given)})"
     if not has_forward(model):
         call = "model.decode(model.encode(inputs.source), inputs.tokens)"

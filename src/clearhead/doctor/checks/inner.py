@@ -78,5 +78,12 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             continue
         begins = ((table[0].abs() < 1e-6) | ((table[0] - 1).abs() < 1e-6)).all()
         plain = ((table == 0) | (table == 1)).all()
-        if begins and not plain and table.abs().max() <= 1.001 and table.isfinite().all():
+        table = table[(table != 0).any(dim=1)]  # a row of zeros is the pad's
+        if (
+            len(table)
+            and begins
+            and not plain
+            and table.abs().max() <= 1.001
+            and table.isfinite().all()
+        ):
             yield name, table

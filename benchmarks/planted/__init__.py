@@ -1,0 +1,1 @@
+"""Small Transformers with one silent bug each, and the same models without it."""

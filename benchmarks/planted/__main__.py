@@ -1,0 +1,113 @@
+"""The doctor on planted bugs: what it says of each broken model, and of its healthy twin.
+
+    python -m benchmarks.planted                       # every file here, three seeds
+    python -m benchmarks.planted --folder FOLDER NAME  # another folder, some of its files
+
+A file holds `KIND`, `EXPECTED` (the headline that a perfect report gives), `healthy()` and
+`broken()`. Whether a headline is right is a judgement: `judgements.toml` names for each file
+the cases that are right. Writes benchmarks/results/planted.json.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.result import write_result
+from clearhead.doctor import examine
+
+FOLDER = Path(__file__).parent
+SEEDS = (0, 1, 2)
+SECONDS = 240
+
+
+def examine_file(file: Path, seed: int, *, full: bool) -> dict[str, Any]:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    said: dict[str, Any] = {"expected": module.EXPECTED}
+    for state in ("healthy", "broken"):
+        torch.manual_seed(seed)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                report = examine(
+                    getattr(module, state)(), kind=module.KIND, seed=seed, quick=not full
+                )
+        except Exception as error:  # not recognised, or worse
+            said[state] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+            continue
+        found = [finding for finding in report.headlines if finding.severity != "note"]
+        said[state] = {
+            "headlines": [finding.case for finding in found],
+            "others": [finding.case for finding in report.findings if finding not in found],
+            "could not run": [outcome.check for outcome in report.not_run],
+        }
+    return said
+
+
+def in_a_process(file: Path, seed: int, full: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.planted", "--one", str(file), "--seed", str(seed)]
+    command += ["--full"] if full else []
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        return json.loads(run.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        return {"expected": "", "broken": {"error": repr(error)}, "healthy": {"error": repr(error)}}
+
+
+def is_right(judged: dict[str, Any], name: str, headlines: list[str]) -> bool:
+    """The first headline is one that is right for this bug."""
+    return bool(headlines) and headlines[0] in judged.get(name, {}).get("right", [])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--full", action="store_true", help="with training and compilation")
+    parser.add_argument("--result", default="planted", help="the name of the result file")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one is not None:
+        torch.set_num_threads(1)
+        print(json.dumps(examine_file(arguments.one, arguments.seed, full=arguments.full)))
+        return
+    files = sorted(f for f in arguments.folder.glob("*.py") if not f.name.startswith("_"))
+    files = [f for f in files if not arguments.names or f.stem in arguments.names]
+    path = arguments.folder / "judgements.toml"
+    judged = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    runs: dict[str, dict[str, Any]] = {}
+    flagged = right = alarms = total = 0
+    for file in files:
+        for seed in arguments.seeds:
+            said = in_a_process(file, seed, arguments.full)
+            runs.setdefault(file.stem, {"expected": said["expected"]})[f"seed {seed}"] = said
+            broken, healthy = said["broken"], said["healthy"]
+            total += 1
+            flagged += bool(broken.get("headlines"))
+            right += is_right(judged, file.stem, broken.get("headlines", []))
+            alarms += bool(healthy.get("headlines"))
+            print(
+                f"{file.stem:36} {seed}  {broken}\n{'':36}    healthy: {healthy}",
+                flush=True,
+            )
+    figures = {"runs": total, "flagged": flagged, "right": right, "false alarms": alarms}
+    print(figures)
+    if not arguments.names:
+        write_result(arguments.result, {"figures": figures, "files": runs})
+
+
+if __name__ == "__main__":
+    main()
