@@ -4,6 +4,7 @@ expected in the folder that CLEARHEAD_WILD names, one checkout per repository (O
 
 import ast
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -376,9 +377,9 @@ def codertimo():
 )
 def dreamgonfly():
     # Its masks are bytes, which today's torch refuses: this one line is brought up to date.
-    pad = module("dreamgonfly/transformer-pytorch", "", "utils.pad")
+    pad: Any = module("dreamgonfly/transformer-pytorch", "", "utils.pad")
     old = pad.subsequent_masking
-    m = importlib.import_module("models")
+    m: Any = importlib.import_module("models")
     for place in (pad, m):
         place.subsequent_masking = lambda x: old(x).bool()
     sizes = {"layers_count": 2, "d_model": 64, "heads_count": 4, "d_ff": 128}
@@ -510,7 +511,7 @@ def x_encoder():
 def x_pair():
     from x_transformers import XTransformer
 
-    sides = {
+    sides: dict[str, Any] = {
         f"{side}_{name}": value
         for side in ("enc", "dec")
         for name, value in (("num_tokens", 100), ("depth", 2), ("heads", 4), ("max_seq_len", 64))
@@ -522,7 +523,7 @@ def x_pair():
 def fsmt():
     import transformers
 
-    sizes = {"src_vocab_size": 100, "tgt_vocab_size": 100, "d_model": 64}
+    sizes: dict[str, Any] = {"src_vocab_size": 100, "tgt_vocab_size": 100, "d_model": 64}
     for side in ("encoder", "decoder"):
         sizes |= {f"{side}_layers": 2, f"{side}_attention_heads": 4, f"{side}_ffn_dim": 128}
     config = transformers.FSMTConfig(langs=["en", "de"], max_position_embeddings=64, **sizes)
@@ -533,8 +534,9 @@ def fsmt():
 def roformer():
     import transformers
 
-    sizes = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2, "embedding_size": 64}
+    sizes: dict[str, Any] = {"vocab_size": 100, "hidden_size": 64, "embedding_size": 64}
     sizes |= {"num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 64}
+    sizes["num_hidden_layers"] = 2
     config = transformers.RoFormerConfig(rotary_value=False, is_decoder=True, **sizes)
     return transformers.RoFormerForCausalLM(config)
 
