@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  clearhead doctor my_model.py:build_model --kind decoder\n"
         "  clearhead doctor path/to/model/folder --language zh --html report.html\n\n"
-        "FILE.py may also hold `calls = Calls(...)`, where the model's signature is unusual.\n"
-        "The exit code is 0 if no defect was found, 1 if one was (see --fail-on, --strict),\n"
-        "2 if the model cannot be opened, built or called."
+        "FILE.py may hold `calls = Calls(...)` for an unusual signature.\n"
+        "The exit code is 0 if no defect was found, 1 if one was\n"
+        "(see --fail-on, --strict), 2 if the model cannot be opened or called."
     )
     parser.add_argument(
         "model",

@@ -7,28 +7,30 @@ from clearhead.doctor.findings import Finding
 _EVERYTHING = "*"
 # A finding, and what it explains (checks, or cases of them), the most fundamental first.
 _RULES: tuple[tuple[str, str], ...] = (
-    ("registered.hidden", "save_load deepcopy dtypes gradients overfits residual shared tied"),
+    ("registered.hidden", _EVERYTHING),
     ("output.not_finite", _EVERYTHING),
     ("determinism.state", _EVERYTHING),
     ("determinism.eval", _EVERYTHING),
     ("determinism.mode", _EVERYTHING),
-    ("determinism.input", "causal context batch cache loss_value greedy knows_the_future"),
+    (
+        "determinism.input",
+        "causal context batch cache loss_value greedy.eval greedy.not_best knows_the_future",
+    ),
     ("registered.built", "residual save_load norms determinism gradients"),
     ("weights.axis", "causal context batch cache padding pad_value knows_the_future relative"),
     (
         "batch.eval",
-        "causal context positions source padding pad_value cache greedy knows_the_future mixing "
-        "relative lengths accumulation batch_generation weights attention_scale",
+        "causal context positions source padding pad_value cache greedy.eval greedy.not_best "
+        "knows_the_future mixing relative lengths accumulation batch_generation weights "
+        "attention_scale",
     ),
     ("batch.train", "modes knows_the_future"),
     (
-        "norms.across",
-        "mixing causal batch cache padding pad_value residual knows_the_future modes greedy",
-    ),
-    (
         "mixing.outside_attention",
-        "causal cache padding pad_value batch knows_the_future context greedy weights",
+        "causal cache padding pad_value batch knows_the_future context greedy.eval "
+        "greedy.not_best weights",
     ),
+    ("weights.not_itself", "positions mixing padding cache"),
     ("norms.scale", "residual first_loss norms.size dtypes overfits embedding_scale"),
     ("norms.size", "residual first_loss"),
     ("residual.none", "context source gradients dtypes positions overfits"),
@@ -38,8 +40,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "causal",
-        "cache knows_the_future first_loss.low greedy padding pad_value modes weights.not_itself "
-        "target_leak mask_strength padding_finite batch_generation lengths",
+        "cache knows_the_future first_loss.low greedy.eval greedy.not_best padding pad_value modes "
+        "weights.not_itself target_leak mask_strength padding_finite batch_generation lengths",
     ),
     (
         "context",
@@ -48,19 +50,19 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     ("source.unused", "gradients encodes_once padding pad_value positions.source weights lengths"),
     ("lengths", "limit padding weights encodes_once"),
-    ("weights.not_itself", "positions mixing"),
-    ("positions.places", "relative positions"),
-    ("rotation", "relative positions cache"),
+    ("relative.values", "relative positions"),
     ("relative.places", "cache"),
+    ("shared.norm", "gradients"),
+    ("shared.layers", "residual"),
+    ("positions", "gradients.none padding.left"),
     ("gradients", "overfits gradient_value tied"),
     ("modes.differ", "knows_the_future padding_finite"),
     ("loss_value", "ignored_targets accumulation knows_the_future overfits first_loss"),
     ("ignored_targets.counted", "accumulation ignored_targets"),
     ("attention_scale", "overfits dtypes first_loss gradients"),
-    ("cache", "greedy beams batch_generation"),
+    ("cache", "greedy.eval greedy.not_best beams batch_generation"),
     ("padding", "pad_value padding_finite batch_generation cache.padded"),
     ("greedy", "stops beams batch_generation temperature top_k"),
-    ("tied.initial", "first_loss"),
     ("first_loss", "overfits dtypes"),
     ("shared.layers", "shared.norm deepcopy"),
 )
@@ -103,7 +105,8 @@ def _rule(finding: Finding) -> int:
 def _cause(finding: Finding, findings: list[Finding]) -> str | None:
     if finding.severity == "note":
         return None
-    for rule, effects in _RULES:
+    # Only by what is more fundamental: nothing explains its own explanation.
+    for rule, effects in _RULES[: _rule(finding)]:
         for other in findings:
             if not _matches(other, rule) or (other.check == finding.check and "." not in rule):
                 continue

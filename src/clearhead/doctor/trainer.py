@@ -1,0 +1,37 @@
+"""A callback for Hugging Face's `Trainer`: the model is examined before the first step.
+
+trainer = Trainer(model, ..., callbacks=[ExamineFirst()])
+"""
+
+import logging
+from typing import Any
+
+from transformers import TrainerCallback
+
+from clearhead.doctor.examination import examine
+from clearhead.doctor.report import Examination
+from clearhead.errors import ClearheadError
+
+_log = logging.getLogger(__name__)
+
+
+class ExamineFirst(TrainerCallback):
+    """Logs the report before training; stops at an error unless `stop=False`. What `examine` takes,
+    such as `kind` or `only`, can be given. A resumed run is not examined again."""
+
+    def __init__(self, *, stop: bool = True, quick: bool = True, **how: Any) -> None:
+        self.stop, self.how = stop, {"quick": quick, "fresh": False, **how}
+        self.report: Examination | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        if state.global_step or not state.is_world_process_zero:
+            return
+        self.report = examine(given["model"], **self.how)
+        if self.report.findings:
+            _log.warning("%s", self.report)
+        if self.stop and self.report.fails("error"):
+            cases = ", ".join(f.case for f in self.report.headlines if f.severity == "error")
+            raise ClearheadError(
+                f"the doctor found {cases} before the first step; fix it, or pass "
+                "ExamineFirst(stop=False) to train all the same"
+            )
