@@ -136,6 +136,12 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         form = replace(form, shifts_itself=True)
     if not form.masks and _is_length_first(patient, form):
         form = replace(form, length_first=True)
+        free = replace(patient, equal_lengths=False)
+        try:  # batches had to be equal, not lengths
+            form.logits(model, free.draw(2))
+            return free, form
+        except CALL_ERRORS:
+            pass
     return patient, form
 
 
@@ -148,6 +154,8 @@ def _call(model: nn.Module, form: Form, inputs: CallInputs) -> tuple[Any, dict[s
         if isinstance(module, nn.Embedding) and isinstance(asked, torch.Tensor):
             for role in ("tokens", "source"):
                 tokens = getattr(inputs, role)
+                if tokens is not None and asked.dim() == 2 and asked.t().equal(tokens):
+                    tables[role].append(module.num_embeddings)
                 if tokens is None or asked.shape != tokens.shape:
                     continue
                 # The tokens themselves, or moved by one; positions are alike in all rows.
