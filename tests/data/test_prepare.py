@@ -145,6 +145,23 @@ def test_other_settings_or_inputs_are_refused_with_what_changed(tmp_path: Path):
     prepare(job, overwrite=True)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_that_prepare_has_not_made_stay(tmp_path: Path, overwrite: bool):
+    job = pairs_job(tmp_path)
+    prepare(job)
+    places = ("notes.part", "deep/er/draft.part", "train/notes.txt", "train/a.ds", ".work/mine.txt")
+    for place in places:
+        path = tmp_path / "out" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    left_by_a_kill = tmp_path / "out" / "train" / f"00000.source.ds.{'0f' * 8}.part"
+    left_by_a_kill.write_text("half")
+    prepare(job, overwrite=overwrite)
+    assert [(tmp_path / "out" / place).read_text() for place in places] == ["mine"] * len(places)
+    assert not left_by_a_kill.exists()
+    assert not (tmp_path / "out" / ".work" / "lock").exists()
+
+
 def test_two_runs_at_once_are_refused(tmp_path: Path):
     job = pairs_job(tmp_path)
 

@@ -109,6 +109,21 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} holds no prepared data ({MANIFEST} is missing); "
             "run first: clearhead prepare RECIPE"
         )
+    try:
+        manifest = _from_json(path)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{path} is not a manifest ({type(error).__name__}: {error}); prepare the data again"
+        ) from None
+    for name in manifest.hashes():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DataError(
+                f"{path} names {name!r}, which is not in its folder; prepare the data again"
+            )
+    return manifest
+
+
+def _from_json(path: Path) -> Manifest:
     plain = json.loads(path.read_text(encoding="utf-8"))
     if plain.get("format") != FORMAT:
         raise DataError(
@@ -121,13 +136,7 @@ def read_manifest(folder: Path) -> Manifest:
             side: [FileFacts(**facts) for facts in files] for side, files in split["files"].items()
         }
     plain["splits"] = {name: SplitFacts(**facts) for name, facts in plain["splits"].items()}
-    manifest = Manifest(**plain)
-    for name in manifest.hashes():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise DataError(
-                f"{path} names {name!r}, which is not in its folder; prepare the data again"
-            )
-    return manifest
+    return Manifest(**plain)
 
 
 def verify(folder: Path, manifest: Manifest) -> None:

@@ -3,7 +3,7 @@ again, it produces the same bytes as an uninterrupted run."""
 
 import importlib.metadata
 import json
-import shutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,22 @@ from clearhead.data.manifest import (
 )
 from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
 from clearhead.data.sources import Cursor, Input, Reader, find_inputs
+from clearhead.data.token_files import INDEX
 from clearhead.errors import DataError
 from clearhead.files import PARTIAL, locked, refuse_links, write_whole
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 from clearhead.text.train import train_bpe, train_characters
+
+_SPLITS = "|".join(SPLITS)
+_WORK = rf"\.work/(lock|(hashes|plan|({_SPLITS})-\d{{5}})\.json)"
+_OUTPUT = rf"(({_SPLITS})/\d{{5}}\.\w+\.ds({re.escape(INDEX)})?|tokenizer(\.\w+)?\.json)"
+_NOTES = "|".join(map(re.escape, (MANIFEST, VERIFIED, REPORT)))
+_PARTIAL = rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}"
+WORK_FILES = re.compile(_WORK)
+"""What is remembered of a run that is not finished."""
+PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){_PARTIAL}")
+MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
+"""What prepare makes anew when it is told to overwrite; it holds the lock meanwhile."""
 
 Plan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
 Inputs = dict[str, list[Input]]  # by split
@@ -42,7 +54,7 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
     refusal = f"another process is preparing {job.folder}; wait for it to end"
     with locked(job.work / "lock", refusal):
         if overwrite:
-            _clear(job)
+            _remove(job, MADE_FILES)
         described = _describe(job, inputs)
         plan = {"data": as_json(job.config), "inputs": json.loads(json.dumps(described))}
         if (job.folder / MANIFEST).is_file():
@@ -56,9 +68,8 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
                 write_whole(job.folder / REPORT, removal_report(job.config, job.root))
             manifest.write(job.folder)
             remember(job.folder, manifest)
-        for partial in job.folder.rglob(f"*{PARTIAL}"):  # of a process that was killed
-            partial.unlink()
-        shutil.rmtree(job.work)
+        _remove(job, PARTIAL_FILES)  # of a process that was killed
+        _remove(job, WORK_FILES)
     return manifest
 
 
@@ -193,11 +204,13 @@ def _check_same(folder: Path, old: Plan, new: Plan) -> None:
         )
 
 
-def _clear(job: Job) -> None:
-    """Removes what prepare makes, and nothing else that may be in the folder."""
-    for split in SPLITS:
-        shutil.rmtree(job.folder / split, ignore_errors=True)
-    made = [*job.folder.glob("tokenizer*.json"), job.folder / MANIFEST, job.folder / VERIFIED]
-    made.append(job.folder / REPORT)
-    for path in [*made, *job.work.glob("*.json")]:
-        path.unlink(missing_ok=True)
+def _remove(job: Job, names: re.Pattern[str]) -> None:
+    """Removes the files of these names, and folders that are empty then: never a file that prepare
+    has not made, wherever somebody may have put it."""
+    for folder in (*(job.folder / split for split in SPLITS), job.work, job.folder):
+        within = "" if folder == job.folder else f"{folder.name}/"
+        for path in list(folder.iterdir()) if folder.is_dir() else []:
+            if names.fullmatch(within + path.name) and path.is_file():
+                path.unlink()
+        if folder != job.folder and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

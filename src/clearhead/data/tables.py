@@ -106,6 +106,8 @@ def json_fields(columns: Columns) -> Callable[[bytes], list[bytes | str]]:
             record = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"not JSON ({error.msg}, character {error.pos + 1})") from None
+        except RecursionError:
+            raise ValueError("JSON that is nested too deeply") from None
         return [field_of(record, str(column)) for column in columns]
 
     return fields_of
