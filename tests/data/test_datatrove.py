@@ -89,6 +89,7 @@ def assert_same_documents(first, second) -> None:
     assert first.facts("train").longest == second.facts("train").longest
 
 
+@pytest.mark.slow
 def test_wikitext_2_gives_the_same_tokens_both_ways(tmp_path: Path, data: Path):
     """Through our writer from plain text, and through datatrove from JSONL of the same lines."""
     config = load_recipe("wikitext-2", WIKITEXT_TRAIN).data

@@ -93,6 +93,7 @@ def kill_at_random_moments(recipe: Path, n: int) -> None:
     pytest.fail(f"only {n_killed} of {n} runs were still going when they were to be killed")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
 def test_a_killed_prepare_ends_with_the_same_bytes(recipe: Path):
     kill_at_random_moments(recipe, 3)

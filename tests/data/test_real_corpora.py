@@ -41,6 +41,7 @@ def test_multi30k_loses_two_junk_pairs_and_hardly_any_room(data: Path, tmp_path:
     assert all(text == text.strip() for text in texts)
 
 
+@pytest.mark.slow
 def test_tatoeba_keeps_every_pair_of_its_three_columns(data: Path, tmp_path: Path):
     corpus = make("tatoeba-en-zh", data, tmp_path)
     counts = {split: facts.documents for split, facts in corpus.manifest.splits.items()}
@@ -51,6 +52,7 @@ def test_tatoeba_keeps_every_pair_of_its_three_columns(data: Path, tmp_path: Pat
     assert "CC-BY" not in chinese and any("\u4e00" <= letter <= "\u9fff" for letter in chinese)
 
 
+@pytest.mark.slow
 def test_wikitext_2_loses_its_blank_lines_and_nothing_else(data: Path, tmp_path: Path):
     corpus = make("wikitext-2", data, tmp_path)
     facts = corpus.manifest.splits

@@ -118,8 +118,9 @@ def test_beam_search_with_a_cache_finds_what_it_finds_without(model, lengths, se
 
 @settings(max_examples=10, phases=NO_SHRINKING)
 @given(writers(), seeds, st.sampled_from([Choice(temperature=0), *CHOICES]))
-def test_speculation_with_a_cache_draws_what_it_draws_without(model, seed, choice):
-    """Without: scored by one pass over each text."""
+def test_speculation_claims_the_scores_of_one_pass_and_is_greedy_at_temperature_0(
+    model, seed, choice
+):
     inputs = random_inputs(model.config, [3, 5], seed)
     draft = vivid(random_model(model.config, seed=seed + 1))
     ahead = speculative(model, draft, inputs, SHORT, choice, seed=seed, n_ahead=3)
@@ -201,7 +202,8 @@ def test_stopping_early_never_changes_what_is_found(penalty, n_best):
         for one, other in zip(early, whole):
             assert [t.tokens for t in one] == [t.tokens for t in other]
         saved += len(steps) - 2 * n_early
-    assert saved > 0 or n_best > 1  # with three to be sure of, the bound is rarely met
+    if n_best == 1:  # with three to be sure of, the bound is rarely met
+        assert saved > 0
 
 
 @settings(max_examples=5, phases=NO_SHRINKING)

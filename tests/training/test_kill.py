@@ -67,6 +67,7 @@ def unbroken(pairs: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 RECIPE = with_train(PAIRS, steps=60, save_every=4, keep=2)
 
 
+@pytest.mark.slow
 def test_killed_at_five_random_moments(pairs: Corpus, unbroken: Path, tmp_path: Path):
     folder, chance = tmp_path / "run", random.Random(5)
     arguments = command(RECIPE, pairs, folder)
@@ -123,6 +124,7 @@ def test_max_minutes_stops_the_same_way(text: Corpus, tmp_path: Path):
     assert (tmp_path / "run/model/model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_write_sync_or_rename_leaves_a_checkpoint_to_go_on_from(
     pairs: Corpus, unbroken: Path, tmp_path: Path
 ):
@@ -140,6 +142,7 @@ def test_a_crash_at_any_write_sync_or_rename_leaves_a_checkpoint_to_go_on_from(
     assert weights(folder) == weights(unbroken)
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_train_in_one_folder(pairs: Corpus, tmp_path: Path):
     folder = tmp_path / "run"
     arguments = command(with_train(RECIPE, steps=10**6), pairs, folder)
@@ -172,6 +175,7 @@ def test_compiling_changes_no_step_beyond_rounding(text: Corpus, tmp_path: Path)
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_ranks_that_torchrun_starts_again_go_on_and_do_not_wait_for_the_dead(
     pairs: Corpus, tmp_path: Path
 ):

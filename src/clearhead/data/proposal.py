@@ -37,6 +37,8 @@ Row = dict[str | int, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
+    """What a file of records seems to hold, as settings to confirm."""
+
     task: Task
     format: Format
     columns: tuple[int | str, ...]
@@ -48,6 +50,7 @@ class Proposal:
 
 
 def format_of(path: Path) -> Format:
+    """The format of a file, by the end of its name."""
     name = path.name.lower()
     for packing in COMPRESSIONS:
         name = name.removesuffix(packing)
@@ -97,8 +100,8 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
 def _choose(
     path: Path, values: dict[str | int, list[str]], task: Task | None
 ) -> tuple[int | str, ...]:
-    """Texts are long and differ; labels are short and few. Of more than two texts, nobody can
-    tell."""
+    """Texts are long and differ; labels are short and few. Of more than two texts, it is impossible
+    to tell."""
     labels = [name for name, texts in values.items() if _is_label(texts)]
     texts = [
         name

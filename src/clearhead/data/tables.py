@@ -49,10 +49,12 @@ class TabSeparated:
 
 
 def has_header(columns: Columns) -> bool:
+    """Whether columns are named, so that the first line is a header."""
     return any(isinstance(column, str) for column in columns)
 
 
 def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
+    """The index of each column in the first line."""
     places: list[int] = []
     for column in columns:
         if isinstance(column, str) and column not in names:
@@ -100,6 +102,8 @@ def read_csv(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
 
 
 def json_fields(columns: Columns) -> Callable[[bytes], list[bytes | str]]:
+    """A function that takes the wanted fields out of a line of JSON."""
+
     def fields_of(line: bytes) -> list[bytes | str]:
         text = line.decode("utf-8")
         try:
@@ -131,6 +135,7 @@ def field_of(record: Any, column: str) -> str:
 
 
 def open_parquet(file: Opened) -> Any:
+    """Opens a Parquet file; raises with what to install or fix."""
     parquet = need("pyarrow.parquet", file.path)
     packed = file.data is not file.raw
     try:
@@ -141,6 +146,7 @@ def open_parquet(file: Opened) -> Any:
 
 
 def read_parquet(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+    """The rows of a Parquet file, a batch at a time."""
     names = [str(column) for column in columns]
     outer = sorted({name.split(".")[0] for name in names})
     row = 0
@@ -198,6 +204,7 @@ def _local(tag: str) -> str:
 
 
 def read_tmx(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+    """The translation units of a TMX file in the wanted languages."""
     wanted = [str(column).lower() for column in columns]
     for number, unit in zip(count(1), read_units(file)):
         place = Place(file.path, number)

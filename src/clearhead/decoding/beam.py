@@ -1,9 +1,9 @@
-"""Beam search: several unfinished texts side by side, the best of them kept at each step.
+"""Beam search: several unfinished texts in parallel, the best of them kept at each step.
 
 Rules, where implementations differ:
 
 - At each step all continuations of all hypotheses are ranked (`ranking.rank`). An end that stands
-  among the `width` best is a finished text; the best `width` others go on (`SentenceBeam.extend`).
+  among the `width` best is a finished text; the best `width` others stay (`SentenceBeam.extend`).
 - At `max_new` tokens, or where the window or the constraint ends, a hypothesis is finished too.
 - A finished text's score is its log-probability over the length penalty, its end included. Equal
   scores stand in the order in which they were found; equal continuations, the one of the better
@@ -28,7 +28,7 @@ from clearhead.decoding.results import BeamStep, Output, StopReason, Watch
 from clearhead.errors import ConfigError
 
 MAX_SENTENCES = 32
-"""Searched side by side, unless the caller says otherwise."""
+"""Inputs that are searched in one batch by default."""
 
 
 def beam_search(
@@ -48,6 +48,8 @@ def beam_search(
 
 
 class BeamSearch:
+    """The search over many inputs: sentences join and leave the batch as they finish."""
+
     def __init__(
         self,
         model: GenerativeModel,
@@ -101,7 +103,7 @@ class BeamSearch:
             scores = self._next_scores(cached, sentences, places)
 
     def _stop_before(self, given: DecodeInput) -> StopReason | None:
-        """Why there is nothing to search."""
+        """Why an input ends before any search."""
         if self.config.max_new == 0:
             return "length"
         if self._max_tokens(given) == 0:
@@ -180,7 +182,7 @@ class BeamSearch:
     def _next_scores(
         self, cached: CachedModel, sentences: list[SentenceBeam], places: list[int]
     ) -> Tensor:
-        """Let the model read what each hypothesis has chosen; `places` are the places that the
+        """Feeds the model what each hypothesis has chosen; `places` are the places that the
         sentences had in the batch before."""
         width = self.beam.width
         if not sentences:

@@ -1,8 +1,7 @@
-"""A model and its cache while texts are decoded: the only thing that a strategy steps with.
+"""A model and its cache while texts are decoded: every strategy steps through it.
 
-All that is computed, the model computes, by its own `encode`, `decode` (or `forward`) and cache.
-Here rows of the batch only join, leave, fork and take tokens back.
-"""
+The model computes everything by its own `encode`, `decode` (or `forward`) and cache. Here rows of
+the batch only join, leave, fork and drop tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ GenerativeModel = CausalLM | Seq2Seq
 
 
 class CachedModel:
+    """A model with the cache of its running rows."""
+
     def __init__(self, model: GenerativeModel, rows_per_input: int = 1) -> None:
         """`rows_per_input`: how many rows each prompt or source gets: the width of a beam."""
         self.model = model
@@ -29,8 +30,8 @@ class CachedModel:
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[Ids], sources: Sequence[Ids] | None) -> Tensor:
-        """New rows behind the old ones. The scores of the token that follows each prompt (prompts,
-        vocab): the rows of one prompt have the same."""
+        """Adds rows after the existing ones. The scores of the token that follows each prompt
+        (prompts, vocab): the rows of one prompt have the same."""
         tokens, real = padded(prompts, self._device)
         last = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self._device)
         row = torch.arange(len(prompts), device=self._device)
@@ -58,8 +59,8 @@ class CachedModel:
     def step(
         self, tokens: Sequence[int], rows: Sequence[int] | None = None, real: Tensor | None = None
     ) -> Tensor:
-        """Row i goes on from row rows[i] (without `rows`, from itself) with tokens[i]; rows that
-        are not named leave. The scores of the tokens that follow (rows, vocab)."""
+        """Row i continues row rows[i] (without `rows`, itself) with tokens[i]; rows that are not
+        named leave. The scores of the tokens that follow (rows, vocab)."""
         if rows is not None:
             self.keep(rows)
         return self.read(torch.tensor(tokens, device=self._device)[:, None], real)[:, 0]
@@ -84,7 +85,7 @@ class CachedModel:
             self.cache.reorder(torch.tensor(rows, device=self._device), self.rows_per_input)
 
     def forget(self, counts: list[int]) -> None:
-        """Take back the last tokens of each row, as many as its count."""
+        """Removes the last tokens of each row, as many as its count."""
         assert self.cache is not None
         self.cache.forget(counts)
 
@@ -95,7 +96,7 @@ class CachedModel:
 
 @contextmanager
 def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Without dropout; afterwards each module is in the mode it was found in."""
+    """Runs the block without dropout, then restores the mode of every module."""
     training = [module for module in modules if module.training]
     for module in training:
         module.training = False
@@ -107,7 +108,7 @@ def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Ids in a rectangle, and which of them are real (None: all)."""
+    """Ids as a padded tensor, and which of them are real (None: all)."""
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device)
     if all(len(row) == longest for row in rows):
@@ -117,5 +118,5 @@ def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | 
 
 
 def in_full(scores: Tensor) -> Tensor:
-    """In fp32 at least: in half precision, sums of log-probabilities would drift."""
+    """Scores in fp32 at least: in half precision, sums of log-probabilities would drift."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))

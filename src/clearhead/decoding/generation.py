@@ -1,8 +1,7 @@
 """One token after another, for many texts at once: what greedy decoding and sampling share.
 
-Texts that have ended leave the batch, and new ones join it, so that a long text holds up nobody. A
-text's tokens do not depend on its neighbours.
-"""
+Texts that have ended leave the batch, and new ones join it, so that a long text does not delay
+others. A text's tokens do not depend on the rest of the batch."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from clearhead.decoding.ranking import argmax
 from clearhead.decoding.results import Output, StopReason
 
 MAX_ROWS = 64
-"""Texts that are decoded side by side, unless the caller says otherwise."""
+"""Texts that are decoded in one batch by default."""
 
 
 @dataclass(slots=True)
@@ -126,8 +125,8 @@ class _RunningBatch:
         self.n_admitted = 0  # texts after the last `admit`
 
     def admit(self, waiting: Iterator[DecodeInput], max_rows: int) -> list[NewToken]:
-        """Let new texts in, once a quarter of the places is free: they are read together. Returns
-        the ends of those that end before they begin."""
+        """Admits new texts once a quarter of the places is free, so that they are read together.
+        Returns the ends of those that end before they begin."""
         ended: list[NewToken] = []
         if self.texts and 4 * len(self.texts) > 3 * min(max_rows, self.n_admitted):
             return ended
@@ -167,7 +166,7 @@ class _RunningBatch:
         else:
             self.cached.keep([])
         self.texts = [self.texts[row] for row in rows]
-        for text in full:  # it forgets the older half of its window, and is read again
+        for text in full:  # the older half of the window is dropped, and the rest is read again
             text.forgotten = len(text.tokens) - (self.window + 1) // 2
         self._join(full)
         return events

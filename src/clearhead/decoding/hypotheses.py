@@ -1,5 +1,5 @@
 """The unfinished and finished texts of one sentence's beam: how they grow, and when no unfinished
-one matters any more."""
+one can still win."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Hypothesis(NamedTuple):
 
 
 EndOf = Callable[["Hypothesis", int], StopReason | None]
-"""Why a hypothesis of this many tokens ends; None: it goes on."""
+"""Why a hypothesis of this many tokens ends; None: it continues."""
 
 
 @dataclass(slots=True)
@@ -46,17 +46,18 @@ class SentenceBeam:
     """Unfinished texts. Row i of the model's batch, counted within the sentence, is slot i; None:
     the slot is empty, and what its row computes is ignored."""
     parents: list[int] = field(default_factory=list)
-    """The slot of the step before that each slot goes on from."""
+    """The slot of the previous step that each slot continues."""
     length: int = 0
     finished: list[Output] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
     """Of the step that is being taken."""
 
     def totals(self) -> list[float]:
+        """The log-probability of each slot's text; -inf for an empty slot."""
         return [-inf if slot is None else slot.total for slot in self.slots]
 
     def begin_step(self) -> list[Hypothesis | None]:
-        """Empties the slots; returns what stood in them."""
+        """Empties the slots and returns their hypotheses."""
         before, self.slots = self.slots, []
         self.parents, self.branches = [], []
         self.length += 1
@@ -71,7 +72,7 @@ class SentenceBeam:
         beam: BeamConfig,
     ) -> None:
         """Fill the next `width` slots from ranked continuations. An end that stands among the
-        `width` best of them is a finished text; the best `width` others go on."""
+        `width` best of them is a finished text; the best `width` others continue."""
         full = len(self.slots) + width
         for place, candidate in enumerate(ranked):
             old = before[candidate.slot]

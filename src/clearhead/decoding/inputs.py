@@ -1,4 +1,4 @@
-"""What is given to a strategy, checked before a tensor is made of it."""
+"""The inputs of a strategy, checked before any tensor is made."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -26,8 +26,8 @@ class DecodeInput(NamedTuple):
 def as_inputs(
     given: TokenRows | Iterator[DecodeInput], config: DecodeConfig, model: ModelConfig
 ) -> Iterator[DecodeInput]:
-    """Each in its turn; the first that the model cannot take is an InputError. What are inputs
-    already are taken as they are."""
+    """The inputs one by one; raises InputError at the first that the model cannot take. Existing
+    DecodeInputs pass unchanged."""
     return given if isinstance(given, Iterator) else _checked_inputs(given, config, model)
 
 
@@ -60,7 +60,7 @@ def _checked_input(index: int, given: Any, config: DecodeConfig, model: ModelCon
 def checked_ids(
     given: Any, vocab_size: int, pad_id: int | None, what: str, index: int
 ) -> list[int]:
-    """As a list of tokens of the vocabulary, without padding, and not empty."""
+    """The ids as a list without padding; raises if one is not in the vocabulary or none is left."""
     ids = [int(i) for i in (given.tolist() if isinstance(given, Tensor) else given)]
     for place, token in enumerate(ids):
         if not 0 <= token < vocab_size:
@@ -78,6 +78,7 @@ def checked_ids(
 
 
 def check_config(config: DecodeConfig, model: ModelConfig) -> None:
+    """Raises if the decoding settings do not suit the model."""
     if model.family == "encoder":
         raise InputError("an encoder alone generates nothing; use a decoder or an encoder-decoder")
     for name in ("eos_id", "start_id"):
@@ -96,12 +97,13 @@ def check_config(config: DecodeConfig, model: ModelConfig) -> None:
 
 
 def check_fits(n_given: int, config: DecodeConfig, model: ModelConfig) -> None:
+    """Raises if input and new tokens together exceed the model's max_length."""
     longest = n_given + (config.max_new if config.window == "refuse" else 0)
     if longest > model.max_length:
         remedy = "give less, or ask for fewer new tokens"
         if config.window == "refuse":
             remedy += ", or set window to 'stop' or 'slide'"
         raise InputError(
-            f"what is given and what is to come make {longest} tokens, more than "
+            f"the input and the new tokens make {longest} tokens, more than "
             f"max_length={model.max_length}; {remedy}"
         )

@@ -1,5 +1,5 @@
-"""What comes out of every strategy. Its text is the tokenizer's to give (`decode`), its attention
-`attention_of`'s."""
+"""The result of every strategy. The tokenizer turns it into text (`decode`), `attention_of` gives
+its attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ class Output:
     tokens: list[int]
     """The new tokens only, the end included where it was chosen."""
     log_probs: list[float]
-    """Of each token, by the model itself: before temperature, cuts, penalties and constraints."""
+    """The model's log-probability of each token, before temperature, top-k and top-p, penalties and
+    constraints."""
     score: float
     """What texts are compared by: the sum of `log_probs`, divided by the beam's length penalty."""
     stop: StopReason
@@ -29,7 +30,7 @@ class Output:
 
 
 class Branch(NamedTuple):
-    """One ranked continuation of a beam's step, and what became of it."""
+    """One ranked continuation of a beam's step, and whether it was kept."""
 
     parent: int
     """The slot of the hypothesis that it continues."""

@@ -1,4 +1,4 @@
-"""Tokens drawn at random, each sequence from a stream of random numbers of its own."""
+"""Tokens drawn at random, each sequence from its own stream of random numbers."""
 
 import hashlib
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ def sample(
 ) -> list[Output]:
     """Draw each token. A list of seeds gives each sequence its own; one seed is a list of seeds
     that follow from it and from the sequence's place. Nothing else is random: torch's generators
-    are not touched."""
+    are not used."""
     choose = chooser(choice, seed)
     events = decode_tokens(model, inputs, config, choose, constraint=constraint, max_rows=max_rows)
     return collect(events)
 
 
 def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
-    """What `decode_tokens` asks for the next tokens."""
+    """The function that `decode_tokens` calls for the next tokens."""
 
     def choose(scores: Tensor, texts: Sequence[RunningText]) -> list[int]:
         seen = [text.tokens for text in texts] if choice.repetition_penalty != 1 else None
@@ -49,6 +49,7 @@ def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
 
 
 def seed_of(seed: int | Sequence[int], index: int) -> int | str:
+    """The seed of one sequence, from the common seed and the sequence's place."""
     return f"{seed}/{index}" if isinstance(seed, int) else seed[index]
 
 
@@ -63,7 +64,7 @@ def uniform(seed: int | str, place: int, purpose: str) -> float:
 
 
 def probabilities(scores: Tensor, choice: Choice, seen: Sequence[list[int]] | None) -> Tensor:
-    """What each token is drawn with (rows, vocab), in fp64."""
+    """The probability with which each token is drawn (rows, vocab), in fp64."""
     scores = penalised(scores, seen, choice.repetition_penalty).double()
     if choice.temperature == 0:
         one_hot = torch.zeros_like(scores)
@@ -86,6 +87,7 @@ def probabilities(scores: Tensor, choice: Choice, seen: Sequence[list[int]] | No
 
 
 def penalised(scores: Tensor, seen: Sequence[list[int]] | None, penalty: float) -> Tensor:
+    """The scores after the repetition penalty."""
     if seen is None or penalty == 1:
         return scores
     scores = scores.clone()
@@ -100,6 +102,6 @@ def draw(chances: Tensor, draws: Sequence[float]) -> list[int]:
     cumulated = chances.cumsum(dim=1)
     total = cumulated[:, -1:]
     place = torch.tensor(draws, dtype=chances.dtype, device=chances.device)[:, None] * total
-    # Rounding up must not lead behind the last token that has a chance.
+    # Rounding up must not go past the last token with a positive probability.
     place = torch.minimum(place, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulated, place, right=True)[:, 0].tolist()

@@ -28,7 +28,9 @@ def score(
     """log p of each target token, given the input before it: the source, behind which the decoder
     starts with `start_id`, or the prompt. One pass over each text, without a cache."""
     if len(inputs) != len(targets):
-        raise InputError(f"{len(inputs)} inputs and {len(targets)} targets; give a pair of each")
+        raise InputError(
+            f"{len(inputs)} inputs and {len(targets)} targets; give one target for each input"
+        )
     pairs = [_checked(model, i, pair, start_id) for i, pair in enumerate(zip(inputs, targets))]
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]) + len(pairs[i][2]))
     found: list[list[float]] = [[] for _ in pairs]

@@ -1,10 +1,9 @@
 """Speculative decoding: a small model drafts, the large one checks several tokens in one pass
 (Leviathan et al. 2023, Chen et al. 2023).
 
-What comes out is distributed as if the large model had written alone. A drafted token x, drawn with
+The output is distributed as if the large model had decoded alone. A drafted token x, drawn with
 probability q(x), is kept with probability min(1, p(x) / q(x)); the first that is not kept is drawn
-again from what p has more than q. Both p and q are what `Choice` leaves of the two models.
-"""
+again from what p has more than q. Both p and q are what `Choice` leaves of the two models."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -64,7 +63,7 @@ class _DraftedText(RunningText):
 
 
 class _Drafting:
-    """A large model, and a small one that runs ahead of it."""
+    """A large model, and a small one that drafts ahead of it."""
 
     def __init__(
         self,

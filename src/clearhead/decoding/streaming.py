@@ -17,8 +17,8 @@ HALF = "\ufffd"  # what a decoder puts where a character is not complete
 class TextStream:
     """Tokens in, text out, and never half a character.
 
-    A token of a byte-level vocabulary may hold part of a character: it is kept back until the rest
-    has come. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all tokens.
+    A token of a byte-level vocabulary may hold part of a character: it is held until the rest has
+    arrived. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:

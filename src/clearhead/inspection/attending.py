@@ -18,9 +18,13 @@ from clearhead.shapes import Float, Tensor, Weights
 
 
 class Visitor(Protocol):
+    """Receives the score and weight matrices of an attention, and may replace them."""
+
     explicit: bool
 
-    def visit_matrix(self, site: Site, x: Tensor, real_keys: Tensor | None) -> Tensor: ...
+    def visit_matrix(self, site: Site, x: Tensor, real_keys: Tensor | None) -> Tensor:
+        """The matrix with which the attention continues: x itself or a replacement."""
+        ...
 
 
 class Tap:
@@ -37,6 +41,7 @@ class Tap:
         self._taps.append(self)
 
     def remove(self) -> None:
+        """Removes this tap; the last one removes the wrapper."""
         self._taps.remove(self)
         if not self._taps:
             delattr(self.module, self.method)
@@ -55,7 +60,7 @@ class _Wrapper:
 
 
 class _AttendWrapper(_Wrapper):
-    """All taps see the scores, then all see the weights, and the kernel runs if nobody changed
+    """All taps see the scores, then all see the weights, and the kernel runs if no tap has changed
     anything."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
@@ -93,6 +98,7 @@ class _AttendWrapper(_Wrapper):
 def tap_attention(
     attention: MultiHeadAttention, visitor: Visitor, scores: Site, weights: Site
 ) -> Tap:
+    """Lets the visitor see the scores and weights of one attention."""
     found = {"scores": scores, "weights": weights}
 
     def function(what: str, x: Tensor | None, real_keys: Tensor | None) -> Any:

@@ -76,6 +76,7 @@ class Edit:
         return " ".join([self.kind, self.name, *places])
 
     def check(self, site: Site) -> None:
+        """Raises if the edit does not fit the place: no such heads, positions or keys."""
         if self.heads is not None:
             if site.form == "stream":
                 rule = f"cannot be chosen at {site.name}, which is not split into heads"
@@ -198,6 +199,7 @@ def add(
     keys: Chosen = None,
     rows: Chosen = None,
 ) -> Edit:
+    """An edit that adds a value to an activation."""
     return Edit(name, "add", lambda x, v: x + _given(v), value, heads, positions, keys, rows)
 
 
@@ -210,6 +212,7 @@ def scale(
     keys: Chosen = None,
     rows: Chosen = None,
 ) -> Edit:
+    """An edit that multiplies an activation by a factor."""
     return Edit(name, "scale", lambda x, _: x * factor, None, heads, positions, keys, rows)
 
 

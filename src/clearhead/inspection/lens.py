@@ -17,6 +17,8 @@ from clearhead.shapes import Float, Int, Stream, Tensor
 
 
 class Lens(NamedTuple):
+    """The logits that each stage of the stream would give."""
+
     stages: list[str]
     """`…embedding.output`, then `after` of every sublayer."""
     logits: Float[Tensor, "stage batch length vocab"]
@@ -44,6 +46,7 @@ class Attribution(NamedTuple):
 
     @property
     def total(self) -> Float[Tensor, "batch length"]:
+        """The sum of all parts: the logit."""
         return self.values.sum(dim=0)
 
 
@@ -102,10 +105,12 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
 
 
 def predicting_tower(model: Model) -> Tower:
+    """The stack whose output becomes logits."""
     return "encoder" if isinstance(model, MaskedLM) else "decoder"
 
 
 def stage_names(model: Model, tower: Tower) -> list[str]:
+    """The names of the stages of a stack's residual stream, in order."""
     found = [f"{embedding_of(model, tower)[0]}.output"]
     for index, layer in enumerate(getattr(model, tower).layers):
         for name, module in layer.named_children():

@@ -33,6 +33,8 @@ How = Literal[
 
 
 class Site(NamedTuple):
+    """A place in a model where an activation can be read or replaced."""
+
     name: str
     form: Form
     """stream (batch, length, width); heads (batch, heads, length, width); matrix (batch, heads,
@@ -74,6 +76,7 @@ def names(model: Model, pattern: str = "*") -> list[str]:
 
 
 def matching(pattern: str, known: list[str]) -> list[str]:
+    """The known names that a pattern matches; raises if it matches none."""
     matched = [name for name in known if fnmatchcase(name, pattern)]
     if not matched:
         raise InputError(
@@ -88,6 +91,7 @@ def _remedy(pattern: str, known: list[str]) -> str:
 
 
 def embedding_of(model: Model, tower: Tower) -> tuple[str, nn.Module]:
+    """The name and module of a stack's input embedding."""
     name = "embedding"
     if tower == "decoder" and hasattr(model, "target_embedding"):
         name = "target_embedding"

@@ -18,6 +18,8 @@ Metric = Callable[[Tensor], Tensor | float]
 
 
 class Grid(NamedTuple):
+    """The metric for each edit of a sweep."""
+
     values: Float[Tensor, "row column"]
     rows: list[str]
     columns: list[str]

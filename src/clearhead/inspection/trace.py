@@ -50,6 +50,8 @@ def trace(
 
 
 class Trace:
+    """What `trace` has read and edited; made by `trace`."""
+
     def __init__(
         self,
         model: Model,
@@ -148,7 +150,7 @@ class Trace:
     # ── the model's own places ───────────────────────────────────────────────────────────────
 
     def visit(self, site: Site, x: Tensor) -> Tensor:
-        """What the model goes on with at this place: x itself unless an edit changes it."""
+        """What the model continues with at this place: x itself unless an edit changes it."""
         if self._edits[site.name]:
             tokens = self._tokens.get(site.tower)
             queries = tokens[-1][0] if tokens else None
@@ -168,6 +170,7 @@ class Trace:
         return self.visit(site, x)
 
     def wants(self, site: Site) -> bool:
+        """Whether this place is read or edited."""
         return self._keeps(site) or bool(self._edits[site.name]) or self.explicit
 
     def _keeps(self, site: Site) -> bool:
@@ -278,8 +281,8 @@ class Trace:
                 raise AssertionError(f"{site.how} has a hook of its own")
 
     def _counter(self, tower: Tower) -> Any:
-        """Counts the tokens of each call. The positions that a cache hands out go on from call
-        to call, so the first real token's says how many came before."""
+        """Counts the tokens of each call. The positions that a cache gives continue from call to
+        call, so the first real token's position says how many came before."""
 
         def count(_: nn.Module, args: tuple[Any, ...]) -> None:
             tokens, positions, real = args[:3]
