@@ -59,7 +59,7 @@ def test_greedy_writes_the_same_tokens_with_the_same_scores(pair):
     config = DecodeConfig(max_new=MAX_NEW, eos_id=eos, start_id=7)
     mine = greedy(ours, prompts, config)
     written = theirs.generate(
-        prompts, attention_mask=real.long(), max_new_tokens=MAX_NEW, do_sample=False,
+        prompts, attention_mask=real.long(), max_new_tokens=MAX_NEW, do_sample=False, num_beams=1,
         return_dict_in_generate=True, output_scores=True,
     )  # fmt: skip
     expected = their_texts(written.sequences, ours, prompts.shape[1], eos)

@@ -186,7 +186,7 @@ def a_token_to_end_with(model: CausalLM | Seq2Seq) -> int:
 def assert_same_writing(theirs: Any, ours: CausalLM | Seq2Seq, ids: TokenIds) -> None:
     prompts, real = prompts_for(ours)
     written = theirs.generate(
-        prompts, attention_mask=real.long(), max_new_tokens=MAX_NEW, do_sample=False
+        prompts, attention_mask=real.long(), max_new_tokens=MAX_NEW, do_sample=False, num_beams=1
     )
     if isinstance(ours, CausalLM):
         written = written[:, prompts.shape[1] :]

@@ -68,6 +68,12 @@ class Certificate:
             f"{'differ' if self.failed else 'agree':<10}{self.verdict()}",
         )
 
+    def summary(self) -> str:
+        """One line for the folder's README."""
+        if self.unchecked is not None:
+            return f"not compared with the model that it was made from ({self.unchecked})"
+        return f"agrees with the model that it was made from ({self.verdict()})"
+
     def keep(self, folder: Path) -> None:
         """Writes `parity.json` into the folder, or raises if the folder differs from the
         model."""

@@ -84,7 +84,9 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
     try:
         yield unfinished
-        unfinished.chmod(0o755)  # mkdtemp makes a private folder
+        unfinished.chmod(0o755)  # mkdtemp makes a private folder, and safetensors private files
+        for path in unfinished.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
         unfinished.replace(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -11,6 +11,7 @@ from clearhead.interop.ctranslate2.certificate import Names, certify, unchecked
 from clearhead.interop.ctranslate2.specification import specification
 from clearhead.interop.folders import has_file, whole_or_absent
 from clearhead.interop.model_folder import Description, TokenIds, load_model, read_description
+from clearhead.interop.readme import write_readme
 from clearhead.interop.tokenizer_file import (
     SOURCE,
     TARGET,
@@ -49,6 +50,7 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
         else:
             certificate = unchecked(architecture, "the check was left out, as asked")
         certificate.keep(unfinished)
+        write_readme(unfinished, "ctranslate2", description.model, certificate)
     return certificate
 
 

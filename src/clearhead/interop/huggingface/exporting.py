@@ -19,6 +19,7 @@ from clearhead.interop.model_folder import (
     read_description,
     shapes_of,
 )
+from clearhead.interop.readme import write_readme
 from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
 
 
@@ -45,6 +46,7 @@ def export_model(
         else:
             certificate = unchecked(family, "the check was left out, as asked")
         certificate.keep(unfinished)
+        write_readme(unfinished, "huggingface", description.model, certificate)
     return certificate
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from clearhead.config import BeamConfig, ModelConfig
 from clearhead.interop.folders import read_json, write_json
 from clearhead.interop.model_folder import Description
 from clearhead.interop.tokenizer_file import (
@@ -20,7 +21,8 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
     generation = {f"{role}_token_id": index for role, index in starts_and_stops.items()}
     if config.family == "encoder-decoder":
         generation["decoder_start_token_id"] = ids.decoder_start
-    write_json(out, "generation_config.json", {"max_length": config.max_length, **generation})
+    generation["max_length"] = config.max_length
+    write_json(out, "generation_config.json", generation | _search(config))
     if not has_tokenizer(model_folder):
         return
     copy_tokenizer(model_folder, out, config)
@@ -49,6 +51,15 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             **named,
         },
     )
+
+
+def _search(config: ModelConfig) -> dict[str, Any]:
+    """Texts are searched there as `clearhead translate` does by default."""
+    if config.family != "encoder-decoder":
+        return {}
+    beam = BeamConfig()
+    assert beam.length_penalty == "average" and beam.patience == 1.0  # what theirs means
+    return {"num_beams": beam.width, "length_penalty": beam.alpha, "early_stopping": True}
 
 
 def _ended_by(named: dict[str, str], index: int | None) -> dict[str, Any] | None:

@@ -1,0 +1,104 @@
+"""A README in every exported folder, for people who have never heard of clearhead: what it is, and
+a few lines that run as they stand."""
+
+from pathlib import Path
+from typing import Literal
+
+from clearhead.config import BeamConfig, ModelConfig
+from clearhead.interop.certificate import PARITY, Certificate
+from clearhead.interop.tokenizer_file import has_tokenizer
+
+README = "README.md"
+Library = Literal["huggingface", "ctranslate2"]
+
+_WHAT = {
+    "encoder-decoder": "translates a text into another",
+    "decoder": "continues a text",
+    "encoder": "fills in masked tokens",
+}
+_INSTALL = {
+    "huggingface": "pip install torch transformers",
+    "ctranslate2": "pip install ctranslate2 tokenizers",
+}
+_CODE: dict[tuple[str, str], str] = {
+    ("huggingface", "encoder-decoder"): """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+folder = "."  # where this file is
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+batch = tokenizer(["A line to translate"], return_tensors="pt", padding=True)
+written = model.generate(**batch)
+print(tokenizer.batch_decode(written, skip_special_tokens=True))
+""",
+    ("huggingface", "decoder"): """\
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = "."  # where this file is
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder)
+batch = tokenizer("The text begins", return_tensors="pt")
+written = model.generate(**batch, max_new_tokens=20, do_sample=True)
+print(tokenizer.batch_decode(written, skip_special_tokens=True))
+""",
+    ("huggingface", "encoder"): """\
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+folder = "."  # where this file is
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForMaskedLM.from_pretrained(folder)
+batch = tokenizer("A line of text", return_tensors="pt")
+logits = model(**batch).logits  # (batch, length, vocabulary)
+print(tokenizer.batch_decode(logits.argmax(-1)))
+""",
+    ("ctranslate2", "encoder-decoder"): """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+folder = "."  # where this file is
+tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+translator = ctranslate2.Translator(folder)  # compute_type="int8" is smaller and faster
+tokens = tokenizer.encode("A line to translate", add_special_tokens=False).tokens
+found = translator.translate_batch(
+    [tokens], beam_size=BEAM, max_input_length=LONGEST, max_decoding_length=LONGEST
+)
+print(tokenizer.decode([tokenizer.token_to_id(token) for token in found[0].hypotheses[0]]))
+""",
+    ("ctranslate2", "decoder"): """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+folder = "."  # where this file is
+tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+generator = ctranslate2.Generator(folder)  # compute_type="int8" is smaller and faster
+tokens = tokenizer.encode("The text begins", add_special_tokens=False).tokens
+found = generator.generate_batch([tokens], max_length=20, sampling_topk=20)
+print(tokenizer.decode(found[0].sequences_ids[0]))
+""",
+}
+
+
+def write_readme(
+    folder: Path, library: Library, config: ModelConfig, certificate: Certificate
+) -> None:
+    name = "Hugging Face Transformers" if library == "huggingface" else "CTranslate2"
+    lines = [
+        f"# A Transformer for {name}",
+        "",
+        f"This model {_WHAT[config.family]}. It has {config.n_layers} layers of width "
+        f"{config.d_model}, {config.output_vocab_size:,} tokens, and takes at most "
+        f"{config.max_length} tokens at once.",
+        "",
+        f"```bash\n{_INSTALL[library]}\n```",
+        "",
+    ]
+    if has_tokenizer(folder):
+        code = _CODE[library, config.family]
+        code = code.replace("BEAM", str(BeamConfig().width)).replace(
+            "LONGEST", str(config.max_length)
+        )
+        lines += [f"```python\n{code}```", ""]
+    else:
+        lines += ["The folder has no single tokenizer: the model takes and gives token ids.", ""]
+    lines += [f"[{PARITY}]({PARITY}): {certificate.summary()}. Made with clearhead.", ""]
+    (folder / README).write_text("\n".join(lines), encoding="utf-8")
