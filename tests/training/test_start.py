@@ -13,6 +13,7 @@ from clearhead.interop.model_folder import save_model
 from clearhead.models import build_model
 from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.run import Run, fit_model, open_run
+from clearhead.training.start import recipe_from
 from tests.training.conftest import make_text
 from tests.training.small import TEXT, digest, go, with_model, with_train
 
@@ -77,5 +78,97 @@ def test_another_tokenizer_is_refused_with_how_to_use_the_right_one(start: Path,
 
 def test_a_folder_that_is_not_there_is_named(text: Corpus, tmp_path: Path):
     recipe = with_train(replace(TEXT), start_from=str(tmp_path / "none"))
-    with pytest.raises(ClearheadError, match=r"train\.start_from='.*none' is not a folder; name"):
+    with pytest.raises(
+        ClearheadError, match=r"train\.start_from='.*none' is not a folder; name a finished run"
+    ):
         opened(recipe, text, tmp_path / "run")
+
+
+def test_a_run_stands_for_the_model_in_it(text: Corpus, start: Path, tmp_path: Path):
+    (tmp_path / "some-run").mkdir()
+    start.rename(tmp_path / "some-run" / "model")
+    recipe = with_train(TEXT, start_from=str(tmp_path / "some-run"))
+    run = opened(recipe, text, tmp_path / "run")
+    wanted = digest(build_model(fit_model(TEXT, text), seed=99))
+    assert digest(objective_of(run.objective).model) == wanted
+
+
+@pytest.mark.parametrize(
+    ("positions", "longer"),
+    [("sinusoidal", True), ("rotary", True), ("alibi", True), ("learned", False)],
+)
+def test_positions_that_are_computed_can_go_on(
+    text: Corpus, tmp_path: Path, positions: str, longer: bool
+):
+    short = with_model(TEXT, positions=positions)
+    first = build_model(fit_model(short, text), seed=99)
+    save_model(first, tmp_path / "start", tokenizer=text.folder)
+    recipe = with_train(with_model(short, max_length=33), start_from=str(tmp_path / "start"))
+    if not longer:
+        with pytest.raises(ClearheadError, match="max_length is 20 there and 33 here"):
+            opened(recipe, text, tmp_path / "run")
+        return
+    model = objective_of(opened(recipe, text, tmp_path / "run").objective).model
+    assert model.config.max_length == 33
+    weights = dict(model.named_parameters())
+    assert all(weights[name].equal(value) for name, value in first.named_parameters())
+
+
+def test_a_tokenizer_without_padding_hides_no_end_from_a_language_model(
+    text: Corpus, tmp_path: Path
+):
+    """As an imported GPT-2 has it: one control token for everything."""
+    save_model(
+        build_model(replace(fit_model(TEXT, text), pad_id=None), seed=99),
+        tmp_path / "gpt",
+        tokenizer=text.folder,
+    )
+    from clearhead.data.prepare import prepare
+    from clearhead.data.shards import Job
+
+    data = replace(
+        TEXT.data,
+        tokenizer="file",
+        tokenizer_file=str(text.folder / "tokenizer.json"),
+        special_tokens=("<eos>", "<eos>", "<eos>"),
+        vocab_size=None,
+    )
+    prepare(Job(config=data, root=text.folder.parent, folder=tmp_path / "prepared"))
+    from clearhead.data.corpus import open_corpus
+
+    corpus = open_corpus(tmp_path / "prepared")
+    recipe = replace(with_train(TEXT, start_from=str(tmp_path / "gpt"), steps=2), data=data)
+    assert fit_model(recipe, corpus).pad_id is None
+    assert go(recipe, corpus, tmp_path / "run").ending.finished
+
+
+def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
+    text: Corpus, start: Path, tmp_path: Path
+):
+    (tmp_path / "first").mkdir()
+    start.rename(tmp_path / "first" / "model")
+    recipe = with_train(TEXT, lr=0.01)
+    (tmp_path / "first" / "recipe.toml").write_text(recipe_toml(recipe), encoding="utf-8")
+    template = with_model(with_train(TEXT, validate_every=1), d_model=32, d_ff=99, p_dropout=0.3)
+    found = recipe_from(template, tmp_path / "first", text.folder)
+    assert found.model is not None and found.model.d_model == 16 and found.model.d_ff == 24
+    assert found.model.p_dropout == 0.3 and found.train.lr == pytest.approx(0.003)
+    assert found.data.tokenizer_file == str(tmp_path / "first" / "model" / "tokenizer.json")
+    assert found.train.start_from == str(tmp_path / "first")
+    assert found.train.also_validate == (str(text.folder),)
+    pairs = replace(template, model=replace(found.model, family="encoder-decoder"))
+    with pytest.raises(ClearheadError, match="of family 'decoder', and this text needs 'encoder-d"):
+        recipe_from(pairs, tmp_path / "first")
+    (tmp_path / "first" / "model" / "tokenizer.json").unlink()
+    with pytest.raises(ClearheadError, match=r"has no tokenizer\.json, .* name a model with one"):
+        recipe_from(template, tmp_path / "first")
+
+
+def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=2, validate_every=2, also_validate=(str(text.folder),))
+    lines = go(recipe, text, tmp_path / "run").lines
+    (found,) = (line for line in lines if "valid" in line)
+    assert found[f"{text.folder.name}_loss"] == pytest.approx(found["loss"])
+    other = make_text(tmp_path / "other", n=9)
+    with pytest.raises(ClearheadError, match="has no validation split with the tokenizer of this"):
+        go(with_train(recipe, also_validate=(str(other.folder),)), text, tmp_path / "again")

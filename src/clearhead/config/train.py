@@ -76,6 +76,9 @@ class TrainConfig:
 
     validate_every: int = 0
     """Steps between validations. 0: never."""
+    also_validate: tuple[str, ...] = ()
+    """Prepared folders whose validation split is measured as well, each shown as NAME_loss: what a
+    model that starts from another still knows of its first text."""
     metric: str = "loss"
     """The measure that decides which step is best, and patience: loss, perplexity, accuracy
     (classification), or a name that your own validation returns."""

@@ -41,6 +41,7 @@ RULES: dict[str, Rule] = {
     "train.recompute": "allow",
     "train.ema": "refuse",
     "train.validate_every": "warn",
+    "train.also_validate": "allow",
     "train.metric": "refuse",
     "train.best_is": "refuse",
     "train.patience": "warn",

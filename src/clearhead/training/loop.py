@@ -151,7 +151,7 @@ def _validate(run: Run, report: Report, measure: Measure | None) -> None:
     """Measures the model and remembers the best."""
     config, state = run.recipe.train, run.state
     assert run.valid is not None
-    found = validate(run.objective, run.valid, run.ranks, measure)
+    found = validate(run.objective, run.valid, run.ranks, measure, run.also)
     if config.metric not in found:
         rule = f"is not among what validation gives: {', '.join(found)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them")

@@ -26,7 +26,7 @@ from clearhead.training.changes import changed_versions, check_changes, recipe_f
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
-from clearhead.training.start import start_from
+from clearhead.training.start import other_corpora, start_from
 from clearhead.training.state import TrainState, versions
 
 FAMILIES = {
@@ -50,6 +50,8 @@ class Run:
     optimizers: list[Optimizer]
     loader: Loader
     valid: Loader | None
+    also: dict[str, Loader]
+    """Validation splits of other data, by the name of their folders."""
     checkpoints: Checkpoints
     state: TrainState
     ema: Weights | None
@@ -147,6 +149,7 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path | None, ranks: Ranks, 
         optimizers=make_optimizers(objective, config),
         loader=loader(epochs=config.epochs, workers=config.workers),
         valid=loader(split="valid", epochs=1) if config.validate_every else None,
+        also=_others(corpus, recipe, ranks),
         checkpoints=Checkpoints(
             None if folder is None else folder / "checkpoints", ranks, keep=config.keep
         ),
@@ -164,6 +167,18 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path | None, ranks: Ranks, 
     return run
 
 
+def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:
+    if not recipe.train.validate_every:
+        return {}
+    others = other_corpora(recipe.train.also_validate, corpus)
+    return {
+        name: Loader(
+            other, recipe.batches, split="valid", epochs=1, rank=ranks.rank, world=ranks.world
+        )
+        for name, other in others.items()
+    }
+
+
 def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
     """The recipe's model with the vocabulary of the data. Raises if they do not fit."""
     if recipe.model is None:
@@ -177,11 +192,14 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
         raise ConfigError("model.family", recipe.model.family, rule, f"try family={family!r}")
     first, *others = corpus.tokenizers.values()
     shared = len({facts.file for facts in corpus.manifest.tokenizers.values()}) == 1
+    # A tokenizer without padding, such as GPT-2's, gives the end for it; cut from one stream, no
+    # sample is padded, and an end is not to be hidden.
+    unpadded = corpus.manifest.task == "language-model" and recipe.batches.layout == "stream"
     model = replace(
         recipe.model,
         vocab_size=first.vocab_size,
         target_vocab_size=None if shared else others[0].vocab_size,
-        pad_id=first.pad_id,
+        pad_id=None if unpadded and first.pad_id == first.eos_id else first.pad_id,
     )
     longest = recipe.batches.length
     if corpus.manifest.task in ("pairs", "classification"):

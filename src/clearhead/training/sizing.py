@@ -107,17 +107,26 @@ def size_recipe(template: Recipe, minutes: float, clock: Clock = time.perf_count
     minutes are counted by: `time.process_time` counts those of the processor."""
     with tempfile.TemporaryDirectory(prefix="clearhead-") as folder:
         text = _measure(template, Path(folder))
-        fits = next(number for number, size in enumerate(SIZES) if text.read <= size.tokens)
+        table = SIZES if template.train.start_from is None else (_own_size(template),)
+        fits = next(number for number, size in enumerate(table) if text.read <= size.tokens)
         number = fits
         while True:
-            chosen = _candidate(template, text, SIZES[number], BATCH_TOKENS, clock)
+            chosen = _candidate(template, text, table[number], BATCH_TOKENS, clock)
             possible = chosen.updates(minutes)
             enough_passes = possible * chosen.targets >= PASSES_WANTED * text.tokens
             if number == 0 or (possible >= UPDATES_WANTED and enough_passes):
                 break
             number -= 1
         chosen = _with_larger_batches(template, text, chosen, minutes, clock)
-    return _described(template, text, chosen, minutes, SIZES[fits])
+    return _described(template, text, chosen, minutes, table[fits])
+
+
+def _own_size(template: Recipe) -> Size:
+    """Of the model that training starts from."""
+    model = template.model
+    assert model is not None
+    shape = (model.d_model, model.n_layers, model.n_heads, model.d_ff)
+    return Size(float("inf"), *shape, template.train.lr)
 
 
 def _candidate(
@@ -173,7 +182,9 @@ def _described(
         *_about_the_text(template, text, shape),
         f"Model: d_model = {size.d_model}, {size.n_layers} layers"
         + (
-            f", smaller than the text deserves: in {minutes:g} minutes a larger one would get "
+            f", that of {template.train.start_from}, which training starts from."
+            if template.train.start_from is not None
+            else f", smaller than the text deserves: in {minutes:g} minutes a larger one would get "
             f"fewer than {UPDATES_WANTED:,} updates, or see the text fewer than {PASSES_WANTED} "
             "times."
             if size is not fits
@@ -182,7 +193,9 @@ def _described(
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
         f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
-        f"Learning rate: {size.lr} at most, which suits this width, after "
+        f"Learning rate: {size.lr:g} at most, which suits "
+        + ("a model that has learnt already" if template.train.start_from else "this width")
+        + f", after "
         f"{rhythm['train.warmup_steps']:,} steps of warm-up, and down to nearly nothing.",
     ]
     return Sized(values={**shape, **rhythm}, reasons=reasons)
@@ -190,7 +203,8 @@ def _described(
 
 def _measure(template: Recipe, folder: Path) -> _Text:
     found = survey(template.data, folder)
-    vocab_size = _row(VOCABULARIES, found.n_bytes)
+    given = template.data.tokenizer == "file"
+    vocab_size = None if given else _row(VOCABULARIES, found.n_bytes)
     limit = None if template.data.task == "language-model" else TOO_LONG
     sample = replace(found.sample, vocab_size=vocab_size, max_tokens=limit)
     prepare(Job(config=sample, root=folder, folder=folder / "prepared"))
@@ -202,7 +216,7 @@ def _measure(template: Recipe, folder: Path) -> _Text:
     return _Text(
         survey=found,
         corpus=corpus,
-        vocab_size=vocab_size,
+        vocab_size=vocab_size or corpus.tokenizers[side].vocab_size,
         tokens=int(facts.tokens[side] * scale),
         read=int(max(facts.tokens.values()) * scale),
         longest=max(*facts.longest.values(), int(found.longest * most)),
@@ -212,7 +226,7 @@ def _measure(template: Recipe, folder: Path) -> _Text:
 def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict[str, Any]:
     """What a candidate is made of: data, batches and model."""
     shape: dict[str, Any] = {
-        "data.vocab_size": text.vocab_size,
+        "data.vocab_size": None if template.data.tokenizer == "file" else text.vocab_size,
         "model.d_model": size.d_model,
         "model.n_layers": size.n_layers,
         "model.n_heads": size.n_heads,
@@ -220,6 +234,8 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
     }
     if template.data.task != "language-model":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
+        most, at_least = _lengths(template)
+        longest = min(longest, most)
         held_out = _held_out(text.survey.documents)
         pairs = text.corpus.facts("train").documents
         if pairs < PAIRS_AT_LEAST:
@@ -233,9 +249,9 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
             "data.hold_out": "groups",
             "data.max_tokens": longest,
             "batches.batch_tokens": max(batch_tokens, longest + 1),  # and a classifier's mask
-            "model.max_length": max(128, longest + 1),
+            "model.max_length": max(at_least, longest + 1),
         }
-    length = 256 if text.tokens >= 100_000 else 64
+    length = min(256 if text.tokens >= 100_000 else 64, _lengths(template)[0] + 1)
     held_out = _held_out_tokens(text.tokens)
     if text.tokens * held_out <= 2 * length:
         raise DataError(
@@ -246,8 +262,18 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
         "data.held_out": held_out,
         "batches.length": length,
         "batches.batch_size": batch_tokens // length,
-        "model.max_length": length,
+        "model.max_length": max(length, _lengths(template)[1]),
     }
+
+
+def _lengths(template: Recipe) -> tuple[int, int]:
+    """The most tokens of a document, and the least that the model must hold. Positions that were
+    learnt end where they end; all others are computed, and can go on."""
+    assert template.model is not None
+    if template.train.start_from is None:
+        return TOO_LONG, 128 if template.data.task != "language-model" else 1
+    longest = template.model.max_length
+    return longest - 1 if template.model.positions == "learned" else TOO_LONG, longest
 
 
 def _held_out(pairs: int) -> float:
@@ -278,6 +304,8 @@ def _time(
             "train.patience": None,
             "train.publish": "last",
             "train.metric": "loss",
+            "train.start_from": None,
+            "train.also_validate": (),
         },
     )
     with joined(recipe.train) as ranks:
@@ -299,8 +327,12 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     reasons = [
         f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
         f"to guess (counted in a sample of {found.sample_bytes:,} bytes).",
-        f"Vocabulary: {text.vocab_size:,} tokens, so that each is seen often enough in that much "
-        "text.",
+        f"Vocabulary: {text.vocab_size:,} tokens, "
+        + (
+            "those of the model that training starts from."
+            if template.train.start_from
+            else "so that each is seen often enough in that much text."
+        ),
         validation,
     ]
     if template.data.task != "language-model":

@@ -1,13 +1,14 @@
 """A new run that starts with the weights of a model folder (fine-tuning)."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from clearhead.config import ModelConfig
-from clearhead.data.corpus import Corpus
+from clearhead.config import ModelConfig, Recipe, load_recipe
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.manifest import MANIFEST
 from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.model_folder import load_model, read_description
 from clearhead.interop.tokenizer_file import TOKENIZER, open_tokenizer
@@ -15,17 +16,20 @@ from clearhead.models import Model
 
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
+GENTLER = 0.3  # of the learning rate that the first training had
 
 
 @torch.no_grad()
 def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
-    """Copies a folder's weights into a model, whole or sharded, if tokenizer and shape agree."""
+    """Copies the weights of a run or a model folder into a model, whole or sharded, if tokenizer
+    and shape agree."""
+    folder = model_folder_of(folder)
     if not folder.is_dir():
         raise ConfigError(
             "train.start_from",
             str(folder),
             "is not a folder",
-            "name the model folder of a finished run, such as runs/NAME/model; or leave it out",
+            "name a finished run, such as runs/NAME, or a model folder; or leave it out",
         )
     check_fits(folder, model.config, corpus)
     state = load_model(folder).state_dict()
@@ -36,6 +40,72 @@ def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
             mesh, placements = parameter.device_mesh, parameter.placements
             values = distribute_tensor(values, mesh, placements, src_data_rank=None)
         parameter.copy_(values)
+
+
+def model_folder_of(folder: Path) -> Path:
+    """A run stands for the model in it."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) -> Recipe:
+    """The template with the tokenizer, the shape and the weights of a run or a model folder, and a
+    gentler learning rate. `prepared`: what that run was trained on, to be validated on as well."""
+    place = model_folder_of(folder)
+    description = read_description(place)
+    if not (place / TOKENIZER).is_file():
+        raise FolderError(
+            f"{place} has no {TOKENIZER}, and without its tokenizer its weights mean nothing; "
+            "name a model with one vocabulary for both sides"
+        )
+    assert template.model is not None
+    if description.model.family != template.model.family:
+        raise FolderError(
+            f"{place} is a model of family {description.model.family!r}, and this text needs "
+            f"{template.model.family!r}; name a model that was trained for the same task"
+        )
+    first = folder / "recipe.toml"
+    lr, special = template.train.lr, template.data.special_tokens
+    if first.is_file():
+        recipe = load_recipe(str(first))
+        lr, special = recipe.train.lr, recipe.data.special_tokens
+    also = () if prepared is None or not (prepared / MANIFEST).is_file() else (str(prepared),)
+    return replace(
+        template,
+        data=replace(
+            template.data,
+            tokenizer="file",
+            tokenizer_file=str((place / TOKENIZER).absolute()),
+            vocab_size=None,
+            special_tokens=special,
+        ),
+        model=replace(description.model, p_dropout=template.model.p_dropout),
+        train=replace(
+            template.train,
+            start_from=str(folder.absolute()),
+            lr=GENTLER * lr,
+            also_validate=also,
+        ),
+    )
+
+
+def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]:
+    """What `train.also_validate` names, by the names of the folders."""
+    found: dict[str, Corpus] = {}
+    for folder in map(Path, folders):
+        other = open_corpus(folder.expanduser())
+        vocabularies = [
+            {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
+            for opened in (other, corpus)
+        ]
+        if vocabularies[0] != vocabularies[1] or "valid" not in other.manifest.splits:
+            raise ConfigError(
+                "train.also_validate",
+                str(folder),
+                "has no validation split with the tokenizer of this data",
+                "leave it out, or prepare both with one tokenizer (data.tokenizer = 'file')",
+            )
+        found[folder.name] = other
+    return found
 
 
 def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
@@ -51,11 +121,15 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
                 "prepare the data with it: data.tokenizer='file', "
                 f"data.tokenizer_file={str(folder / TOKENIZER)!r}"
             )
-    there = asdict(read_description(folder).model)
+    described = read_description(folder).model
+    there = asdict(described)
+    free = {*FREE}
+    if described.positions != "learned" and config.max_length >= described.max_length:
+        free.add("max_length")  # computed, not learnt: a longer table is the same and more
     changes = [
         f"{name} is {there[name]!r} there and {value!r} here"
         for name, value in asdict(config).items()
-        if name not in FREE and there[name] != value
+        if name not in free and there[name] != value
     ]
     if changes:
         raise FolderError(

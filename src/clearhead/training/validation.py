@@ -1,7 +1,8 @@
 """Loss and perplexity on text that the model does not learn from."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import nn
@@ -17,10 +18,14 @@ Measure = Callable[[Model], dict[str, float]]
 
 
 def validate(
-    objective: nn.Module, loader: Loader, ranks: Ranks, measure: Measure | None = None
+    objective: nn.Module,
+    loader: Loader,
+    ranks: Ranks,
+    measure: Measure | None = None,
+    also: Mapping[str, Loader] = MappingProxyType({}),
 ) -> dict[str, float]:
-    """Plain cross-entropy over the whole split (nats for each target) and its perplexity, and what
-    `measure` finds. The same on every rank."""
+    """Plain cross-entropy over the whole split (nats for each target) and its perplexity, the loss
+    on other splits, and what `measure` finds. The same on every rank."""
     objective.eval()
     try:
         with torch.no_grad():
@@ -28,6 +33,9 @@ def validate(
             found = {"loss": nats / max(1.0, n_targets)}
             # A loss beyond this has no perplexity that a float could hold.
             found["perplexity"] = math.exp(min(found["loss"], 700.0))
+            for name, other in also.items():
+                nats, n_targets = _sums(objective, other, ranks)
+                found[f"{name}_loss"] = nats / max(1.0, n_targets)
             if measure is not None:
                 whole = whole_model(objective, ranks)
                 found |= ranks.gather(None if whole is None else measure(whole))[0] or {}
