@@ -54,11 +54,15 @@ def hugging_face(folder: Path, out: Path, max_new: int, batch: int) -> Contestan
     return write
 
 
-def ctranslate2_pair(folder: Path, out: Path, max_new: int, threads: int) -> Contestant:
+def ctranslate2_pair(
+    folder: Path, out: Path, max_new: int, threads: int, compute_type: str = "float32"
+) -> Contestant:
     import ctranslate2
 
     names = _export(folder, out)
-    translator = ctranslate2.Translator(str(out), intra_threads=threads, inter_threads=1)
+    translator = ctranslate2.Translator(
+        str(out), compute_type=compute_type, intra_threads=threads, inter_threads=1
+    )
     ids = {name: number for number, name in enumerate(names)}
 
     def write(rows: Rows, beam: int) -> Rows:
@@ -75,11 +79,15 @@ def ctranslate2_pair(folder: Path, out: Path, max_new: int, threads: int) -> Con
     return write
 
 
-def ctranslate2_decoder(folder: Path, out: Path, max_new: int, threads: int) -> Contestant:
+def ctranslate2_decoder(
+    folder: Path, out: Path, max_new: int, threads: int, compute_type: str = "float32"
+) -> Contestant:
     import ctranslate2
 
     names = _export(folder, out)
-    generator = ctranslate2.Generator(str(out), intra_threads=threads, inter_threads=1)
+    generator = ctranslate2.Generator(
+        str(out), compute_type=compute_type, intra_threads=threads, inter_threads=1
+    )
 
     def write(rows: Rows, beam: int) -> Rows:
         results = generator.generate_batch(

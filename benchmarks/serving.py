@@ -1,76 +1,63 @@
-"""The test set of a trained recipe of pairs, translated here and by CTranslate2 from the exported
-folder, by the same beam: are the scores the same, and what do eight bits cost?
+"""The test set of a trained model of pairs, from text to text and with the same beam: by the model
+itself, by the engine ctranslate2 (float32, int8) and by Hugging Face from the exported folder. Are
+the texts the same, what does each cost in processor time, and what do eight bits cost in BLEU?
 
     python -m benchmarks.serving multi30k-de-en     # after python -m benchmarks.recipes train …
+    python -m benchmarks.serving multi30k-de-en --run FOLDER --name serving_short_run
 """
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-import ctranslate2
 import torch
-from tokenizers import Tokenizer
 
+from benchmarks.recipe_scores_there import translated
 from benchmarks.recipes import BEAM, run_folder, split_documents, tokenizer_of_bleu
 from benchmarks.result import write_result
 from clearhead.cli.folders import open_folder
-from clearhead.decoding import BeamConfig
+from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.decoding.engine import CTranslate2Engine, Engine, OwnEngine
 from clearhead.evaluation.translation import translate_lines, translation_scores
-from clearhead.interop.ctranslate2.exporting import export_ctranslate2
+from clearhead.interop.huggingface.exporting import export_model
+from clearhead.training.report import read_metrics
 
-MAX_NEW = 256  # as `clearhead evaluate`
-
-
-def ours(folder: Path, lines: list[str]) -> list[str]:
-    opened = open_folder(folder)
-    return translate_lines(
-        opened.translator,
-        opened.source,
-        opened.target,
-        lines,
-        config=opened.decode_config(MAX_NEW),
-        beam=BeamConfig(width=BEAM),
-    )
-
-
-def theirs(folder: Path, lines: list[str], compute_type: str) -> list[str]:
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.encode_special_tokens = True
-    translator = ctranslate2.Translator(
-        str(folder), compute_type=compute_type, intra_threads=torch.get_num_threads()
-    )
-    results = translator.translate_batch(
-        [tokenizer.encode(line, add_special_tokens=False).tokens for line in lines],
-        beam_size=BEAM,
-        max_batch_size=2048,
-        batch_type="tokens",
-        max_decoding_length=MAX_NEW,
-    )
-    numbers = tokenizer.get_vocab()
-    return [
-        tokenizer.decode([numbers[token] for token in result.hypotheses[0]]) for result in results
-    ]
+HOW = TranslateConfig(beam=BeamConfig(width=BEAM))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--run", type=Path, help="the folder of another run of the recipe")
+    parser.add_argument("--name", help="of the result file")
     arguments = parser.parse_args()
-    run = run_folder(arguments.recipe, arguments.seed)
+    torch.set_num_threads(1)
+    run: Path = arguments.run or run_folder(arguments.recipe, arguments.seed)
     sources, references = map(list, zip(*split_documents(run)))
-    rows: list[dict[str, object]] = []
+    opened = open_folder(run)
+    rows: list[dict[str, Any]] = []
+    first: list[str] = []
     with TemporaryDirectory() as name:
-        out = Path(name) / "ctranslate2"
-        certificate = export_ctranslate2(run / "model", out)
+        folder = Path(name)
+        export_model(run / "model", folder / "hf")
+
+        def by(engine: Callable[[], Engine]) -> list[str]:
+            return translate_lines(engine(), opened.codec, sources, HOW)
+
+        ct2 = partial(CTranslate2Engine, run / "model", folder=folder)
+        ct2()  # makes the folder, once
+        window = opened.model.config.max_length
         ways = {
-            "clearhead": lambda: ours(run, sources),
-            "CTranslate2 float32": lambda: theirs(out, sources, "float32"),
-            "CTranslate2 int8": lambda: theirs(out, sources, "int8"),
+            "clearhead": lambda: by(lambda: OwnEngine(opened.translator)),
+            "engine ctranslate2": lambda: by(ct2),
+            "engine ctranslate2 int8": lambda: by(partial(ct2, precision="int8")),
+            "Hugging Face": lambda: translated(folder / "hf", sources, BEAM, window),
         }
-        first: list[str] = []
         for way, translate in ways.items():
             started = time.process_time()
             texts = translate()
@@ -79,20 +66,20 @@ def main() -> None:
             bleu, chrf = translation_scores(
                 texts, references, tokenize=tokenizer_of_bleu(arguments.recipe), n_resamples=0
             )
-            same = sum(a == b for a, b in zip(first, texts)) / len(texts)
             rows.append(
                 {
                     "by": way,
                     bleu.name: round(bleu.value, 4),
                     chrf.name: round(chrf.value, 4),
-                    "same_texts": same,
-                    "core_seconds_with_loading": round(seconds, 1),
+                    "same_texts": sum(a == b for a, b in zip(first, texts)),
+                    "processor_seconds": round(seconds, 1),
                 }
             )
             print(rows[-1], flush=True)
-    lines = [line.replace(str(out), "OUT") for line in certificate.lines(out)]
-    measured = {"recipe": arguments.recipe, "n_lines": len(sources), "certificate": lines}
-    write_result(f"serving_{arguments.recipe}", {**measured, "rows": rows})
+    steps = [r["step"] for r in read_metrics(run / "metrics.jsonl") if "valid" not in r]
+    measured = {"recipe": arguments.recipe, "steps": steps[-1], "beam": BEAM}
+    name = arguments.name or f"serving_{arguments.recipe}"
+    write_result(name, {**measured, "n_lines": len(sources), "rows": rows})
 
 
 if __name__ == "__main__":

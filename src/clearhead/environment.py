@@ -21,6 +21,15 @@ def data_folder() -> Path:
     return Path(value).expanduser()
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept: CLEARHEAD_CACHE, or `clearhead` in the user's cache
+    directory."""
+    if value := os.environ.get("CLEARHEAD_CACHE"):
+        return Path(value).expanduser()
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "clearhead"
+
+
 def environment_with(**changes: str) -> dict[str, str]:
     """A copy of this process's environment variables for a child process, with some set."""
     return {**os.environ, **changes}

@@ -5,8 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
-from clearhead.config import BeamConfig, DecodeConfig, ModelConfig
+from clearhead.config import BeamConfig, ModelConfig, TranslateConfig
 from clearhead.decoding import score
+from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.text import Codec
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.perplexity import perplexity, windows
 from clearhead.evaluation.translation import (
@@ -15,10 +17,12 @@ from clearhead.evaluation.translation import (
     translate_lines,
     translation_scores,
 )
+from clearhead.interop.model_folder import TokenIds
 from clearhead.text.train import train_bpe
 from tests.drawing import random_model
 
 TOKENIZER = train_bpe(["the dog runs on the grass", "der Hund"] * 9, 290)
+CODEC = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds())
 SIZES = {"vocab_size": TOKENIZER.vocab_size, "d_model": 12, "n_heads": 2, "d_ff": 17, "n_layers": 1}
 TEXT = "the dog runs on the green grass, 你好"
 
@@ -88,22 +92,18 @@ def test_a_stride_that_leaves_tokens_out_and_an_empty_text_are_refused():
 
 def test_lines_are_translated_in_order_and_empty_ones_stay_empty():
     model = random_model(ModelConfig(family="encoder-decoder", max_length=40, **SIZES))
-    config = DecodeConfig(max_new=5, eos_id=2, start_id=1)
     lines = ["the dog", "", "on the green grass", "dog"]
-    for beam in (None, BeamConfig(width=2)):
-        together = translate_lines(model, TOKENIZER, TOKENIZER, lines, config=config, beam=beam)
-        alone = [
-            translate_lines(model, TOKENIZER, TOKENIZER, [line], config=config, beam=beam)[0]
-            for line in lines
-        ]
+    for width in (1, 2):
+        config = TranslateConfig(beam=BeamConfig(width=width), max_new=5)
+        together = translate_lines(OwnEngine(model), CODEC, lines, config)
+        alone = [translate_lines(OwnEngine(model), CODEC, [line], config)[0] for line in lines]
         assert together == alone and together[1] == ""
 
 
 def test_sources_that_are_cut_are_counted(caplog: pytest.LogCaptureFixture):
     model = random_model(ModelConfig(max_length=9, **SIZES))
-    config = DecodeConfig(max_new=2, eos_id=TOKENIZER.eos_id, start_id=TOKENIZER.bos_id)
     lines = ["the dog", "the dog runs on and on and on, " * 9]
-    translate_lines(model, TOKENIZER, TOKENIZER, lines, config=config)
+    translate_lines(OwnEngine(model), CODEC, lines, TranslateConfig(max_new=2))
     assert "1 of 2 sources were cut to 9 tokens" in caplog.text
 
 

@@ -16,9 +16,10 @@ from tokenizers import Tokenizer
 
 from clearhead.cli import main
 from clearhead.cli.folders import open_folder
-from clearhead.config import ModelConfig
+from clearhead.config import BeamConfig, DecodeConfig, ModelConfig, TranslateConfig
 from clearhead.config.model import FeedForwardKind, Norm, PositionKind
-from clearhead.decoding import BeamConfig, DecodeConfig, greedy
+from clearhead.decoding import greedy
+from clearhead.decoding.engine import OwnEngine
 from clearhead.errors import ConfigError, FolderError
 from clearhead.evaluation.translation import translate_lines
 from clearhead.interop.ctranslate2 import specification
@@ -121,15 +122,8 @@ def test_its_beams_write_what_ours_write(width: int, tmp_path: Path, tokenizer: 
         for result in results
     ]
     opened = open_folder(tmp_path / "ours")
-    beam = None if width == 1 else BeamConfig(width=width)
-    ours = translate_lines(
-        opened.translator,
-        opened.source,
-        opened.target,
-        LINES,
-        config=opened.decode_config(12),
-        beam=beam,
-    )
+    config = TranslateConfig(beam=BeamConfig(width=width), max_new=12)
+    ours = translate_lines(OwnEngine(opened.translator), opened.codec, LINES, config)
     assert theirs == ours
 
 

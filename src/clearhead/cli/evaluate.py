@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from clearhead.cli.engines import add_engine_arguments, engine_of
 from clearhead.cli.folders import RECIPE, Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
 from clearhead.cli.recipes import PREPARED, data_root
 from clearhead.cli.translate import add_search_arguments, beam_of
-from clearhead.config import DataConfig, load_recipe
+from clearhead.config import DataConfig, TranslateConfig, load_recipe
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.formats import BYTE_ORDER_MARK
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resamples", type=int, default=N_RESAMPLES, metavar="N", help="of the interval"
     )
     add_search_arguments(parser)
+    add_engine_arguments(parser)
     text = parser.add_argument_group("a language model")
     text.add_argument("--text", type=Path, metavar="FILE", help="what it should expect")
     text.add_argument("--document", choices=["line", "file"], default="line", help="what a text is")
@@ -88,6 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_folder(arguments.model)
     if isinstance(opened.model, Seq2Seq):
         return _translation(opened, arguments)
+    if arguments.engine != "clearhead":
+        raise ClearheadError(
+            f"--engine {arguments.engine} translates; a {opened.model.config.family} is evaluated "
+            "by the engine clearhead: leave --engine out"
+        )
     if isinstance(opened.model, MaskedLM):
         return _encoder(opened, opened.model, arguments)
     return _perplexity(opened, arguments)
@@ -146,17 +153,11 @@ def _translation(opened: Opened, arguments: argparse.Namespace) -> int:
 
 
 def _translate(opened: Opened, arguments: argparse.Namespace, sources: list[str]) -> list[str]:
-    beam = None if arguments.beam == 1 else beam_of(arguments)
-    config = opened.decode_config(arguments.max_new)
-    return translate_lines(
-        opened.translator,
-        opened.source,
-        opened.target,
-        sources,
-        config=config,
-        beam=beam,
-        batch=arguments.batch,
+    config = TranslateConfig(
+        beam=beam_of(arguments), max_new=arguments.max_new, batch=arguments.batch
     )
+    engine = engine_of(arguments, opened, opened.translator)
+    return translate_lines(engine, opened.codec, sources, config)
 
 
 def _perplexity(opened: Opened, arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.config import recipe_names
-from clearhead.decoding import DecodeConfig
+from clearhead.decoding.text import Codec
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.labels import LABELS, Labels, read_labels
@@ -21,19 +21,16 @@ RECIPE = "recipe.toml"  # in the folder of a run
 class Opened:
     """A model, and what turns text into its tokens and back."""
 
+    folder: Path
     model: Model
     ids: TokenIds
     source: Tokenizer
     target: Tokenizer
     labels: Labels | None = None
 
-    def decode_config(self, max_new: int, window: str = "stop") -> DecodeConfig:
-        return DecodeConfig(
-            max_new=max_new,
-            eos_id=self.ids.eos,
-            start_id=self.ids.decoder_start,
-            window=window,  # pyright: ignore[reportArgumentType]
-        )
+    @property
+    def codec(self) -> Codec:
+        return Codec(source=self.source, target=self.target, ids=self.ids)
 
     @property
     def translator(self) -> Seq2Seq:
@@ -111,7 +108,7 @@ def open_folder(folder: Path) -> Opened:
                 f"{size}; they do not belong together"
             )
     labels = read_labels(folder, model.config)
-    return Opened(model=model, ids=ids, source=source, target=target, labels=labels)
+    return Opened(folder=folder, model=model, ids=ids, source=source, target=target, labels=labels)
 
 
 def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:

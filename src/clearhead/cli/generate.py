@@ -5,6 +5,7 @@ import argparse
 import json
 import sys
 
+from clearhead.cli.engines import add_engine_arguments, engine_of
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import (
     add_line_arguments,
@@ -16,9 +17,8 @@ from clearhead.cli.lines import (
     talk,
 )
 from clearhead.cli.translate import as_json
-from clearhead.config import ModelConfig
-from clearhead.decoding import Choice, one_of_strings, sample, stream_text
-from clearhead.errors import ClearheadError, InputError
+from clearhead.config import Choice, GenerateConfig
+from clearhead.decoding.text import generate_texts, stream_generated
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=at_least_one, default=32, metavar="N", help="lines that run side by side"
     )
 
+    add_engine_arguments(parser)
+
 
 @polite
 def run(arguments: argparse.Namespace) -> int:
@@ -109,68 +111,54 @@ def run(arguments: argparse.Namespace) -> int:
 
 class _Generator:
     def __init__(self, opened: Opened, arguments: argparse.Namespace, choice: Choice) -> None:
-        self.opened, self.arguments, self.choice = opened, arguments, choice
-        self.model = opened.language_model
-        self.config = opened.decode_config(arguments.max_new, arguments.window)
-        self.constraint = one_of_strings(arguments.only, opened.target) if arguments.only else None
+        self.opened, self.arguments = opened, arguments
+        self.engine = engine_of(arguments, opened, opened.language_model)
+        self.config = GenerateConfig(
+            choice=choice,
+            max_new=arguments.max_new,
+            seed=arguments.seed,
+            only=tuple(arguments.only or ()),
+            start=arguments.start,
+            window=arguments.window,
+            too_long=arguments.too_long,
+            batch=arguments.batch,
+        )
 
     def show(self, number: int, line: str) -> None:
-        """One continuation, piece by piece, on standard output."""
-        pieces = stream_text(
-            self.model,
-            self.opened.target,
-            self._prompt(number, line),
-            self.config,
-            self.choice,
-            seed=self._seed(number),
-            constraint=self.constraint,
-        )
-        for piece in pieces:
-            print(piece, end="", flush=True)
-        print(flush=True)
+        """One continuation on standard output, piece by piece (by another engine, at once)."""
+        if self.arguments.engine == "clearhead" and self._fits(line):
+            model, codec = self.opened.language_model, self.opened.codec
+            for piece in stream_generated(model, codec, line, self.config, number=number):
+                print(piece, end="", flush=True)
+            print(flush=True)
+        else:
+            print("".join(self([(number, line)])), end="", flush=True)
 
     def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
-        filled = [place for place, (_, line) in enumerate(chunk) if line]
-        prompts = {place: self._prompt(*chunk[place]) for place in filled}
-        by_length = sorted(filled, key=lambda place: len(prompts[place]))
-        found = sample(
-            self.model,
-            [prompts[place] for place in by_length],
+        names = [f"line {number}" for number, _ in chunk]
+        found = generate_texts(
+            self.engine,
+            self.opened.codec,
+            [line for _, line in chunk],
             self.config,
-            self.choice,
-            seed=[self._seed(chunk[place][0]) for place in by_length],
-            constraint=self.constraint,
-            max_rows=self.arguments.batch,
+            first_number=chunk[0][0],
+            names=names,
         )
-        outputs = dict(zip(by_length, found))
         lines: list[str] = []
-        for place, (number, line) in enumerate(chunk):
-            output = outputs.get(place)
-            text = "" if output is None else self.opened.target.decode(output.tokens)
+        for (number, line), each in zip(chunk, found):
+            if each.n_cut:
+                n, longest = len(each.given) + each.n_cut, self.engine.config.max_length
+                told = f"line {number} has {n} tokens, and the model takes {longest}"
+                print(f"clearhead: {told}: its front was cut", file=sys.stderr)
             if self.arguments.format == "jsonl":
-                written = [] if output is None else [as_json(output, text)]
-                whole = {"line": number, "prompt": line, "texts": written}
+                texts = [as_json(*pair) for pair in zip(each.outputs, each.texts)]
+                whole = {"line": number, "prompt": line, "texts": texts}
                 lines.append(json.dumps(whole, ensure_ascii=False) + "\n")
             else:
-                lines.append(one_line(text) + "\n")
+                lines.append(one_line("".join(each.texts)) + "\n")
         return lines
 
-    def _seed(self, number: int) -> int:
-        """Of a line: it does not depend on the lines around it."""
-        return self.arguments.seed * 2**32 + number
-
-    def _prompt(self, number: int, line: str) -> list[int]:
-        start = {"none": None, "bos": self.opened.ids.bos, "eos": self.opened.ids.eos}
-        first = start[self.arguments.start]
-        if self.arguments.start != "none" and first is None:
-            raise ClearheadError(f"this model has no {self.arguments.start}; use --start none")
-        ids = ([] if first is None else [first]) + self.opened.target.encode(line)
-        config: ModelConfig = self.model.config
-        if len(ids) > config.max_length:
-            what = f"line {number} has {len(ids)} tokens, and the model takes {config.max_length}"
-            if self.arguments.too_long == "refuse":
-                raise InputError(f"{what}; shorten it, or have its front cut: --too-long cut")
-            # Half of the window is left to write in.
-            ids = ids[-(config.max_length // 2) :]
-            print(f"clearhead: {what}: its front was cut", file=sys.stderr)
-        return ids
+    def _fits(self, line: str) -> bool:
+        """What does not is cut, or refused, with its number."""
+        (ids,) = self.opened.codec.encode_prompts([line], self.config.start)
+        return 0 < len(ids) <= self.engine.config.max_length

@@ -6,9 +6,9 @@ import json
 
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import Bar, add_line_arguments, opened_output, polite, read_lines
-from clearhead.decoding import score
-from clearhead.errors import DataError, InputError
-from clearhead.models import CausalLM, Seq2Seq
+from clearhead.decoding.text import score_texts
+from clearhead.errors import DataError
+from clearhead.models import Seq2Seq
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,55 +40,36 @@ def run(arguments: argparse.Namespace) -> int:
 def _scored(
     opened: Opened, arguments: argparse.Namespace, chunk: list[tuple[int, str]]
 ) -> list[str]:
-    pairs = {
-        place: _pair(opened, arguments, number, line)
-        for place, (number, line) in enumerate(chunk)
-        if line.strip()
-    }
     model = opened.writer
-    found = score(
-        model,
-        [given for given, _ in pairs.values()],
-        [target for _, target in pairs.values()],
-        start_id=opened.ids.decoder_start,
-    )
-    log_probs = dict(zip(pairs, found))
+    texts = [line for _, line in chunk]
+    targets: list[str] | None = None
+    if isinstance(model, Seq2Seq):
+        pairs = [_pair(number, line) for number, line in chunk]
+        texts, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    names = [f"line {number}" for number, _ in chunk]
+    found = score_texts(model, opened.codec, texts, targets, start=arguments.start, names=names)
     lines: list[str] = []
-    for place, (number, _) in enumerate(chunk):
-        mine = log_probs.get(place)
+    for (number, _), text, scored in zip(chunk, texts, found):
+        empty = not text.strip()
         if arguments.format == "jsonl":
             whole = {
                 "line": number,
-                "log_prob": None if mine is None else sum(mine),
-                "tokens": [] if mine is None else pairs[place][1],
-                "log_probs": [] if mine is None else mine,
+                "log_prob": None if empty else sum(scored.log_probs),
+                "tokens": scored.tokens,
+                "log_probs": scored.log_probs,
             }
             lines.append(json.dumps(whole) + "\n")
+        elif empty:
+            lines.append("\n")
         else:
-            lines.append("\n" if mine is None else f"{sum(mine):.6f}\t{len(mine)}\n")
+            lines.append(f"{sum(scored.log_probs):.6f}\t{len(scored.log_probs)}\n")
     return lines
 
 
-def _pair(
-    opened: Opened, arguments: argparse.Namespace, number: int, line: str
-) -> tuple[list[int], list[int]]:
-    end = [] if opened.ids.eos is None else [opened.ids.eos]
-    if isinstance(opened.model, Seq2Seq):
-        source, tab, target = line.partition("\t")
-        if not tab or "\t" in target or not source.strip():
-            raise DataError(f"line {number} is not a pair; write source, a tab, target")
-        sides = opened.source.encode(source.strip()), opened.target.encode(target.strip())
-        given, wanted = sides[0] + end, sides[1] + end
-    else:
-        start = {"none": [], "bos": [opened.ids.bos], "eos": end}[arguments.start]
-        ids = start + opened.target.encode(line)
-        given, wanted = ids[:1], ids[1:]
-        if None in given:
-            raise InputError("this model has no bos; use --start none or eos")
-    longest = opened.model.config.max_length
-    if max(len(given), len(given) * isinstance(opened.model, CausalLM) + len(wanted)) > longest:
-        raise InputError(
-            f"line {number} has more tokens than the model takes ({longest}); split it, "
-            "or measure whole texts with clearhead evaluate"
-        )
-    return given, wanted
+def _pair(number: int, line: str) -> tuple[str, str]:
+    if not line.strip():
+        return "", ""
+    source, tab, target = line.partition("\t")
+    if not tab or "\t" in target or not source.strip():
+        raise DataError(f"line {number} is not a pair; write source, a tab, target")
+    return source, target

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from clearhead.cli.engines import add_engine_arguments, engine_of
 from clearhead.cli.folders import Opened, add_folder, open_folder
 from clearhead.cli.lines import (
     add_line_arguments,
@@ -19,8 +20,10 @@ from clearhead.cli.lines import (
     polite,
     talk,
 )
-from clearhead.decoding import BeamConfig, Output, beam_search, greedy
-from clearhead.errors import DataError, InputError
+from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.decoding import Output
+from clearhead.decoding.text import Decoded, translate_texts
+from clearhead.errors import ClearheadError, DataError
 from clearhead.inspection.attention import cross_attention
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 
@@ -45,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="refuse",
         help="a line beyond the model's length ends the run (default), or is cut and reported",
     )
+    add_engine_arguments(parser)
     parser.add_argument(
         "--attention",
         type=_svg,
@@ -106,39 +110,36 @@ class _Translator:
     """Numbered lines into their lines of output."""
 
     def __init__(self, opened: Opened, arguments: argparse.Namespace) -> None:
+        if arguments.attention is not None and arguments.engine != "clearhead":
+            raise ClearheadError(
+                "--attention is recorded by the engine clearhead; leave --engine out"
+            )
         self.opened, self.arguments = opened, arguments
-        self.model = opened.translator
-        self.config = opened.decode_config(arguments.max_new)
-        self.beam = beam_of(arguments, arguments.n_best)
+        self.engine = engine_of(arguments, opened, opened.translator)
+        self.config = TranslateConfig(
+            beam=beam_of(arguments, arguments.n_best),
+            max_new=arguments.max_new,
+            too_long=arguments.too_long,
+            batch=arguments.batch,
+        )
         self.picture: Path | None = arguments.attention
 
     def show(self, number: int, line: str) -> None:
         print("".join(self([(number, line)])), end="", flush=True)
 
     def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
-        sources = {
-            place: self._source(number, line.strip())
-            for place, (number, line) in enumerate(chunk)
-            if line.strip()
-        }
-        # Neighbours of one length waste nothing on padding.
-        by_length = sorted(sources, key=lambda place: len(sources[place]))
-        found = self._search([sources[place] for place in by_length])
-        outputs = dict(zip(by_length, found))
-        if self.picture is not None and sources:
-            first = min(sources)
-            self._draw(self.picture, sources[first], outputs[first][0])
+        names = [f"line {number}" for number, _ in chunk]
+        lines = [line for _, line in chunk]
+        found = translate_texts(self.engine, self.opened.codec, lines, self.config, names=names)
+        for name, each in zip(names, found):
+            if each.n_cut:
+                n, longest = len(each.given) + each.n_cut, self.engine.config.max_length
+                told = f"{name} has {n} tokens, and the model takes {longest}: it was cut"
+                print(f"clearhead: {told}", file=sys.stderr)
+        if self.picture is not None and (filled := [each for each in found if each.outputs]):
+            self._draw(self.picture, filled[0].given, filled[0].outputs[0])
             self.picture = None
-        return [
-            self._written(number, line, outputs.get(place, []))
-            for place, (number, line) in enumerate(chunk)
-        ]
-
-    def _search(self, sources: list[list[int]]) -> list[list[Output]]:
-        rows = self.arguments.batch
-        if self.beam.width == 1:
-            return [[text] for text in greedy(self.model, sources, self.config, max_rows=rows)]
-        return beam_search(self.model, sources, self.config, self.beam, max_sentences=rows)
+        return [self._shown(*numbered, each) for numbered, each in zip(chunk, found)]
 
     def _draw(self, path: Path, source: list[int], output: Output) -> None:
         found = cross_attention(
@@ -146,7 +147,7 @@ class _Translator:
             source,
             output,
             tokenizers=(self.opened.source, self.opened.target),
-            start_id=self.config.start_id,
+            start_id=self.opened.ids.decoder_start,
             layer=self.arguments.layer,
         )
         title = f"cross-attention, decoder layer {found.layer}, mean of the heads"
@@ -161,18 +162,8 @@ class _Translator:
             print(f"{title}: rows are written, columns read\n{drawn}", file=sys.stderr)
         print(f"drawn: {path}", file=sys.stderr)
 
-    def _source(self, number: int, line: str) -> list[int]:
-        ids, longest = self.opened.source.encode(line), self.model.config.max_length
-        end = [] if self.opened.ids.eos is None else [self.opened.source.eos_id]
-        if len(ids) + len(end) > longest:
-            what = f"line {number} has {len(ids) + len(end)} tokens, and the model takes {longest}"
-            if self.arguments.too_long == "refuse":
-                raise InputError(f"{what}; split it, or have it cut: --too-long cut")
-            print(f"clearhead: {what}: it was cut", file=sys.stderr)
-        return ids[: longest - len(end)] + end
-
-    def _written(self, number: int, line: str, outputs: list[Output]) -> str:
-        texts = [self.opened.target.decode(output.tokens) for output in outputs]
+    def _shown(self, number: int, line: str, decoded: Decoded) -> str:
+        outputs, texts = decoded.outputs, decoded.texts
         if self.arguments.format == "jsonl":
             translations = [as_json(output, text) for output, text in zip(outputs, texts)]
             whole = {"line": number, "source": line, "translations": translations}

@@ -2,7 +2,13 @@
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
-from clearhead.config.decode import BeamConfig, Choice, DecodeConfig
+from clearhead.config.decode import (
+    BeamConfig,
+    Choice,
+    DecodeConfig,
+    GenerateConfig,
+    TranslateConfig,
+)
 from clearhead.config.explain import explained_toml, explanations
 from clearhead.config.model import ModelConfig
 from clearhead.config.recipe import (
@@ -21,9 +27,11 @@ __all__ = [
     "Choice",
     "DataConfig",
     "DecodeConfig",
+    "GenerateConfig",
     "ModelConfig",
     "Recipe",
     "TrainConfig",
+    "TranslateConfig",
     "explained_toml",
     "explanations",
     "load_recipe",

@@ -8,6 +8,8 @@ from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError
 
 Window = Literal["refuse", "stop", "slide"]
+TooLong = Literal["refuse", "cut"]
+Start = Literal["none", "bos", "eos"]
 LengthPenalty = Literal["none", "average", "gnmt"]
 
 
@@ -121,3 +123,49 @@ class BeamConfig:
                 return max(1, length) ** self.alpha
             case "gnmt":
                 return ((5 + length) / 6) ** self.alpha
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateConfig:
+    """How texts are translated."""
+
+    beam: BeamConfig = BeamConfig()
+    """The search; width 1 is greedy."""
+    max_new: int = 256
+    """Tokens of a translation at most."""
+    too_long: TooLong = "refuse"
+    """A text beyond the model's length is an error, or its end is cut."""
+    batch: int = 32
+    """Texts that run side by side."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least("max_new", self.max_new, 0)
+        check_at_least("batch", self.batch, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig:
+    """How texts are continued."""
+
+    choice: Choice = Choice()
+    """How each token is chosen."""
+    max_new: int = 128
+    """New tokens at most."""
+    seed: int = 0
+    """The same seed gives the same texts."""
+    only: tuple[str, ...] = ()
+    """The new text is one of these; empty: any."""
+    start: Start = "none"
+    """A token before each prompt, if the model was trained with one."""
+    window: Window = "stop"
+    """When prompt and text outgrow the model: see `DecodeConfig`."""
+    too_long: TooLong = "refuse"
+    """A prompt beyond the model's length is an error, or its front is cut."""
+    batch: int = 32
+    """Prompts that run side by side."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least("max_new", self.max_new, 0)
+        check_at_least("batch", self.batch, 1)

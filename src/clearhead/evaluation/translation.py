@@ -2,13 +2,15 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from clearhead.config import BeamConfig, DecodeConfig
-from clearhead.decoding import beam_search, greedy
+from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.decoding.engine import Engine, OwnEngine
+from clearhead.decoding.text import Codec, translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
+from clearhead.interop.model_folder import TokenIds
 from clearhead.models import Seq2Seq
 from clearhead.text.tokenizer import Tokenizer
 
@@ -51,35 +53,18 @@ class Comparison:
 
 
 def translate_lines(
-    model: Seq2Seq,
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
+    engine: Engine,
+    codec: Codec,
     lines: Sequence[str],
-    *,
-    config: DecodeConfig,
-    beam: BeamConfig | None = None,
-    batch: int = 32,
+    config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
 ) -> list[str]:
-    """Each line's best translation, in the order of the lines. An empty line stays empty; a line
-    that is too long is cut, with a warning. `beam=None`: greedy. `batch`: lines side by side."""
-    ids = [source_tokenizer.encode(line.strip()) for line in lines]
-    # As in training: a source ends with the end token.
-    ends = [] if source_tokenizer.eos_id is None else [source_tokenizer.eos_id]
-    room = model.config.max_length - len(ends)
-    filled = [place for place, line in enumerate(ids) if line]
-    by_length = sorted(filled, key=lambda place: len(ids[place]))
-    sources = [ids[place][:room] + ends for place in by_length]
-    if n_cut := sum(len(line) > room for line in ids):
-        _log.warning("%d of %d sources were cut to %d tokens", n_cut, len(ids), room + len(ends))
-    if beam is None:
-        outputs = greedy(model, sources, config, max_rows=batch)
-    else:
-        found = beam_search(model, sources, config, beam, max_sentences=batch)
-        outputs = [texts[0] for texts in found]
-    translated = [""] * len(lines)
-    for place, output in zip(by_length, outputs):
-        translated[place] = target_tokenizer.decode(output.tokens)
-    return translated
+    """Each line's best translation, in the order of the lines. A line that is too long is cut, with
+    a warning: a test set without its longest lines would flatter."""
+    found = translate_texts(engine, codec, lines, replace(config, too_long="cut"))
+    if n_cut := sum(each.n_cut > 0 for each in found):
+        longest = engine.config.max_length
+        _log.warning("%d of %d sources were cut to %d tokens", n_cut, len(lines), longest)
+    return [each.texts[0] if each.texts else "" for each in found]
 
 
 def corpus_bleu(
@@ -89,14 +74,15 @@ def corpus_bleu(
     references: Sequence[str],
     *,
     target_tokenizer: Tokenizer | None = None,
-    beam: BeamConfig | None = None,
+    beam: BeamConfig = BeamConfig(width=1),  # noqa: B008 (frozen)
     max_new: int = 128,
 ) -> float:
     """BLEU of a model's translations: what a training run watches."""
     target = target_tokenizer or tokenizer
-    room = min(max_new, model.config.max_length - 1)
-    config = DecodeConfig(max_new=room, eos_id=target.eos_id, start_id=target.bos_id)
-    lines = translate_lines(model, tokenizer, target, sources, config=config, beam=beam)
+    ids = TokenIds(bos=target.bos_id, eos=target.eos_id, decoder_start=target.bos_id)
+    codec = Codec(source=tokenizer, target=target, ids=ids)
+    config = TranslateConfig(beam=beam, max_new=max_new)
+    lines = translate_lines(OwnEngine(model), codec, sources, config)
     return translation_scores(lines, references, n_resamples=0)[0].value
 
 

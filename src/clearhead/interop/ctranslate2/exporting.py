@@ -39,7 +39,7 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
             "install it with: pip install 'clearhead[serve]'"
         ) from None
     with whole_or_absent(out) as unfinished:
-        names = _names_of_tokens(model_folder, description)
+        names = names_of_tokens(model_folder, description)
         spec = _filled(model_folder, description, names)
         spec.save(str(unfinished))
         copy_tokenizer(model_folder, unfinished, description.model)
@@ -72,7 +72,7 @@ def _refuse(description: Description) -> None:
             raise ConfigError(f"tokens.{role}", None, rule, "name one in the folder's config.json")
 
 
-def _names_of_tokens(model_folder: Path, description: Description) -> Names:
+def names_of_tokens(model_folder: Path, description: Description) -> Names:
     """As the tokenizer calls them, or by their numbers."""
     config, eos = description.model, description.ids.eos
 

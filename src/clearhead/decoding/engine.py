@@ -1,0 +1,274 @@
+"""What runs a model: the model itself, which is the default, or CTranslate2, a real engine for when
+speed matters. Tokens in, tokens out; `decoding/text.py` does the text on both sides.
+
+CTranslate2's folder is made from the model folder on first use, with its parity certificate, in the
+user's cache directory. It is never looked for in the model's own folder, which may come from
+anybody.
+"""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+
+from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
+from clearhead.decoding.beam import beam_search
+from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.constraints import Constraint
+from clearhead.decoding.generation import greedy
+from clearhead.decoding.results import Output, StopReason
+from clearhead.decoding.sampling import sample
+from clearhead.environment import cache_folder
+from clearhead.errors import ConfigError, FolderError, InputError
+from clearhead.interop.certificate import PARITY
+from clearhead.interop.ctranslate2.exporting import export_ctranslate2, names_of_tokens
+from clearhead.interop.folders import read_json, regular_file
+from clearhead.interop.model_folder import read_description
+
+EngineName = Literal["clearhead", "ctranslate2"]
+Precision = Literal["float32", "int8"]
+BATCH_TOKENS = 2048
+"""Source tokens that CTranslate2 runs side by side."""
+_log = logging.getLogger("clearhead")
+
+
+class SeededPrompt(NamedTuple):
+    tokens: list[int]
+    seed: int
+    """Of this text alone, where tokens are drawn."""
+
+
+class Engine(Protocol):
+    @property
+    def config(self) -> ModelConfig: ...
+
+    def translate(
+        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+    ) -> list[list[Output]]:
+        """The n best texts of each source."""
+        ...
+
+    def generate(
+        self,
+        prompts: Sequence[SeededPrompt],
+        ends: DecodeConfig,
+        how: GenerateConfig,
+        constraint: Constraint | None,
+    ) -> list[Output]:
+        """The text that follows each prompt."""
+        ...
+
+
+class OwnEngine:
+    """The model itself."""
+
+    def __init__(self, model: GenerativeModel) -> None:
+        self.model = model
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.model.config
+
+    def translate(
+        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+    ) -> list[list[Output]]:
+        if how.beam.width == 1:
+            return [[text] for text in greedy(self.model, sources, ends, max_rows=how.batch)]
+        return beam_search(self.model, sources, ends, how.beam, max_sentences=how.batch)
+
+    def generate(
+        self,
+        prompts: Sequence[SeededPrompt],
+        ends: DecodeConfig,
+        how: GenerateConfig,
+        constraint: Constraint | None,
+    ) -> list[Output]:
+        return sample(
+            self.model,
+            [prompt.tokens for prompt in prompts],
+            ends,
+            how.choice,
+            seed=[prompt.seed for prompt in prompts],
+            constraint=constraint,
+            max_rows=how.batch,
+        )
+
+
+class CTranslate2Engine:
+    """The same model in CTranslate2, on all of torch's threads. Its outputs have no
+    log-probabilities of single tokens. What CTranslate2 cannot do is refused."""
+
+    def __init__(
+        self, model_folder: Path, *, precision: Precision = "float32", folder: Path | None = None
+    ) -> None:
+        """`folder`: where CTranslate2's folders are kept, instead of the user's cache directory."""
+        description = read_description(model_folder)
+        self._config = description.model
+        self.precision = precision
+        self.folder = engine_folder(model_folder, folder)
+        self.names = names_of_tokens(model_folder, description)
+        self.target_ids = {name: index for index, name in enumerate(self.names.target)}
+        self.opened = cache(self._open)
+
+    @property
+    def config(self) -> ModelConfig:
+        return self._config
+
+    def translate(
+        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+    ) -> list[list[Output]]:
+        """Batches are made by tokens: `how.batch` is not used."""
+        beam = how.beam
+        if beam.groups > 1:
+            _refuse("groups", beam.groups, "groups=1")
+        if beam.patience is None:
+            _refuse("patience", None, "patience=1.0")
+        if beam.length_penalty == "gnmt":
+            _refuse("length_penalty", "gnmt", "'average' or 'none'")
+        limit = min(ends.max_new, self.config.max_length - 1)
+        results = self.opened("Translator", one=len(sources) == 1).translate_batch(
+            # It puts the end behind each source itself.
+            [[self.names.source[i] for i in ids[:-1]] for ids in sources],
+            beam_size=beam.width,
+            num_hypotheses=beam.n_best,
+            patience=beam.patience,
+            length_penalty=0.0 if beam.length_penalty == "none" else beam.alpha,
+            max_batch_size=BATCH_TOKENS,
+            batch_type="tokens",
+            max_input_length=0,
+            max_decoding_length=limit,
+            min_decoding_length=0,
+            return_scores=True,
+            return_end_token=True,
+        )
+        return [
+            [
+                self._output([self.target_ids[token] for token in tokens], score, ends, limit)
+                for tokens, score in zip(result.hypotheses, result.scores)
+            ]
+            for result in results
+        ]
+
+    def generate(
+        self,
+        prompts: Sequence[SeededPrompt],
+        ends: DecodeConfig,
+        how: GenerateConfig,
+        constraint: Constraint | None,
+    ) -> list[Output]:
+        """Batches are made by tokens, and nothing is drawn: `how.batch` and the seeds are not
+        used."""
+        choice, given = how.choice, [prompt.tokens for prompt in prompts]
+        if choice.temperature != 0:
+            _refuse("temperature", choice.temperature, "temperature=0 (--greedy)")
+        if choice.repetition_penalty != 1:
+            _refuse("repetition_penalty", choice.repetition_penalty, "repetition_penalty=1")
+        if constraint is not None:
+            _refuse("only", "…", "no constraint")
+        if ends.window != "stop":
+            _refuse("window", ends.window, "window='stop'")
+        outputs: dict[int, Output] = {}
+        # Equally long: where they are not, its limit of new tokens counts from the shortest.
+        order = sorted(range(len(given)), key=lambda place: len(given[place]))
+        for length, group in groupby(order, key=lambda place: len(given[place])):
+            places = list(group)
+            limit = min(ends.max_new, self.config.max_length - length)
+            if limit == 0:
+                stop: StopReason = "length" if ends.max_new == 0 else "window"
+                nothing = Output(tokens=[], log_probs=[], score=0.0, stop=stop)
+                outputs |= dict.fromkeys(places, nothing)
+                continue
+            results = self.opened("Generator", one=len(places) == 1).generate_batch(
+                [[self.names.target[i] for i in given[place]] for place in places],
+                beam_size=1,
+                length_penalty=0,
+                max_batch_size=BATCH_TOKENS,
+                batch_type="tokens",
+                max_length=limit,
+                min_length=0,
+                include_prompt_in_result=False,
+                return_scores=True,
+                return_end_token=True,
+            )
+            for place, result in zip(places, results):
+                tokens, score = list(result.sequences_ids[0]), result.scores[0]
+                outputs[place] = self._output(tokens, score, ends, limit)
+        return [outputs[place] for place in range(len(given))]
+
+    def _output(self, tokens: list[int], score: float, ends: DecodeConfig, limit: int) -> Output:
+        stop: StopReason = "length" if limit == ends.max_new else "window"
+        if tokens and tokens[-1] == ends.eos_id:
+            stop = "end"
+        return Output(tokens=tokens, log_probs=[], score=score, stop=stop)
+
+    def _open(self, kind: Literal["Translator", "Generator"], *, one: bool) -> Any:
+        """For one text, threads share the work on it; for many, each thread takes its own."""
+        import ctranslate2
+
+        threads = torch.get_num_threads()
+        opened = getattr(ctranslate2, kind)(
+            str(self.folder),
+            device="cpu",
+            compute_type=self.precision,
+            inter_threads=1 if one else threads,
+            intra_threads=threads if one else 1,
+        )
+        torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process
+        return opened
+
+
+def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
+    """The CTranslate2 folder of a model; made, and proved, if it is not there yet. Its name is the
+    hash of the model folder's files and of the versions that made it."""
+    place = cache_folder() / "ctranslate2" if folder is None else folder
+    if place.resolve().is_relative_to(model_folder.resolve()):
+        rule = "is in the model folder, whose files may come from anybody"
+        raise ConfigError("engine_folder", str(place), rule, "name a folder elsewhere")
+    found = place / model_hash(model_folder)
+    if not found.is_dir():
+        _log.info("making %s from %s", found, model_folder)
+        try:
+            export_ctranslate2(model_folder, found)
+        except OSError as error:
+            if not found.is_dir():  # else another process has just made it
+                raise FolderError(
+                    f"{found} cannot be made ({error.strerror}); make it where it can be written, "
+                    "with --engine-folder FOLDER, and name the same folder here"
+                ) from None
+    certificate = read_json(found, PARITY)
+    if certificate.get("agrees") is not True:
+        raise FolderError(f"{found} has no certificate that it agrees; remove it and run again")
+    return found
+
+
+def model_hash(model_folder: Path) -> str:
+    """Of the weights, the configuration and the tokenizers, and of the versions in use."""
+    hashed = hashlib.sha256()
+    for package in ("clearhead", "ctranslate2"):
+        hashed.update(f"{package} {version(package)}\n".encode())
+    names = sorted(
+        path.name for path in model_folder.iterdir() if path.suffix in (".json", ".safetensors")
+    )
+    for name in names:
+        with regular_file(model_folder, name).open("rb") as file:
+            hashed.update(f"{name}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return hashed.hexdigest()[:32]
+
+
+def _refuse(name: str, value: object, remedy: str) -> None:
+    rule = "is not supported by CTranslate2"
+    raise ConfigError(name, value, rule, f"use {remedy}, or the engine clearhead")
+
+
+def check_engine(engine: EngineName, precision: Precision) -> None:
+    if engine == "clearhead" and precision != "float32":
+        raise InputError(
+            f"precision={precision!r} is not supported by the engine clearhead; use the engine "
+            "ctranslate2"
+        )

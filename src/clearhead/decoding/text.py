@@ -1,0 +1,225 @@
+"""Text in, text out: encode, run texts of similar length side by side, decode the tokens. Every
+command and the Python API do it here, so that a text means the same tokens everywhere."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clearhead.config import DecodeConfig, GenerateConfig, TranslateConfig
+from clearhead.config.decode import Start, Window
+from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.constraints import Constraint, one_of_strings
+from clearhead.decoding.engine import Engine, SeededPrompt
+from clearhead.decoding.results import Output
+from clearhead.decoding.scoring import score
+from clearhead.decoding.streaming import stream_text
+from clearhead.errors import InputError
+from clearhead.interop.model_folder import TokenIds
+from clearhead.models import CausalLM, Seq2Seq
+from clearhead.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codec:
+    """What turns text into a model's tokens and back."""
+
+    source: Tokenizer
+    target: Tokenizer
+    ids: TokenIds
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """As in training: blanks at the ends do not count, and the end token stands behind each,
+        if the model has one."""
+        end = [] if self.ids.eos is None else [self.source.eos_id]
+        return [[*ids, *end] for ids in self.source.encode_batch([text.strip() for text in texts])]
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        end = [] if self.ids.eos is None else [self.ids.eos]
+        return [[*ids, *end] for ids in self.target.encode_batch([text.strip() for text in texts])]
+
+    def encode_prompts(self, texts: Sequence[str], start: Start = "none") -> list[list[int]]:
+        first = self.start_ids(start)
+        return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
+
+    def start_ids(self, start: Start) -> list[int]:
+        first = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}[start]
+        if start != "none" and first is None:
+            others = "none or eos" if self.ids.eos is not None else "none"
+            raise InputError(f"this model has no {start} token; use start={others}")
+        return [] if first is None else [first]
+
+    def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
+        return DecodeConfig(
+            max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
+        )
+
+    def cut_source(self, ids: list[int], longest: int) -> list[int]:
+        """Its first tokens, and its end."""
+        return ids[:longest] if self.ids.eos is None else [*ids[: longest - 1], ids[-1]]
+
+
+class Decoded(NamedTuple):
+    """What became of one text; without outputs if it was empty."""
+
+    given: list[int]
+    """The tokens that the model was given."""
+    n_cut: int
+    """Tokens of the text that the model was not given."""
+    outputs: list[Output]
+    texts: list[str]
+
+
+def translate_texts(
+    engine: Engine,
+    codec: Codec,
+    texts: Sequence[str],
+    config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
+    *,
+    names: Sequence[str] | None = None,
+) -> list[Decoded]:
+    """Translations of each text, the best first, in the order of the texts. An empty text has none.
+    `names` are what messages call the texts ("text 1", "text 2", …)."""
+    longest = engine.config.max_length
+    filled = [place for place, text in enumerate(texts) if text.strip()]
+    encoded = codec.encode_sources([texts[place] for place in filled])
+    sources: dict[int, list[int]] = {}
+    n_cut: dict[int, int] = {}
+    for place, ids in zip(filled, encoded):
+        n_cut[place] = max(0, len(ids) - longest)
+        if n_cut[place] and config.too_long == "refuse":
+            what = f"{_name(names, place)} has {len(ids)} tokens, and the model takes {longest}"
+            raise InputError(f"{what}; split it, or have it cut (too_long: cut)")
+        sources[place] = codec.cut_source(ids, longest) if n_cut[place] else ids
+    by_length = sorted(filled, key=lambda place: len(sources[place]))
+    ends = codec.decode_config(config.max_new)
+    found = engine.translate([sources[place] for place in by_length], ends, config)
+    outputs = dict(zip(by_length, found))
+    return [
+        Decoded(
+            given=sources.get(place, []),
+            n_cut=n_cut.get(place, 0),
+            outputs=outputs.get(place, []),
+            texts=[codec.target.decode(output.tokens) for output in outputs.get(place, [])],
+        )
+        for place in range(len(texts))
+    ]
+
+
+def generate_texts(
+    engine: Engine,
+    codec: Codec,
+    prompts: Sequence[str],
+    config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
+    *,
+    first_number: int = 1,
+    names: Sequence[str] | None = None,
+) -> list[Decoded]:
+    """The text that follows each prompt. An empty prompt has none. A text depends on the seed and
+    on the number of its prompt (the first has `first_number`), not on the other prompts."""
+    filled = [place for place, prompt in enumerate(prompts) if prompt]
+    encoded = codec.encode_prompts([prompts[place] for place in filled], config.start)
+    fitted = {
+        place: _fitted(ids, engine.config.max_length, config, _name(names, place))
+        for place, ids in zip(filled, encoded)
+    }
+    by_length = sorted(filled, key=lambda place: len(fitted[place][0]))
+    seeded = [
+        SeededPrompt(fitted[place][0], seed_of_text(config.seed, first_number + place))
+        for place in by_length
+    ]
+    ends = codec.decode_config(config.max_new, config.window)
+    found = engine.generate(seeded, ends, config, _constraint(codec, config))
+    outputs = dict(zip(by_length, found))
+    decoded: list[Decoded] = []
+    for place in range(len(prompts)):
+        ids, n_cut = fitted.get(place, ([], 0))
+        own = [outputs[place]] if place in outputs else []
+        decoded.append(Decoded(ids, n_cut, own, [codec.target.decode(each.tokens) for each in own]))
+    return decoded
+
+
+def stream_generated(
+    model: CausalLM,
+    codec: Codec,
+    prompt: str,
+    config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
+    *,
+    number: int = 1,
+) -> Iterator[str]:
+    """The text that `generate_texts` gives, piece by piece, as it is generated."""
+    (ids,) = codec.encode_prompts([prompt], config.start)
+    ids, _ = _fitted(ids, model.config.max_length, config, f"text {number}")
+    return stream_text(
+        model,
+        codec.target,
+        ids,
+        codec.decode_config(config.max_new, config.window),
+        config.choice,
+        seed=seed_of_text(config.seed, number),
+        constraint=_constraint(codec, config),
+    )
+
+
+class ScoredText(NamedTuple):
+    tokens: list[int]
+    log_probs: list[float]
+
+
+def score_texts(
+    model: GenerativeModel,
+    codec: Codec,
+    texts: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    start: Start = "none",
+    names: Sequence[str] | None = None,
+) -> list[ScoredText]:
+    """log p of each token: of `targets`, given the texts as sources, for an encoder-decoder; of the
+    texts themselves for a language model (without a `start`, their first token is given). An empty
+    text has no tokens."""
+    filled = [place for place, text in enumerate(texts) if text.strip()]
+    if isinstance(model, Seq2Seq):
+        if targets is None or len(targets) != len(texts):
+            raise InputError("an encoder-decoder scores pairs; give a target for each text")
+        given = codec.encode_sources([texts[place] for place in filled])
+        wanted = codec.encode_targets([targets[place] for place in filled])
+        lengths = [max(len(source), len(target)) for source, target in zip(given, wanted)]
+    else:
+        ids = codec.encode_prompts([texts[place] for place in filled], start)
+        given, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
+        lengths = [len(each) for each in ids]
+    longest = model.config.max_length
+    for place, length in zip(filled, lengths):
+        if length > longest:
+            raise InputError(
+                f"{_name(names, place)} has more tokens than the model takes ({longest}); split "
+                "it, or measure whole texts with clearhead evaluate"
+            )
+    found = score(model, given, wanted, start_id=codec.ids.decoder_start)
+    scored = {place: ScoredText(*each) for place, each in zip(filled, zip(wanted, found))}
+    return [scored.get(place, ScoredText([], [])) for place in range(len(texts))]
+
+
+def seed_of_text(seed: int, number: int) -> int:
+    return seed * 2**32 + number
+
+
+def _constraint(codec: Codec, config: GenerateConfig) -> Constraint | None:
+    return one_of_strings(config.only, codec.target) if config.only else None
+
+
+def _fitted(
+    ids: list[int], longest: int, config: GenerateConfig, name: str
+) -> tuple[list[int], int]:
+    """The prompt, and how many tokens of its front were cut."""
+    if len(ids) <= longest:
+        return ids, 0
+    if config.too_long == "refuse":
+        what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
+        raise InputError(f"{what}; shorten it, or have its front cut (too_long: cut)")
+    kept = ids[-(longest // 2) :]  # half of the window is left for new tokens
+    return kept, len(ids) - len(kept)
+
+
+def _name(names: Sequence[str] | None, place: int) -> str:
+    return f"text {place + 1}" if names is None else names[place]

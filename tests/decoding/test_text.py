@@ -1,0 +1,102 @@
+"""A text means the same tokens to every command."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import BeamConfig, Choice, GenerateConfig, ModelConfig, TranslateConfig
+from clearhead.decoding import greedy
+from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.text import (
+    Codec,
+    generate_texts,
+    score_texts,
+    stream_generated,
+    translate_texts,
+)
+from clearhead.errors import InputError
+from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.text.train import train_bpe
+from tests.decoding.reference import vivid
+from tests.drawing import random_model
+
+TOKENIZER = train_bpe(["ein Hund läuft", "a dog runs on the green grass 你好"] * 9, 300)
+SIZES = {"vocab_size": 300, "d_model": 12, "n_heads": 2, "d_ff": 17, "n_layers": 1}
+MT = vivid(random_model(ModelConfig(family="encoder-decoder", max_length=20, **SIZES), seed=3))
+LM = vivid(random_model(ModelConfig(family="decoder", max_length=20, **SIZES), seed=3))
+CODEC = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds())
+ENDLESS = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds(eos=None))
+
+
+def test_a_source_ends_with_the_end_of_the_model_and_with_nothing_where_it_has_none():
+    text, ids = " ein Hund\t", TOKENIZER.encode("ein Hund")
+    assert CODEC.encode_sources([text]) == [[*ids, TOKENIZER.eos_id]]
+    assert ENDLESS.encode_sources([text]) == [ids]
+    with pytest.raises(InputError, match="has no eos token; use start=none"):
+        ENDLESS.encode_prompts(["a"], "eos")
+
+
+def test_translate_and_evaluate_agree_on_a_model_without_an_end(tmp_path: Path, capsys):
+    (tmp_path / "tokenizer.json").write_text(TOKENIZER.to_json(), encoding="utf-8")
+    save_model(MT.float(), tmp_path / "mt", tokenizer=tmp_path, ids=TokenIds(eos=None))
+    MT.double()
+    (tmp_path / "lines").write_text("ein Hund\na dog runs\n", encoding="utf-8")
+    search = ["--max-new", "5", "--beam", "2"]
+    lines = ["--input", str(tmp_path / "lines"), "--output", str(tmp_path / "out")]
+    assert main(["translate", str(tmp_path / "mt"), *lines, *search]) == 0
+    (tmp_path / "out.gz").write_bytes(gzip.compress((tmp_path / "out").read_bytes()))
+    files = ["--source", str(tmp_path / "lines"), "--reference", str(tmp_path / "out.gz")]
+    assert main(["evaluate", str(tmp_path / "mt"), *files, *search, "--exact"]) == 0
+    assert "exact   100.00%" in capsys.readouterr().out
+
+
+def test_texts_come_back_in_order_with_what_the_model_was_given():
+    texts = ["a dog runs on the green grass", "", "ein Hund", " \n"]
+    config = TranslateConfig(beam=BeamConfig(width=3, n_best=2), max_new=6)
+    found = translate_texts(OwnEngine(MT), CODEC, texts, config)
+    assert [len(each.texts) for each in found] == [2, 0, 2, 0]
+    assert found[2].given == CODEC.encode_sources(["ein Hund"])[0]
+    (alone,) = translate_texts(OwnEngine(MT), CODEC, ["ein Hund"], config)
+    assert alone.texts == found[2].texts
+
+
+def test_a_text_that_is_too_long_is_refused_by_its_name_or_cut_before_its_end():
+    long = "dog " * 30
+    with pytest.raises(InputError, match=r"line 7 has .* tokens, and the model takes 20"):
+        translate_texts(OwnEngine(MT), CODEC, [long], names=["line 7"])
+    (cut,) = translate_texts(
+        OwnEngine(MT), CODEC, [long], TranslateConfig(too_long="cut", max_new=3)
+    )
+    whole = CODEC.encode_sources([long])[0]
+    assert cut.given == [*whole[:19], TOKENIZER.eos_id] and cut.n_cut == len(whole) - 20
+    with pytest.raises(InputError, match=r"text 1 has .* tokens, and the model takes 20"):
+        generate_texts(OwnEngine(LM), CODEC, [long])
+    (cut,) = generate_texts(OwnEngine(LM), CODEC, [long], GenerateConfig(too_long="cut"))
+    assert cut.given == CODEC.encode_prompts([long])[0][-10:]
+
+
+def test_a_generated_text_depends_on_its_number_and_not_on_its_neighbours():
+    config = GenerateConfig(seed=5, max_new=6)
+    together = generate_texts(OwnEngine(LM), CODEC, ["a dog", "", "ein Hund", "a"], config)
+    (alone,) = generate_texts(OwnEngine(LM), CODEC, ["ein Hund"], config, first_number=3)
+    assert alone.texts == together[2].texts and together[1].texts == []
+    pieces = stream_generated(LM, CODEC, "ein Hund", config, number=3)
+    assert "".join(pieces) == alone.texts[0]
+    only = GenerateConfig(only=("yes", "no"), choice=Choice(temperature=0))
+    (answer,) = generate_texts(OwnEngine(LM), CODEC, ["a dog"], only)
+    assert answer.texts[0] in ("yes", "no")
+
+
+def test_scores_are_those_of_what_was_decoded():
+    config = TranslateConfig(beam=BeamConfig(width=1), max_new=15)
+    (found,) = translate_texts(OwnEngine(MT), CODEC, ["ein Hund"], config)
+    (output,) = greedy(MT, [found.given], CODEC.decode_config(15))
+    assert found.outputs[0].tokens == output.tokens
+    scored = score_texts(MT, CODEC, ["ein Hund", ""], ["a dog", ""])
+    assert scored[0].tokens == CODEC.encode_targets(["a dog"])[0] and scored[1].tokens == []
+    (whole,) = score_texts(LM, CODEC, ["a dog"], start="bos")
+    assert whole.tokens == TOKENIZER.encode("a dog") and max(whole.log_probs) < 0
+    with pytest.raises(InputError, match="give a target for each text"):
+        score_texts(MT, CODEC, ["ein Hund"])
