@@ -158,7 +158,7 @@ def test_a_recipe_written_out_and_read_again_is_the_same(name: str, tmp_path: Pa
         ("data = 5\n", r"no table \[data\]"),
         (MINE + "[model]\nvocab_size = 9\n", r"model\.vocab_size comes from the prepared data"),
         ("[data\n", "mine.toml is not a TOML file"),
-        (MINE.replace("300", '"many"'), r"data\.vocab_size='many' .*write a int \| None"),
+        (MINE.replace("300", '"many"'), r"data\.vocab_size='many' .*write a whole number$"),
         (MINE.replace("300", "30"), r"data\.vocab_size=30 must be a whole number of at least 259"),
         (MINE + "task = 'pears'\n", r"data\.task='pears'.*'pairs'"),
     ],
@@ -252,3 +252,20 @@ def test_batches_refuse_what_cannot_be():
         SECTIONS["batches"](p_mask=1)
     with pytest.raises(ConfigError, match="batch_size=0"):
         SECTIONS["batches"](batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("data.vocab_size", "many", "write a whole number"),
+        ("train.lr", "fast", "write a number"),
+        ("train.compile", "perhaps", "write true or false"),
+        ("model.norm", "batch", r"(write one of 'layer', 'rms'|'layer')"),
+        ("data.skip", "7", r"(write a list|is not a kind)"),
+    ],
+)
+def test_a_message_says_in_words_what_a_value_may_be(key: str, value: str, words: str):
+    with pytest.raises(ClearheadError, match=words) as caught:
+        load_recipe("copy-task", [(key, value)])
+    for jargon in ("Literal", "tuple[", "Optional", "a int", "NoneType", "| None"):
+        assert jargon not in str(caught.value)

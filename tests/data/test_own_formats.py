@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from clearhead.config import DataConfig
+from clearhead.config import DataConfig, load_recipe, with_values
+from clearhead.config.recipe import TEMPLATES
+from clearhead.data.own import own_labels, own_table
 from clearhead.data.proposal import propose
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.survey import check_files, survey
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ClearheadError, ConfigError, DataError
 
 PAIRS = [(f"The dog, number {n}, runs away.", f"第{n}只狗跑了。") for n in range(30)]
 
@@ -170,3 +172,42 @@ def test_columns_that_cannot_be_are_refused():
         DataConfig(format="tmx", columns=(), **common)
     with pytest.raises(ConfigError, match="must be names with format='jsonl'"):
         DataConfig(format="jsonl", columns=(1, 2), **common)
+
+
+def test_a_table_becomes_settings_that_a_recipe_takes(tmp_path: Path):
+    rows = [("id", "english", "chinese"), *((str(n), *pair) for n, pair in enumerate(PAIRS))]
+    found = own_table(write_csv(tmp_path / "a.csv", rows))
+    assert found.template == "my-pairs" and "Other columns: id" in found.told
+    template = load_recipe(str(TEMPLATES / f"{found.template}.toml"))
+    recipe = with_values(template, found.values)
+    assert recipe.data.columns == ("english", "chinese")
+    check_files(recipe.data)
+    assert survey(recipe.data, tmp_path).documents == len(PAIRS)
+    by_number = own_table(tmp_path / "a.csv", ("3", "2")).values["data.columns"]
+    assert by_number == ("chinese", "english")
+
+
+def test_files_by_label_become_settings_that_a_recipe_takes(tmp_path: Path):
+    for name in ("good", "bad"):
+        (tmp_path / name).write_text(f"a {name} film\nanother {name} one\n")
+    found = own_labels([f"good={tmp_path / 'good'}", f"bad={tmp_path / 'bad'}"])
+    template = load_recipe(str(TEMPLATES / f"{found.template}.toml"))
+    recipe = with_values(template, found.values)
+    assert recipe.data.labels == ("good", "bad")
+    assert survey(recipe.data, tmp_path).documents == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["good"], "--label 'good' is not LABEL=FILE; try"),
+        (["good=FILE"], "needs two labels or more"),
+        (["good=FILE", "good=FILE"], "'good' is given twice"),
+        (["good=FILE", "bad=FILE"], "is given for two labels; a text has one"),
+        (["good=FILE", "bad=no"], "there is no file .*no; check the path"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused(tmp_path: Path, given: list[str], message: str):
+    (tmp_path / "a.txt").write_text("x\n")
+    with pytest.raises(ClearheadError, match=message):
+        own_labels([text.replace("FILE", str(tmp_path / "a.txt")) for text in given])

@@ -262,3 +262,32 @@ def test_the_tokenizer_learns_from_the_head_of_every_file(
     vocabulary = open_corpus(tmp_path / "out").tokenizers["text"].library.get_vocab()
     assert {"x", "y"} <= set(vocabulary)
     assert "z" not in vocabulary
+
+
+def test_a_prepare_that_failed_does_not_block_the_corrected_one(tmp_path: Path):
+    source, target = tmp_path / "a.source", tmp_path / "a.target"
+    source.write_text("ein Hund\nzwei\n" * 20)
+    target.write_text("a dog\ntwo\n" * 19 + "one more\n\n")
+    wrong = DataConfig(
+        task="pairs", format="parallel", train=(str(source), str(target)), vocab_size=300
+    )
+    folder = tmp_path / "prepared"
+    with pytest.raises(DataError, match="blank"):
+        prepare(Job(config=wrong, root=tmp_path, folder=folder))
+    assert (folder / ".work").is_dir()
+    right = replace(wrong, skip=("blank",))
+    assert prepare(Job(config=right, root=tmp_path, folder=folder)).splits["train"].documents == 39
+    with pytest.raises(DataError, match=r"was prepared from something else: data\.skip was"):
+        prepare(Job(config=wrong, root=tmp_path, folder=folder))  # a finished one is kept
+
+
+def test_a_tokenizer_of_a_run_that_is_not_trained_names_that_run(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("ein Hund\n")
+    config = DataConfig(
+        train=("a.txt",), tokenizer="file", tokenizer_file="runs/first-run/model/tokenizer.json"
+    )
+    with pytest.raises(DataError, match="run 'first-run', which must be trained first: clearhead"):
+        prepare(Job(config=config, root=tmp_path, folder=tmp_path / "prepared"))
+    config = replace(config, tokenizer_file="mine.json")
+    with pytest.raises(DataError, match=r"there is no .*mine\.json; check the path"):
+        prepare(Job(config=config, root=tmp_path, folder=tmp_path / "other"))

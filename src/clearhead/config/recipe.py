@@ -1,13 +1,12 @@
 """A recipe: one TOML file with a table for each part of a run, and dotted overrides on top."""
 
-import inspect
 import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
@@ -145,7 +144,25 @@ def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str])
     if match is None:
         return ClearheadError(" ".join(message.split()))
     section, name = match.groups()
-    hint = inspect.formatannotation(get_type_hints(SECTIONS[section])[name])
+    hint = get_type_hints(SECTIONS[section])[name]
     key = f"{section}.{name}"
     value = overrides.get(key, tables.get(section, {}).get(name))
-    return ConfigError(key, value, "is of another type", f"write a {hint.replace('typing.', '')}")
+    return ConfigError(key, value, "is of another type", f"write {in_words(hint)}")
+
+
+def in_words(hint: Any) -> str:
+    """What a value may be, for people who do not read Python's types."""
+    plain = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text in quotes",
+    }
+    if hint in plain:
+        return plain[hint]
+    kinds = [kind for kind in get_args(hint) if kind not in (type(None), Ellipsis)]
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(repr, kinds))}"
+    if get_origin(hint) in (tuple, list):
+        return "a list, such as ['a', 'b']" if kinds == [str] else "a list in brackets: [ ]"
+    return " or ".join(in_words(kind) for kind in kinds) or "another value"

@@ -42,6 +42,7 @@ PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){_PARTIAL}")
 MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
 """What prepare makes anew when it is told to overwrite; it holds the lock meanwhile."""
 
+TOKENIZER = "tokenizer.json"
 Plan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
 Inputs = dict[str, list[Input]]  # by split
 
@@ -116,6 +117,8 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
         path = job.root / Path(config.tokenizer_file).expanduser()
         if not path.exists():  # a run's own folders are not in that of the corpora
             path = Path(config.tokenizer_file).expanduser()
+        if not path.is_file():
+            raise DataError(f"data.tokenizer_file: there is no {path}; {_made_by(path)}")
         tokenizer = load_tokenizer(path, config.special_tokens)
         if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
             raise DataError(
@@ -130,6 +133,17 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
         special_tokens=config.control_tokens,
         normalize=config.normalize,
     )
+
+
+def _made_by(path: Path) -> str:
+    """A tokenizer in a run's folder is there once that run has been trained."""
+    if path.parts[-2:] == ("model", TOKENIZER) and len(path.parts) > 3:
+        name = path.parts[-3]
+        return (
+            f"it belongs to the run {name!r}, which must be trained first: clearhead prepare "
+            f"{name}, then clearhead train {name}"
+        )
+    return "check the path: it starts from CLEARHEAD_DATA, or from the present folder"
 
 
 def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[str]:
@@ -179,10 +193,12 @@ def _describe(job: Job, inputs: Inputs) -> list[dict[str, Any]]:
 
 
 def _begin(job: Job, plan: Plan) -> None:
+    """What an earlier command has begun is continued, if it was the same. What was begun with other
+    settings or files can serve nobody, and is removed: mostly they have just been corrected."""
     path = job.work / "plan.json"
-    if path.is_file():
-        _check_same(job.folder, json.loads(path.read_text(encoding="utf-8")), plan)
-    else:
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != plan:
+        _remove(job, MADE_FILES)
+    if not path.is_file():
         write_whole(path, to_json(plan))
 
 

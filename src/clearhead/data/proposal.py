@@ -74,6 +74,10 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     if not rows:
         raise DataError(f"{path} is empty; name a file with text in it")
     names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = tuple(
+        names[column - 1] if isinstance(column, int) and 0 < column <= len(names) else column
+        for column in columns
+    )
     for column in columns:
         if column not in names:
             raise DataError(

@@ -1,0 +1,75 @@
+"""What somebody has, as settings of `[data]`: a table, or a file for each label."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearhead.config.data import Task
+from clearhead.data.proposal import propose
+from clearhead.errors import DataError, InputError
+
+TEMPLATES: dict[Task, str] = {
+    "pairs": "my-pairs",
+    "language-model": "my-text",
+    "classification": "my-labels",
+}
+
+
+class OwnData(NamedTuple):
+    template: str
+    """The recipe to start from, in recipes/templates."""
+    values: dict[str, Any]
+    """By dotted keys."""
+    told: str
+    """What was taken, and how to change it."""
+
+
+def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
+    """A table or a translation memory; its columns are proposed unless given."""
+    place = _absolute(path)
+    given = tuple(int(column) if column.isdecimal() else column for column in columns)
+    found = propose(place, given)
+    names = ", ".join(map(str, found.columns))
+    others = [str(name) for name in found.seen if name not in found.columns]
+    told = f"Table: {found.format}, columns {names}, for {found.task}"
+    if found.labels:
+        told += f" (labels: {', '.join(found.labels)})"
+    told += f". The first: {' | '.join(text[:40] for text in found.sample)}."
+    if others:
+        told += f" Other columns: {', '.join(others)}; choose with --columns."
+    values: dict[str, Any] = {
+        "data.train": (str(place),),
+        "data.format": found.format,
+        "data.columns": found.columns,
+        "data.labels": found.labels,
+        "data.document": "line",
+    }
+    return OwnData(TEMPLATES[found.task], values, told)
+
+
+def own_labels(given: list[str]) -> OwnData:
+    """Files of texts, written as LABEL=FILE, one for each label."""
+    files: dict[str, Path] = {}
+    for text in given:
+        label, equals, file = text.partition("=")
+        if not equals or not label.strip() or not file:
+            raise InputError(f"--label {text!r} is not LABEL=FILE; try --label good=good.txt")
+        if label.strip() in files:
+            raise InputError(f"--label {label.strip()!r} is given twice; put its texts in one file")
+        files[label.strip()] = _absolute(Path(file))
+    if len(files) < 2:
+        raise InputError("--label needs two labels or more; try --label good=a.txt bad=b.txt")
+    twice = [path for path in files.values() if list(files.values()).count(path) > 1]
+    if twice:
+        raise DataError(f"{twice[0]} is given for two labels; a text has one")
+    values = {
+        "data.train": tuple(map(str, files.values())),
+        "data.labels": tuple(files),
+    }
+    return OwnData("my-labels", values, f"Labels: {', '.join(files)}.")
+
+
+def _absolute(path: Path) -> Path:
+    place = path.expanduser().absolute()
+    if not place.is_file():
+        raise DataError(f"there is no file {place}; check the path")
+    return place
