@@ -134,7 +134,7 @@ def test_a_folder_without_weights_is_refused(folder: Path):
 def test_a_link_is_refused(folder: Path, name: str):
     (folder / name).rename(folder.parent / "elsewhere")
     (folder / name).symlink_to(folder.parent / "elsewhere")
-    refused(folder, "is a link; copy the folder with its files")
+    refused(folder, "is a link, and a link can point to any of your files; put the file itself")
 
 
 def test_a_pipe_is_refused_and_not_waited_for(folder: Path):
