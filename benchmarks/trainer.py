@@ -23,7 +23,7 @@ from clearhead.data.shards import Job
 from clearhead.environment import data_folder
 from clearhead.training.distributed import Ranks, joined
 from clearhead.training.loop import train
-from clearhead.training.report import Record, Report, RunFiles
+from clearhead.training.report import MetricsLine, Reporter, RunFiles
 from clearhead.training.run import open_run
 from clearhead.training.step import take_step
 
@@ -59,14 +59,14 @@ class Turns:
         self.seconds: dict[str, list[float]] = {"loop": [], "bare": []}
         self.resumed = time.perf_counter()
 
-    def step(self, record: Record) -> None:  # noqa: ARG002
+    def step(self, record: MetricsLine) -> None:  # noqa: ARG002
         stopped = time.perf_counter()
         self.seconds["loop"].append(stopped - self.resumed)
         self.bare()
         self.resumed = time.perf_counter()
         self.seconds["bare"].append(self.resumed - stopped)
 
-    def validation(self, record: Record) -> None: ...
+    def validation(self, record: MetricsLine) -> None: ...
     def say(self, text: str) -> None: ...
     def close(self) -> None: ...
 
@@ -75,7 +75,7 @@ def whole_loop(corpus: Corpus, folder: Path, rounds: int) -> dict[str, Any]:
     """Seconds of a step in the loop (loader, log, metrics) and of the bare step; and of a
     checkpoint, of which each step pays the share that the recipes' usual interval gives it."""
     turns = Turns(our_step(SETTING, P_DROPOUT))
-    report = Report([RunFiles(folder, log_every=1), turns])
+    report = Reporter([RunFiles(folder, log_every=1), turns])
     run = open_run(recipe(steps=rounds), corpus, folder, Ranks(), report.say)
     train(run, report)
     best = {name: min(seconds[1:]) for name, seconds in turns.seconds.items()}

@@ -17,7 +17,7 @@ from clearhead.interop.certificate import PARITY
 from clearhead.interop.equivalent import Equivalent
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.families import FAMILIES, family_for
-from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.model_folder import save_model
 from clearhead.models import PRESETS
 from tests.drawing import configs, draws, random_model, random_tokens, run
@@ -26,7 +26,7 @@ from tests.drawing import configs, draws, random_model, random_tokens, run
 DRAWN = [Phase.generate]
 
 
-def as_a(family: Family, config: ModelConfig) -> ModelConfig:
+def as_a(family: HuggingFaceFamily, config: ModelConfig) -> ModelConfig:
     """The configuration with only what the family needs changed."""
     needed = {n.option: n.accepted(config)[0] for n in family.needs if not callable(n.values)}
     config = replace(config, **{"n_segments": 0, **needed})
@@ -35,7 +35,7 @@ def as_a(family: Family, config: ModelConfig) -> ModelConfig:
 
 
 @st.composite
-def lossless(draw: st.DrawFn) -> tuple[Family, ModelConfig]:
+def lossless(draw: st.DrawFn) -> tuple[HuggingFaceFamily, ModelConfig]:
     family = draw(st.sampled_from(FAMILIES))
     kind = family.needs[0].accepted(ModelConfig())[0]
     config = draw(configs(family=kind, positions=draw(st.sampled_from(positions_of(family)))))
@@ -48,7 +48,7 @@ def lossless(draw: st.DrawFn) -> tuple[Family, ModelConfig]:
     return family, replace(as_a(family, config), **kept)
 
 
-def positions_of(family: Family) -> tuple[str, ...]:
+def positions_of(family: HuggingFaceFamily) -> tuple[str, ...]:
     return next(n.accepted(ModelConfig()) for n in family.needs if n.option == "positions")
 
 
@@ -68,7 +68,9 @@ def outcome(config: ModelConfig, folder: Path) -> ConfigError | None:
 
 @settings(max_examples=draws(10, nightly=40), phases=DRAWN)
 @given(drawn=lossless())
-def test_what_a_family_can_hold_is_exported_with_a_certificate(drawn: tuple[Family, ModelConfig]):
+def test_what_a_family_can_hold_is_exported_with_a_certificate(
+    drawn: tuple[HuggingFaceFamily, ModelConfig],
+):
     family, config = drawn
     assert family.unmet(config) == []
     with TemporaryDirectory() as folder:
@@ -123,7 +125,9 @@ def test_every_preset_of_a_published_model_can_be_exported(name: str):
 
 @settings(max_examples=draws(15, nightly=60))
 @given(drawn=lossless())
-def test_an_equivalent_configuration_computes_the_same(drawn: tuple[Family, ModelConfig]):
+def test_an_equivalent_configuration_computes_the_same(
+    drawn: tuple[HuggingFaceFamily, ModelConfig],
+):
     """The rewriting alone, without any other software: ours against ours."""
     family, config = drawn
     model, form = random_model(config), family.formed(config)

@@ -9,7 +9,7 @@ import transformers
 
 from clearhead.errors import FolderError
 from clearhead.interop.huggingface.families import FAMILIES, table_of_families
-from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.rules import Rule, to_theirs
 from clearhead.interop.model_folder import shapes_of
 from tests.interop.hugging import KINDS
@@ -24,7 +24,7 @@ def of_all(test: Any) -> Any:
 
 
 @of_all
-def test_what_is_taken_for_a_missing_key_is_what_transformers_takes(family: Family):
+def test_what_is_taken_for_a_missing_key_is_what_transformers_takes(family: HuggingFaceFamily):
     theirs = getattr(transformers, KINDS[family.model_type].config)()
     for setting in family.settings:
         for key in setting.theirs:
@@ -35,14 +35,14 @@ def test_what_is_taken_for_a_missing_key_is_what_transformers_takes(family: Fami
 
 
 @of_all
-def test_every_key_that_transformers_writes_is_known(family: Family):
+def test_every_key_that_transformers_writes_is_known(family: HuggingFaceFamily):
     """So that an unknown key is a real surprise."""
     theirs = KINDS[family.model_type].make().config
     family.read_config({**theirs.to_dict(), "architectures": [family.architecture]})
 
 
 @of_all
-def test_every_tensor_of_ours_is_covered_and_no_other(family: Family):
+def test_every_tensor_of_ours_is_covered_and_no_other(family: HuggingFaceFamily):
     shapes = shapes_of(family.formed(our_config(family.model_type)))
     rules = list(family.rules(family.formed(our_config(family.model_type))))
     assert {name for rule in rules for name in rule.ours} == shapes.keys()
@@ -51,7 +51,7 @@ def test_every_tensor_of_ours_is_covered_and_no_other(family: Family):
 
 
 @of_all
-def test_a_tensor_of_ours_that_no_rule_covers_is_named(family: Family):
+def test_a_tensor_of_ours_that_no_rule_covers_is_named(family: HuggingFaceFamily):
     form = family.formed(our_config(family.model_type))
     shapes = {**shapes_of(form), "decoder.new.weight": (3,)}
     with pytest.raises(FolderError, match=r"no rule covers our tensors 'decoder\.new\.weight'"):

@@ -13,7 +13,7 @@ from clearhead.config import BatchConfig, DataConfig, ModelConfig, Recipe, Train
 from clearhead.data.corpus import Corpus
 from clearhead.training.distributed import Ranks
 from clearhead.training.loop import Ending, train
-from clearhead.training.report import TIMED, Report, RunFiles, read_metrics
+from clearhead.training.report import TIMED, Reporter, RunFiles, read_metrics
 from clearhead.training.run import Run, open_run
 
 TRAIN = TrainConfig(
@@ -65,7 +65,7 @@ def go(recipe: Recipe, corpus: Corpus, folder: Path, before: Callable[[Run], Non
     """Open a run, train it to its end, close it: what the command does, in this process."""
     said: list[str] = []
     files = RunFiles(folder, log_every=1)
-    report = Report([files])
+    report = Reporter([files])
     run = open_run(recipe, corpus, folder, Ranks(), said.append)
     files.forget_after(run.state.step)
     if before is not None:

@@ -20,7 +20,7 @@ from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError
 from clearhead.training.plan import make_plan
-from clearhead.training.report import Report, RunFiles, Trackers, read_metrics
+from clearhead.training.report import Reporter, RunFiles, Trackers, read_metrics
 from clearhead.training.run import Run, open_run
 from clearhead.training.validation import validate
 from tests.training.small import PAIRS, TEXT, digest, go, with_train
@@ -231,7 +231,7 @@ def test_trackers_get_the_numbers_of_every_logged_step(text: Corpus, tmp_path: P
     with pytest.raises(ClearheadError, match="there is no 'tensorbord'; choose from"):
         Trackers(["tensorbord"], tmp_path, {}, 1)
     trackers = Trackers(["tensorboard"], tmp_path, {"train": {"lr": 0.1, "epochs": None}}, 2)
-    report = Report([trackers])
+    report = Reporter([trackers])
     for step in range(1, 5):
         report.step({"step": step, "loss": 1.0 / step, "loss_hex": "0x1"})
     report.validation({"step": 4, "valid": True, "new_best": True, "loss": 0.5})

@@ -24,7 +24,7 @@ from clearhead.training.distributed import (
 )
 from clearhead.training.loop import train
 from clearhead.training.optimizer import make_optimizers
-from clearhead.training.report import Report
+from clearhead.training.report import Reporter
 from clearhead.training.run import fit_model, open_run
 from clearhead.training.step import Update, take_step
 from tests.training.small import PAIRS, TEXT, with_model, with_train
@@ -73,7 +73,7 @@ def weights_after(
 ) -> dict[str, torch.Tensor]:
     """Of a run to its end, opened anew or gone on with; whole, on every rank."""
     run = open_run(recipe, corpus, folder, ranks, lambda text: None)
-    train(run, Report())
+    train(run, Reporter())
     return {name: whole(p.detach()) for name, p in objective_of(run.objective).named_parameters()}
 
 
@@ -104,7 +104,7 @@ def watched(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Watch
         return {"mine": sum(p.double().abs().sum().item() for p in model.parameters())}
 
     run = open_run(recipe, corpus, folder, ranks, lambda text: None)
-    train(run, Report(), measure=measure)
+    train(run, Reporter(), measure=measure)
     published = run.published_weights(lambda text: None)
     assert run.ema is not None and published is not None
     with borrowed(objective_of(run.objective), published):

@@ -10,7 +10,7 @@ from rich.table import Table
 from clearhead.cli.train import RUNS
 from clearhead.errors import ClearheadError
 from clearhead.inspection.curves import Curve, curve_text, curves_png
-from clearhead.training.report import METRICS, Record, read_metrics
+from clearhead.training.report import METRICS, MetricsLine, read_metrics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def _list(console: Console, runs: dict[str, list[Record]]) -> None:
+def _list(console: Console, runs: dict[str, list[MetricsLine]]) -> None:
     table = Table(box=None, pad_edge=False)
     for title in ("run", "steps", "tokens", "loss", "valid", "best at", "tokens/s"):
         table.add_column(title, justify="left" if title == "run" else "right")
@@ -69,7 +69,7 @@ def _list(console: Console, runs: dict[str, list[Record]]) -> None:
     console.print(table)
 
 
-def _show(console: Console, records: list[Record]) -> None:
+def _show(console: Console, records: list[MetricsLine]) -> None:
     steps, valid = _steps(records), _validations(records)
     if not steps:
         console.print("no step has been taken yet")
@@ -88,7 +88,7 @@ def _show(console: Console, records: list[Record]) -> None:
 HIDDEN = ("step", "valid", "new_best", "perplexity")  # perplexity is the loss again
 
 
-def _draw(runs: dict[str, list[Record]], path: Path) -> None:
+def _draw(runs: dict[str, list[MetricsLine]], path: Path) -> None:
     curves: dict[str, Curve] = {}
     for name, records in runs.items():
         curves[f"{name}: loss"] = _smoothed(_curve(_steps(records), "loss"))
@@ -97,15 +97,15 @@ def _draw(runs: dict[str, list[Record]], path: Path) -> None:
     curves_png(curves, path, title=", ".join(runs), y="nats for each token")
 
 
-def _steps(records: list[Record]) -> list[Record]:
+def _steps(records: list[MetricsLine]) -> list[MetricsLine]:
     return [each for each in records if "valid" not in each and "skipped" not in each]
 
 
-def _validations(records: list[Record]) -> list[Record]:
+def _validations(records: list[MetricsLine]) -> list[MetricsLine]:
     return [each for each in records if "valid" in each and not isinstance(each["loss"], str)]
 
 
-def _curve(records: list[Record], name: str) -> Curve:
+def _curve(records: list[MetricsLine], name: str) -> Curve:
     drawn = [each for each in records if not isinstance(each[name], str)]  # NaN is a word there
     return Curve([each["step"] for each in drawn], [each[name] for each in drawn])
 

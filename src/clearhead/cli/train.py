@@ -26,11 +26,11 @@ from clearhead.training.averaging import borrowed
 from clearhead.training.changes import recipe_facts
 from clearhead.training.distributed import Ranks, joined, objective_of, whole_model
 from clearhead.training.loop import Ending, train
-from clearhead.training.plan import Plan, make_plan
+from clearhead.training.plan import TrainingPlan, make_plan
 from clearhead.training.report import (
     Listener,
-    Record,
-    Report,
+    MetricsLine,
+    Reporter,
     RunFiles,
     Trackers,
     step_line,
@@ -82,7 +82,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _train(console: Console, recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Ending:
-    report = Report()
+    report = Reporter()
     files = bar = None
     if ranks.first:
         files = RunFiles(folder, log_every=recipe.train.log_every)
@@ -140,7 +140,7 @@ def _farewell(run: Run, ending: Ending) -> str:
     return told if ending.finished else f"{told} The same command goes on."
 
 
-def _publish(run: Run, corpus: Corpus, report: Report) -> None:
+def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:
     """Write the model folder, in place of an older one."""
     with borrowed(objective_of(run.objective), run.published_weights(report.say)):
         model = whole_model(run.objective, run.ranks)
@@ -182,7 +182,7 @@ class _Bar:
         self.task = self.progress.add_task("", total=recipe.train.steps, told="", start=True)
         self.progress.start()
 
-    def step(self, record: Record) -> None:
+    def step(self, record: MetricsLine) -> None:
         if record.get("skipped"):
             self.say(step_line(record))
             return
@@ -192,7 +192,7 @@ class _Bar:
         )
         self.progress.update(self.task, completed=record["step"], told=told)
 
-    def validation(self, record: Record) -> None:
+    def validation(self, record: MetricsLine) -> None:
         self.say(validation_line(record))
 
     def say(self, text: str) -> None:
@@ -208,11 +208,11 @@ class _Lines:
     def __init__(self, log_every: int) -> None:
         self.log_every = log_every
 
-    def step(self, record: Record) -> None:
+    def step(self, record: MetricsLine) -> None:
         if record["step"] % self.log_every == 0 or record.get("skipped"):
             self.say(step_line(record))
 
-    def validation(self, record: Record) -> None:
+    def validation(self, record: MetricsLine) -> None:
         self.say(validation_line(record))
 
     def say(self, text: str) -> None:
@@ -239,7 +239,7 @@ def _plan(
     return 0
 
 
-def _plan_lines(run: Run, plan: Plan) -> list[str]:
+def _plan_lines(run: Run, plan: TrainingPlan) -> list[str]:
     memory = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in plan.bytes_of.items())
     share = " on each rank" if run.ranks.sharded else ""
     at_most = "" if run.recipe.train.epochs is None else "at most "

@@ -5,7 +5,14 @@ from pathlib import Path
 
 from clearhead.config.batches import BatchConfig
 from clearhead.data.batches import Corruption
-from clearhead.data.layouts import Labelled, Layout, Masked, Packed, Pairs, Stream
+from clearhead.data.layouts import (
+    BatchLayout,
+    LabelledLayout,
+    MaskedLayout,
+    PackedLayout,
+    PairLayout,
+    StreamLayout,
+)
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
 from clearhead.errors import ConfigError, DataError, nearest
@@ -34,20 +41,20 @@ class Corpus:
         """The token files of one side of a split as one store."""
         return TokenStore([TokenFile(self.folder, each) for each in self.facts(split).files[side]])
 
-    def layout(self, split: str, config: BatchConfig) -> Layout:
+    def layout(self, split: str, config: BatchConfig) -> BatchLayout:
         """The kind of batches that the corpus's task asks for."""
         facts = self.facts(split)
         if self.manifest.task == "pairs":
             self._check_holds(split, max(facts.longest.values()), config)
             source, target = (self.store(split, side) for side in ("source", "target"))
-            return Pairs(source, target, config, self.tokenizers["target"])
+            return PairLayout(source, target, config, self.tokenizers["target"])
         store, tokenizer = self.store(split, "text"), self.tokenizers["text"]
         if self.manifest.task == "classification":
             self._check_holds(split, facts.longest["text"] + 1, config)
-            return Labelled(store, self.store(split, "label"), config, tokenizer)
+            return LabelledLayout(store, self.store(split, "label"), config, tokenizer)
         if config.layout == "documents" and self.manifest.task == "language-model":
-            return Packed(store, config, tokenizer)
-        stream = Stream(store, config)
+            return PackedLayout(store, config, tokenizer)
+        stream = StreamLayout(store, config)
         if not stream.n_samples:
             rule = f"must be below the {store.n_tokens} tokens of {split}"
             raise ConfigError("length", config.length, rule, f"try length={store.n_tokens // 2}")
@@ -57,7 +64,7 @@ class Corpus:
             rule = "packs documents for a language model, and this corpus is for masked-lm"
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")
         assert tokenizer.mask_id is not None
-        return Masked(
+        return MaskedLayout(
             stream,
             Corruption(
                 p_mask=config.p_mask,

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from clearhead.data.token_files import Integers, Tokens, token_dtype
+from clearhead.data.token_files import Integers, TokenArray, token_dtype
 from clearhead.environment import one_tokenizer_thread
 from clearhead.text.tokenizer import Tokenizer, tokenizer_from_json
 
@@ -22,7 +22,7 @@ WAITING_PER_PROCESS = 2  # chunks under way: enough to keep a process busy while
 class Encoded(NamedTuple):
     """Documents of one side: all their tokens in a row, each document ended by <eos>."""
 
-    tokens: Tokens
+    tokens: TokenArray
     lengths: Integers
 
 
@@ -35,7 +35,7 @@ class HasTexts(Protocol):
         ...
 
 
-Chunk = TypeVar("Chunk", bound=HasTexts)
+SomeChunk = TypeVar("SomeChunk", bound=HasTexts)
 
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
@@ -58,8 +58,8 @@ def encode_labels(ids: dict[str, int], labels: list[str]) -> Encoded:
 
 
 def encode_in_order(
-    chunks: Iterable[Chunk], tokenizers: list[Tokenizer], processes: int
-) -> Iterator[tuple[Chunk, list[Encoded]]]:
+    chunks: Iterable[SomeChunk], tokenizers: list[Tokenizer], processes: int
+) -> Iterator[tuple[SomeChunk, list[Encoded]]]:
     """Each chunk with the tokens of its first sides, one for each tokenizer. With one process the
     work is done here, on as many threads as the library takes."""
     if processes == 1:
@@ -73,7 +73,7 @@ def encode_in_order(
         initializer=_start_worker,
         initargs=([(each.to_json(), each.special_tokens) for each in tokenizers],),
     ) as pool:
-        under_way: deque[tuple[Chunk, Future[list[Encoded]]]] = deque()
+        under_way: deque[tuple[SomeChunk, Future[list[Encoded]]]] = deque()
         try:
             for chunk in chunks:
                 under_way.append((chunk, pool.submit(_encode_here, chunk.texts)))

@@ -15,11 +15,11 @@ BLOCK = 1 << 16
 TIMEOUT = 30  # seconds without a byte
 N_TRIES = 5  # in a row that bring nothing
 
-Report = Callable[[int, int], None]
+DownloadProgress = Callable[[int, int], None]
 
 
 def fetch(
-    url: str, path: Path, *, size: int, sha256: str, report: Report = lambda *_: None
+    url: str, path: Path, *, size: int, sha256: str, report: DownloadProgress = lambda *_: None
 ) -> None:
     """Puts exactly the expected bytes at `path`, or raises and leaves nothing there."""
     if path.is_file() and sha256_of(path) == sha256:
@@ -49,7 +49,7 @@ def fetch(
     partial.replace(path)
 
 
-def _take(url: str, partial: Path, have: int, size: int, report: Report) -> str:
+def _take(url: str, partial: Path, have: int, size: int, report: DownloadProgress) -> str:
     """Appends what one connection gives, never more than is wanted; says what ended it."""
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:

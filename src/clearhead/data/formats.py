@@ -18,7 +18,7 @@ from clearhead.data.tables import (
     read_tmx,
     read_units,
 )
-from clearhead.data.unpack import READ_SIZE, Opened, naming
+from clearhead.data.unpack import READ_SIZE, OpenedFile, naming
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -31,7 +31,7 @@ class Document(NamedTuple):
 
 
 def read_documents(
-    files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
+    files: Sequence[OpenedFile], config: DataConfig, split: str, sieve: Sieve
 ) -> Iterator[Document]:
     """The documents of one file, or of two that are read line by line together."""
     documents = _documents(files, config, split, sieve)
@@ -40,7 +40,7 @@ def read_documents(
 
 
 def _documents(
-    files: Sequence[Opened], config: DataConfig, split: str, sieve: Sieve
+    files: Sequence[OpenedFile], config: DataConfig, split: str, sieve: Sieve
 ) -> Iterator[Document]:
     if config.format not in ("parquet", "tmx"):
         for file in files:
@@ -64,7 +64,7 @@ def _documents(
             return _clean(read_tmx(files[0], config.columns, sieve), sieve)
 
 
-def count_lines(file: Opened, config: DataConfig) -> int:
+def count_lines(file: OpenedFile, config: DataConfig) -> int:
     """The number of lines or rows of a file, valid or not."""
     if config.format == "parquet":
         return open_parquet(file).metadata.num_rows
@@ -105,7 +105,9 @@ def _with_known_labels(
             sieve.reject("malformed", document.place, f"the label {label!r} is not in data.labels")
 
 
-def _whole_file(file: Opened, config: DataConfig, split: str, sieve: Sieve) -> Iterator[Document]:
+def _whole_file(
+    file: OpenedFile, config: DataConfig, split: str, sieve: Sieve
+) -> Iterator[Document]:
     """A file as one document, to the last byte, or the part of it that belongs to the split."""
     with naming(file.path):
         raw = file.data.read().removeprefix(BYTE_ORDER_MARK)
@@ -121,7 +123,7 @@ def _whole_file(file: Opened, config: DataConfig, split: str, sieve: Sieve) -> I
     yield Document((text,), place)
 
 
-def _lines(file: Opened, sieve: Sieve) -> Iterator[Raw]:
+def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """Lines end in LF or CRLF, and nowhere else: U+2028 and similar characters are text."""
     limit = sieve.config.max_bytes
     number = 0
@@ -145,7 +147,7 @@ def _lines(file: Opened, sieve: Sieve) -> Iterator[Raw]:
         yield Raw([line], place)
 
 
-def _parallel(files: Sequence[Opened], sieve: Sieve) -> Iterator[Raw]:
+def _parallel(files: Sequence[OpenedFile], sieve: Sieve) -> Iterator[Raw]:
     readers = [_lines(file, sieve) for file in files]
     last = 0
     for lines in zip_longest(*readers):
@@ -163,7 +165,7 @@ def _parallel(files: Sequence[Opened], sieve: Sieve) -> Iterator[Raw]:
 FieldsOf = Callable[[bytes], list[bytes | str] | None]
 
 
-def _records(file: Opened, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Raw]:
+def _records(file: OpenedFile, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Raw]:
     for line, place, _ in _lines(file, sieve):
         if not line:
             continue

@@ -29,7 +29,7 @@ from clearhead.data.token_files import Integers, TokenStore
 from clearhead.text.tokenizer import Tokenizer
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """Tokens start…stop-1 of a sample."""
 
     sample: int
@@ -37,26 +37,26 @@ class Piece(NamedTuple):
     stop: int
 
 
-Row = tuple[Piece, ...]
+BatchRow = tuple[DocumentPiece, ...]
 Item = TypeVar("Item")
 
 
-class Layout(Protocol):
+class BatchLayout(Protocol):
     """What the loader needs from a kind of batch; the classes below implement it."""
 
     n_samples: int
     window: int
 
-    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+    def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         """The global batches of one window. `key` decides what is left to chance."""
         ...
 
-    def collate(self, rows: Sequence[Row], key: int) -> Batch:
+    def collate(self, rows: Sequence[BatchRow], key: int) -> Batch:
         """The tensors of some rows. `key` belongs to the epoch."""
         ...
 
 
-class Pairs:
+class PairLayout:
     """Source and target of about the same length together, as many as the budget allows."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Pairs:
         self.n_samples, self.window = source.n_documents, config.window
         self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
 
-    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+    def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         source, target = self.source.lengths(samples), self.target.lengths(samples)
         # The budget counts the longer side, so that comes first. Where it is equal, the other side
         # ascends, at the next length it descends, and so on: neighbours stay alike throughout.
@@ -75,7 +75,7 @@ class Pairs:
         order = np.lexsort((samples, turn, longer))
         return _shuffled(_within(self.budget, samples[order], longer[order]), key)
 
-    def collate(self, rows: Sequence[Row], key: int) -> PairBatch:  # noqa: ARG002
+    def collate(self, rows: Sequence[BatchRow], key: int) -> PairBatch:  # noqa: ARG002
         samples = tuple((row[0].sample,) for row in rows)
         numbers = np.array(samples, np.int64).reshape(-1)
         sources, targets = self.source.documents(numbers), self.target.documents(numbers)
@@ -87,7 +87,7 @@ class Pairs:
         )
 
 
-class Labelled:
+class LabelledLayout:
     """Texts of about the same length together, each followed by a mask in the place of its label.
     Classification is the prediction of one masked token."""
 
@@ -99,14 +99,14 @@ class Labelled:
         assert tokenizer.mask_id is not None
         self.pad_id, self.mask_id = tokenizer.pad_id, tokenizer.mask_id
 
-    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+    def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         lengths = self.text.lengths(samples) + 1  # the mask
         # Stable: what is equally long stays in its random order. In that of the files, neighbours
         # would have the same label.
         order = np.argsort(lengths, kind="stable")
         return _shuffled(_within(self.budget, samples[order], lengths[order]), key)
 
-    def collate(self, rows: Sequence[Row], key: int) -> LabelledBatch:  # noqa: ARG002
+    def collate(self, rows: Sequence[BatchRow], key: int) -> LabelledBatch:  # noqa: ARG002
         samples = tuple((row[0].sample,) for row in rows)
         numbers = np.array(samples, np.int64).reshape(-1)
         texts, labels = self.text.documents(numbers), self.label.documents(numbers)
@@ -119,7 +119,7 @@ class Labelled:
         )
 
 
-class Stream:
+class StreamLayout:
     """All documents in a row, each ended by <eos>, cut into samples of one length. The last few
     tokens that do not fill a sample are left out."""
 
@@ -128,10 +128,10 @@ class Stream:
         self.n_samples = max(0, store.n_tokens - 1) // config.length
         self.window = config.batch_size
 
-    def cut(self, samples: Integers, key: int) -> list[list[Row]]:  # noqa: ARG002
-        return [[(Piece(sample, 0, self.length),) for sample in samples.tolist()]]
+    def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:  # noqa: ARG002
+        return [[(DocumentPiece(sample, 0, self.length),) for sample in samples.tolist()]]
 
-    def collate(self, rows: Sequence[Row], key: int) -> TokenBatch:  # noqa: ARG002
+    def collate(self, rows: Sequence[BatchRow], key: int) -> TokenBatch:  # noqa: ARG002
         samples = tuple((row[0].sample,) for row in rows)
         starts = [sample * self.length for (sample,) in samples]
         # One token more than the length: the last position has a target too.
@@ -145,15 +145,15 @@ class Stream:
         )
 
 
-class Masked:
+class MaskedLayout:
     """The samples of a stream, some of their tokens corrupted anew in every epoch."""
 
-    def __init__(self, stream: Stream, corruption: Corruption) -> None:
+    def __init__(self, stream: StreamLayout, corruption: Corruption) -> None:
         self.stream, self.corruption = stream, corruption
         self.n_samples, self.window = stream.n_samples, stream.window
         self.cut = stream.cut
 
-    def collate(self, rows: Sequence[Row], key: int) -> MaskedBatch:
+    def collate(self, rows: Sequence[BatchRow], key: int) -> MaskedBatch:
         samples = tuple((row[0].sample,) for row in rows)
         length = self.stream.length
         corrupted = [
@@ -170,7 +170,7 @@ class Masked:
         )
 
 
-class Packed:
+class PackedLayout:
     """Whole documents, several to a row. Each token is predicted once, from its own document alone:
     a document starts from <bos>; one that is longer than a row continues in another."""
 
@@ -179,9 +179,9 @@ class Packed:
         self.n_samples, self.window = store.n_documents, config.window
         self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
 
-    def cut(self, samples: Integers, key: int) -> list[list[Row]]:
+    def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         pieces = [
-            Piece(sample, start, min(start + self.length, length))
+            DocumentPiece(sample, start, min(start + self.length, length))
             for sample, length in zip(samples.tolist(), self.store.lengths(samples).tolist())
             for start in range(0, length, self.length)
         ]
@@ -189,7 +189,7 @@ class Packed:
         size = self.batch_size
         return [rows[start : start + size] for start in range(0, len(rows), size)]
 
-    def collate(self, rows: Sequence[Row], key: int) -> TokenBatch:  # noqa: ARG002
+    def collate(self, rows: Sequence[BatchRow], key: int) -> TokenBatch:  # noqa: ARG002
         inputs, targets, documents = [], [], []
         for row in rows:
             pairs = [self._guesses(piece) for piece in row]
@@ -203,7 +203,7 @@ class Packed:
             samples=tuple(tuple(piece.sample for piece in row) for row in rows),
         )
 
-    def _guesses(self, piece: Piece) -> tuple[Integers, Integers]:
+    def _guesses(self, piece: DocumentPiece) -> tuple[Integers, Integers]:
         """The tokens of a piece, each with the one before it."""
         if piece.start == 0:
             tokens = self.store.document(piece.sample, 0, piece.stop)
@@ -212,22 +212,22 @@ class Packed:
         return tokens[:-1], tokens[1:]
 
 
-def _within(budget: int, samples: Integers, lengths: Integers) -> list[list[Row]]:
+def _within(budget: int, samples: Integers, lengths: Integers) -> list[list[BatchRow]]:
     """Neighbours together, as many as fit: rows times the longest is what a batch takes."""
-    batches: list[list[Row]] = [[]]
+    batches: list[list[BatchRow]] = [[]]
     widest = 0
     for sample, length in zip(samples.tolist(), lengths.tolist()):
         widest = max(widest, length)
         if (len(batches[-1]) + 1) * widest > budget and batches[-1]:
             batches.append([])
             widest = length
-        batches[-1].append((Piece(sample, 0, length),))
+        batches[-1].append((DocumentPiece(sample, 0, length),))
     return batches
 
 
-def _pack(pieces: list[Piece], length: int) -> list[Row]:
+def _pack(pieces: list[DocumentPiece], length: int) -> list[BatchRow]:
     """Best fit, longest first: each piece goes to the row that it fills most."""
-    rows: list[list[Piece]] = []
+    rows: list[list[DocumentPiece]] = []
     room: list[tuple[int, int]] = []  # (tokens left, row), ascending
     for piece in sorted(pieces, key=lambda piece: (piece.start - piece.stop, piece)):
         size = piece.stop - piece.start

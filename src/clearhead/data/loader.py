@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from clearhead.config.batches import BatchConfig
 from clearhead.data.batches import Batch
 from clearhead.data.corpus import Corpus
-from clearhead.data.layouts import Layout, Row
+from clearhead.data.layouts import BatchLayout, BatchRow
 from clearhead.data.order import derive_key, permute
 from clearhead.errors import ConfigError, DataError
 
@@ -30,7 +30,7 @@ class Position(NamedTuple):
 class Order(NamedTuple):
     """A rank's rows of one global batch, before they are read."""
 
-    rows: list[Row]
+    rows: list[BatchRow]
     key: int
     after: Position
 
@@ -128,7 +128,7 @@ class _Orders(Sampler[Order]):
 class _Reading(Dataset[tuple[Batch, Position]]):
     """Reads what an order asks for, in the process of the loader or in a worker."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: BatchLayout) -> None:
         self.layout = layout
 
     def __getitem__(self, order: Order) -> tuple[Batch, Position]:

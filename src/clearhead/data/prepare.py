@@ -43,8 +43,8 @@ MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
 """What prepare makes anew when it is told to overwrite; it holds the lock meanwhile."""
 
 TOKENIZER = "tokenizer.json"
-Plan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
-Inputs = dict[str, list[Input]]  # by split
+PreparePlan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
+InputsBySplit = dict[str, list[Input]]
 
 
 def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
@@ -74,7 +74,7 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
     return manifest
 
 
-def _make(job: Job, inputs: Inputs, plan: Plan) -> Manifest:
+def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
     config, files = job.config, _tokenizer_files(job.config)
     for file, served in files.items():
         if not (job.folder / file).is_file():
@@ -169,7 +169,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
         job.report(Progress("tokenizer", done, total))
 
 
-def _describe(job: Job, inputs: Inputs) -> list[dict[str, Any]]:
+def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     """Name, size and sha256 of every input file. A second run hashes only what was touched."""
     cache = job.work / "hashes.json"
     known = json.loads(cache.read_text(encoding="utf-8")) if cache.is_file() else {}
@@ -192,7 +192,7 @@ def _describe(job: Job, inputs: Inputs) -> list[dict[str, Any]]:
     return described
 
 
-def _begin(job: Job, plan: Plan) -> None:
+def _begin(job: Job, plan: PreparePlan) -> None:
     """What an earlier command has begun is continued, if it was the same. What was begun with other
     settings or files can serve nobody, and is removed: mostly they have just been corrected."""
     path = job.work / "plan.json"
@@ -202,7 +202,7 @@ def _begin(job: Job, plan: Plan) -> None:
         write_whole(path, to_json(plan))
 
 
-def _check_same(folder: Path, old: Plan, new: Plan) -> None:
+def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
     """Raises if the folder was made from other settings or files, and changes nothing."""
     changes = changed_settings(old["data"], new["data"])
     before = {each["path"]: each["sha256"] for each in old["inputs"]}

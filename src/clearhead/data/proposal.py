@@ -17,7 +17,7 @@ from typing import Any
 from clearhead.config.data import Format, Task
 from clearhead.data.recognise import check_text
 from clearhead.data.tables import open_parquet, read_units
-from clearhead.data.unpack import COMPRESSIONS, Opened, open_bytes
+from clearhead.data.unpack import COMPRESSIONS, OpenedFile, open_bytes
 from clearhead.errors import DataError
 
 N_ROWS = 500
@@ -139,7 +139,7 @@ def _is_text(texts: list[str]) -> bool:
     return prose > 0.3 * len(texts)
 
 
-def _labels(file: Opened, kind: Format, column: int | str) -> tuple[str, ...]:
+def _labels(file: OpenedFile, kind: Format, column: int | str) -> tuple[str, ...]:
     """All of them, from the whole file, the most frequent first."""
     with ExitStack() as stack:
         counts = Counter(
@@ -172,21 +172,21 @@ def _cells(rows: Iterator[list[str]]) -> Iterator[Row]:
     yield from (dict(zip(names, row)) for row in rows)
 
 
-def _text(file: Opened) -> io.TextIOWrapper:
+def _text(file: OpenedFile) -> io.TextIOWrapper:
     return io.TextIOWrapper(file.data, "utf-8-sig", errors="replace", newline="")
 
 
-def _tsv(file: Opened) -> Iterator[Row]:
+def _tsv(file: OpenedFile) -> Iterator[Row]:
     text = _text(file)
     text.reconfigure(newline="\n")
     return _cells(line.rstrip("\r\n").split("\t") for line in text if line.strip())
 
 
-def _csv(file: Opened) -> Iterator[Row]:
+def _csv(file: OpenedFile) -> Iterator[Row]:
     return _cells(row for row in csv.reader(_text(file)) if row)
 
 
-def _jsonl(file: Opened) -> Iterator[Row]:
+def _jsonl(file: OpenedFile) -> Iterator[Row]:
     for line in _text(file):
         try:
             record: Any = json.loads(line)
@@ -204,18 +204,18 @@ def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int,
             yield f"{before}{name}", value
 
 
-def _parquet(file: Opened) -> Iterator[Row]:
+def _parquet(file: OpenedFile) -> Iterator[Row]:
     for batch in open_parquet(file).iter_batches(batch_size=N_ROWS):
         for record in batch.to_pylist():
             yield dict(_flat(record))
 
 
-def _tmx(file: Opened) -> Iterator[Row]:
+def _tmx(file: OpenedFile) -> Iterator[Row]:
     for unit in read_units(file):
         yield {**unit}
 
 
-_READERS: dict[Format, Callable[[Opened], Iterator[Row]]] = {
+_READERS: dict[Format, Callable[[OpenedFile], Iterator[Row]]] = {
     "tsv": _tsv,
     "csv": _csv,
     "jsonl": _jsonl,

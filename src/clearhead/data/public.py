@@ -16,7 +16,7 @@ from clearhead.data.generated import GENERATORS
 from clearhead.errors import DataError, nearest
 from clearhead.files import write_whole
 
-Report = Callable[[str, int, int], None]
+FileProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class PublicCorpus:
     """Instructions, where the files are neither downloaded nor generated."""
 
 
-def get_corpus(corpus: PublicCorpus, root: Path, report: Report) -> Path:
+def get_corpus(corpus: PublicCorpus, root: Path, report: FileProgress) -> Path:
     """Puts the files of a corpus below `root`, each checked; existing files are kept."""
     folder = root / corpus.folder
     if corpus.by_hand is not None:

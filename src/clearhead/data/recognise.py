@@ -2,7 +2,7 @@
 
 import codecs
 
-from clearhead.data.unpack import Opened, naming
+from clearhead.data.unpack import OpenedFile, naming
 from clearhead.errors import DataError
 
 HEAD = 4096
@@ -24,7 +24,7 @@ PACKED = (
 )
 
 
-def check_text(file: Opened) -> None:
+def check_text(file: OpenedFile) -> None:
     """Raises if the head of a file shows that it is something else than lines of UTF-8. What was
     read stays unread."""
     with naming(file.path):
@@ -46,7 +46,7 @@ def check_text(file: Opened) -> None:
         )
 
 
-def _encoded(file: Opened, encoding: str) -> DataError:
+def _encoded(file: OpenedFile, encoding: str) -> DataError:
     path = file.path
     return DataError(
         f"{path} is {encoding}, not UTF-8; convert it: "

@@ -39,7 +39,7 @@ class Progress(NamedTuple):
     """Tokens that this process has written in this stage."""
 
 
-Report = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Job:
     """Where the recipe's paths start from."""
     folder: Path
     processes: int = 1
-    report: Report = lambda _: None
+    report: OnProgress = lambda _: None
 
     @property
     def work(self) -> Path:
@@ -59,7 +59,7 @@ class Job:
         return self.folder / ".work"
 
 
-class Record(NamedTuple):
+class ShardRecord(NamedTuple):
     """What is recorded about a complete shard."""
 
     files: list[FileFacts]
@@ -107,10 +107,10 @@ class Shard:
         self.n_bytes += chunk.n_bytes
         self.cursor, self.counts = chunk.cursor, chunk.counts
 
-    def finish(self, path: Path) -> Record:
+    def finish(self, path: Path) -> ShardRecord:
         """Closes the files, then writes the record that says that they are complete."""
         files = [writer.finish() for writer in self.writers]
-        record = Record(files, self.longest, self.cursor, self.counts, self.too_long)
+        record = ShardRecord(files, self.longest, self.cursor, self.counts, self.too_long)
         plain = record._asdict() | {"files": [facts._asdict() for facts in files]}
         write_whole(path, to_json(plain))
         return record
@@ -193,14 +193,14 @@ def _record_path(job: Job, split: str, number: int) -> Path:
     return job.work / f"{split}-{number:05d}.json"
 
 
-def _whole_shards(job: Job, split: str) -> list[Record]:
+def _whole_shards(job: Job, split: str) -> list[ShardRecord]:
     """The shards of an earlier run, up to the first that is not whole."""
-    records: list[Record] = []
+    records: list[ShardRecord] = []
     while (path := _record_path(job, split, len(records))).is_file():
         plain = json.loads(path.read_text(encoding="utf-8"))
         plain["files"] = [FileFacts(**facts) for facts in plain["files"]]
         plain["cursor"] = Cursor(*plain["cursor"])
-        record = Record(**plain)
+        record = ShardRecord(**plain)
         if not all(_is_there(job.folder, facts) for facts in record.files):
             break
         records.append(record)
@@ -215,7 +215,7 @@ def _is_there(folder: Path, facts: FileFacts) -> bool:
     )
 
 
-def _facts(records: list[Record], counts: Counter[str], sides: list[str]) -> SplitFacts:
+def _facts(records: list[ShardRecord], counts: Counter[str], sides: list[str]) -> SplitFacts:
     skipped = Counter(counts)
     skipped["too-long"] += sum(record.too_long for record in records)
     files = {side: [record.files[n] for record in records] for n, side in enumerate(sides)}

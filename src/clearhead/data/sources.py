@@ -10,7 +10,7 @@ from clearhead.data.dirt import Place, Sieve
 from clearhead.data.equality import lines_of
 from clearhead.data.formats import Document, count_lines, read_documents
 from clearhead.data.public import public_corpora
-from clearhead.data.unpack import COMPRESSIONS, Input, Opened, open_bytes
+from clearhead.data.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
 from clearhead.errors import DataError
 
 SUFFIXES = {
@@ -100,7 +100,7 @@ class Reader:
         self.sieve = Sieve(config)
         self.cursor = Cursor()
         self._finished = 0
-        self._open: list[Opened] = []
+        self._open: list[OpenedFile] = []
 
     @property
     def consumed(self) -> int:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from clearhead.data.dirt import Place, Sieve
-from clearhead.data.unpack import Opened, naming, need
+from clearhead.data.unpack import OpenedFile, naming, need
 from clearhead.errors import DataError
 
 Columns = Sequence[int | str]
@@ -66,7 +66,7 @@ def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
     return places
 
 
-def read_csv(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted."""
     text = io.TextIOWrapper(file.data, "utf-8-sig", errors="surrogateescape", newline="")
     rows = csv.reader(text, strict=True)
@@ -134,7 +134,7 @@ def field_of(record: Any, column: str) -> str:
     return value
 
 
-def open_parquet(file: Opened) -> Any:
+def open_parquet(file: OpenedFile) -> Any:
     """Opens a Parquet file; raises with what to install or fix."""
     parquet = need("pyarrow.parquet", file.path)
     packed = file.data is not file.raw
@@ -145,7 +145,7 @@ def open_parquet(file: Opened) -> Any:
             raise OSError(str(error)) from None
 
 
-def read_parquet(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+def read_parquet(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """The rows of a Parquet file, a batch at a time."""
     names = [str(column) for column in columns]
     outer = sorted({name.split(".")[0] for name in names})
@@ -160,7 +160,7 @@ def read_parquet(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
                 sieve.reject("malformed", place, str(error))
 
 
-def read_units(file: Opened) -> Iterator[dict[str, str]]:
+def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
     """The units of a translation memory (TMX), one at a time: text by language, in lower case. No
     entity is resolved and nothing is fetched: the file may come from anybody."""
     tree = need("defusedxml.ElementTree", file.path)
@@ -203,7 +203,7 @@ def _local(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def read_tmx(file: Opened, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+def read_tmx(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """The translation units of a TMX file in the wanted languages."""
     wanted = [str(column).lower() for column in columns]
     for number, unit in zip(count(1), read_units(file)):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from clearhead.errors import DataError
 from clearhead.files import NewFile
 
-Tokens = NDArray[np.unsignedinteger]
+TokenArray = NDArray[np.unsignedinteger]
 Integers = NDArray[np.int64]
 INDEX = ".index"
 
@@ -44,7 +44,7 @@ class TokenFileWriter:
         self._files = {suffix: NewFile(folder / (name + suffix)) for suffix in ("", INDEX)}
         self._hashes = {suffix: hashlib.sha256() for suffix in self._files}
 
-    def add(self, tokens: Tokens, lengths: Integers) -> None:
+    def add(self, tokens: TokenArray, lengths: Integers) -> None:
         """Several documents: all their tokens in a row, and how many each has."""
         self._write("", tokens.astype(self.dtype, copy=False))
         self._write(INDEX, (self.tokens + np.cumsum(lengths)).astype("<u8"))
@@ -75,13 +75,13 @@ class TokenFile:
 
     def __init__(self, folder: Path, facts: FileFacts) -> None:
         self.path, self.facts = folder / facts.name, facts
-        self._maps: tuple[Tokens, NDArray[np.uint64]] | None = None
+        self._maps: tuple[TokenArray, NDArray[np.uint64]] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {"path": self.path, "facts": self.facts, "_maps": None}
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> TokenArray:
         """All tokens of the file, as a memory-mapped array."""
         return self._mapped()[0]
 
@@ -90,7 +90,7 @@ class TokenFile:
         """The number of tokens up to and including each document."""
         return self._mapped()[1]
 
-    def _mapped(self) -> tuple[Tokens, NDArray[np.uint64]]:
+    def _mapped(self) -> tuple[TokenArray, NDArray[np.uint64]]:
         if self._maps is None:
             dtype = np.dtype(f"<u{self.facts.token_bytes}")
             tokens = _map(self.path, dtype, self.facts.tokens)
@@ -147,9 +147,9 @@ class TokenStore:
         stop = int(end[0]) if stop is None else int(first[0]) + stop
         return self.files[file].tokens[int(first[0]) + start : stop].astype(np.int64)
 
-    def documents(self, numbers: Integers) -> list[Tokens]:
+    def documents(self, numbers: Integers) -> list[TokenArray]:
         """Several documents, straight from the mapped files."""
-        found: list[Tokens] = [np.empty(0, np.uint16)] * len(numbers)
+        found: list[TokenArray] = [np.empty(0, np.uint16)] * len(numbers)
         for file, places, starts, stops in self._by_file(numbers):
             tokens = self.files[file].tokens
             for place, start, stop in zip(places.tolist(), starts.tolist(), stops.tolist()):

@@ -28,7 +28,7 @@ class Input(NamedTuple):
         return sum(path.stat().st_size for path in self.paths)
 
 
-class Opened(NamedTuple):
+class OpenedFile(NamedTuple):
     """A file open for reading: its bytes unpacked, and the raw file that progress is read from."""
 
     path: Path
@@ -40,7 +40,7 @@ class Opened(NamedTuple):
         return 0 if self.raw.closed else self.raw.tell()
 
 
-def open_bytes(path: Path, stack: ExitStack) -> Opened:
+def open_bytes(path: Path, stack: ExitStack) -> OpenedFile:
     """Opens a file for reading its unpacked bytes."""
     try:
         raw = stack.enter_context(path.open("rb"))
@@ -54,13 +54,13 @@ def open_bytes(path: Path, stack: ExitStack) -> Opened:
         case ".zst":
             packed = _Zstd(raw, path)
         case _:
-            return Opened(path, raw, raw)
+            return OpenedFile(path, raw, raw)
     data = stack.enter_context(io.BufferedReader(cast(io.RawIOBase, packed), READ_SIZE))
-    return Opened(path, cast(BinaryIO, data), raw)
+    return OpenedFile(path, cast(BinaryIO, data), raw)
 
 
 @contextmanager
-def opened(each: Input) -> Iterator[list[Opened]]:
+def opened(each: Input) -> Iterator[list[OpenedFile]]:
     """The files of an input, open for reading inside the block."""
     with ExitStack() as stack:
         yield [open_bytes(path, stack) for path in each.paths]

@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from clearhead.training.checkpoint import Checkpoint, Checkpoints
 from clearhead.training.distributed import widest
 
-Weights = dict[str, Tensor]
+NamedWeights = dict[str, Tensor]
 
 
 @torch.no_grad()
-def copy_weights(module: nn.Module) -> Weights:
+def copy_weights(module: nn.Module) -> NamedWeights:
     """A copy of the module's trainable weights, which an average starts from."""
     return {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
 
 
 @torch.no_grad()
-def move_towards(average: Weights, module: nn.Module, decay: float) -> None:
+def move_towards(average: NamedWeights, module: nn.Module, decay: float) -> None:
     """average ← decay · average + (1 - decay) · weights."""
     for name, parameter in module.named_parameters():
         average[name].lerp_(parameter, 1 - decay)
@@ -49,7 +49,7 @@ def _put(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
 @torch.no_grad()
 def average_of(
     checkpoints: Checkpoints, chosen: Sequence[Checkpoint], module: nn.Module, part: str = "model"
-) -> Weights:
+) -> NamedWeights:
     """The mean of the chosen checkpoints' weights; one of them is in memory at a time, and the sum,
     in fp64, so that the order does not change the result."""
     read = copy_weights(module)

@@ -6,11 +6,11 @@ from typing import Any, Literal
 from clearhead.config import Recipe
 from clearhead.errors import ClearheadError
 
-Rule = Literal["refuse", "warn", "allow"]
+ChangeRule = Literal["refuse", "warn", "allow"]
 
 # Every field of every section. Refuse: the steps so far would belong to another run. Warn: the run
 # continues with other settings from here. Allow: no step's numbers depend on the field.
-RULES: dict[str, Rule] = {
+RULES: dict[str, ChangeRule] = {
     "data": "allow",  # what matters of it is in the token files, and their fingerprint is compared
     "batches": "refuse",
     "model": "refuse",
@@ -60,7 +60,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def rule_for(key: str) -> Rule:
+def rule_for(key: str) -> ChangeRule:
     """What happens when the value of this key differs on resuming."""
     return RULES[key] if key in RULES else RULES[key.split(".")[0]]
 
@@ -74,7 +74,7 @@ def recipe_facts(recipe: Recipe) -> dict[str, Any]:
 def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
     """The changes to warn about. Raises if a change is not allowed."""
     now = recipe_facts(recipe)
-    changes: dict[Rule, list[str]] = {"refuse": [], "warn": [], "allow": []}
+    changes: dict[ChangeRule, list[str]] = {"refuse": [], "warn": [], "allow": []}
     for section, values in now.items():
         for name, value in values.items():
             # A field that is newer than the checkpoint had its default then, if it has one.

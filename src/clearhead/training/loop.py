@@ -12,7 +12,7 @@ from clearhead.training.averaging import borrowed, move_towards
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import objective_of
 from clearhead.training.flops import Meter
-from clearhead.training.report import Record, Report
+from clearhead.training.report import MetricsLine, Reporter
 from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
 from clearhead.training.signals import StopRequests
@@ -36,7 +36,7 @@ class Ending(NamedTuple):
         return self.kind == "finished"
 
 
-def train(run: Run, report: Report, *, measure: Measure | None = None) -> Ending:
+def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Ending:
     """Takes steps until the recipe's end or a request to stop; when it returns, the last step has a
     checkpoint. `measure` adds numbers to each validation."""
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
@@ -129,9 +129,9 @@ def _too_many_skips(run: Run, update: Update) -> Ending | None:
     return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
 
 
-def _record(run: Run, update: Update, batch: Batch) -> Record:
+def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
     """A step in numbers, all of them the same in every run of this recipe."""
-    record: Record = {
+    record: MetricsLine = {
         "step": run.state.step,
         "epoch": run.loader.position.epoch,
         "loss": update.loss,
@@ -147,7 +147,7 @@ def _record(run: Run, update: Update, batch: Batch) -> Record:
     return record
 
 
-def _validate(run: Run, report: Report, measure: Measure | None) -> None:
+def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     """Measures the model and remembers the best."""
     config, state = run.recipe.train, run.state
     assert run.valid is not None
@@ -161,7 +161,7 @@ def _validate(run: Run, report: Report, measure: Measure | None) -> None:
     report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
 
 
-def _try(save: Callable[[], None], report: Report) -> None:
+def _try(save: Callable[[], None], report: Reporter) -> None:
     """A checkpoint that fails on the way, on a full disk for instance, is reported and tried again
     when the next is due; only the last one's failure ends the run."""
     try:

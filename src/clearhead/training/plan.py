@@ -21,7 +21,7 @@ WARM_UP = 2  # steps that are not timed: the first ones reserve memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """Sizes, speed and expected duration of a run."""
 
     parameters: int
@@ -43,7 +43,9 @@ class Plan:
         return self.steps * self.seconds_per_step / 3600
 
 
-def make_plan(run: Run, n_steps: int = 6, clock: Callable[[], float] = time.perf_counter) -> Plan:
+def make_plan(
+    run: Run, n_steps: int = 6, clock: Callable[[], float] = time.perf_counter
+) -> TrainingPlan:
     """Times real steps on real batches. This changes the weights: discard the run afterwards."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
@@ -63,7 +65,7 @@ def make_plan(run: Run, n_steps: int = 6, clock: Callable[[], float] = time.perf
     weights = list(run.objective.parameters())
     held = [value for optimizer in run.optimizers for value in optimizer.state.values()]
     optimizer = [t for state in held for t in state.values() if isinstance(t, torch.Tensor)]
-    return Plan(
+    return TrainingPlan(
         parameters=counted.total,
         without_embeddings=counted.without_embeddings,
         bytes_of={

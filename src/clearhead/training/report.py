@@ -15,7 +15,7 @@ from clearhead.files import open_plain, write_whole
 METRICS, LOG = "metrics.jsonl", "log.txt"
 TIMED = ("tokens_per_second", "utilisation")
 """Values that differ between two runs of the same steps; they are last in a line."""
-Record = dict[str, Any]
+MetricsLine = dict[str, Any]
 _log = logging.getLogger("clearhead")
 
 
@@ -23,23 +23,23 @@ class Listener(Protocol):
     """Receives what a run reports: `step` gets every step's numbers, `validation` those of each
     validation, `say` a message for people."""
 
-    def step(self, record: Record) -> None: ...
-    def validation(self, record: Record) -> None: ...
+    def step(self, record: MetricsLine) -> None: ...
+    def validation(self, record: MetricsLine) -> None: ...
     def say(self, text: str) -> None: ...
     def close(self) -> None: ...
 
 
-class Report:
+class Reporter:
     """Passes everything on to all listeners."""
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self.listeners = list(listeners)
 
-    def step(self, record: Record) -> None:
+    def step(self, record: MetricsLine) -> None:
         for listener in self.listeners:
             listener.step(record)
 
-    def validation(self, record: Record) -> None:
+    def validation(self, record: MetricsLine) -> None:
         for listener in self.listeners:
             listener.validation(record)
 
@@ -72,12 +72,12 @@ class RunFiles:
             write_whole(path, text)
         self.metrics = _Lines(path)
 
-    def step(self, record: Record) -> None:
+    def step(self, record: MetricsLine) -> None:
         self._write(record)
         if record["step"] % self.log_every == 0 or record.get("skipped"):
             self.say(step_line(record))
 
-    def validation(self, record: Record) -> None:
+    def validation(self, record: MetricsLine) -> None:
         self._write(record)
         self.say(validation_line(record))
 
@@ -88,7 +88,7 @@ class RunFiles:
         self.metrics.close()
         self.log.close()
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: MetricsLine) -> None:
         self.metrics.add(json.dumps(record))
 
 
@@ -121,7 +121,9 @@ class _Lines:
 class Trackers:
     """TensorBoard, Weights & Biases and others, through accelerate's interfaces to them."""
 
-    def __init__(self, names: Sequence[str], folder: Path, facts: Record, log_every: int) -> None:
+    def __init__(
+        self, names: Sequence[str], folder: Path, facts: MetricsLine, log_every: int
+    ) -> None:
         try:
             from accelerate.tracking import LOGGER_TYPE_TO_CLASS
         except ImportError:
@@ -144,11 +146,11 @@ class Trackers:
             tracker.start()
             tracker.store_init_configuration(_flat(facts))
 
-    def step(self, record: Record) -> None:
+    def step(self, record: MetricsLine) -> None:
         if record["step"] % self.log_every == 0:
             self._send(record, "train")
 
-    def validation(self, record: Record) -> None:
+    def validation(self, record: MetricsLine) -> None:
         self._send(record, "valid")
 
     def say(self, text: str) -> None:
@@ -158,7 +160,7 @@ class Trackers:
         for tracker in self.trackers:
             tracker.finish()
 
-    def _send(self, record: Record, prefix: str) -> None:
+    def _send(self, record: MetricsLine, prefix: str) -> None:
         numbers = {
             f"{prefix}/{name}": value
             for name, value in record.items()
@@ -168,7 +170,7 @@ class Trackers:
             tracker.log(numbers, step=record["step"])
 
 
-def read_metrics(path: Path) -> list[Record]:
+def read_metrics(path: Path) -> list[MetricsLine]:
     """The whole lines of a metrics file, which may be written right now."""
     if not path.is_file():
         return []
@@ -182,7 +184,7 @@ def read_metrics(path: Path) -> list[Record]:
     return found
 
 
-def step_line(record: Record) -> str:
+def step_line(record: MetricsLine) -> str:
     """A step's numbers as one line for people."""
     if record.get("skipped"):
         return (
@@ -196,7 +198,7 @@ def step_line(record: Record) -> str:
     )
 
 
-def validation_line(record: Record) -> str:
+def validation_line(record: MetricsLine) -> str:
     """A validation's numbers as one line for people."""
     told = "".join(
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
@@ -206,7 +208,7 @@ def validation_line(record: Record) -> str:
     return f"step {record['step']:,}  valid{told}{'  (best)' if record['new_best'] else ''}"
 
 
-def _flat(facts: Record) -> Record:
+def _flat(facts: MetricsLine) -> MetricsLine:
     """A recipe for trackers, which take words and numbers only."""
     return {
         f"{section}.{key}": value if isinstance(value, int | float | str | bool) else str(value)

@@ -21,7 +21,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.files import PARTIAL, locked, refuse_links
-from clearhead.training.averaging import Weights, average_of, copy_weights
+from clearhead.training.averaging import NamedWeights, average_of, copy_weights
 from clearhead.training.changes import changed_versions, check_changes, recipe_facts
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.distributed import Ranks, build_objective, objective_of
@@ -54,7 +54,7 @@ class Run:
     """Validation splits of other data, by the name of their folders."""
     checkpoints: Checkpoints
     state: TrainState
-    ema: Weights | None
+    ema: NamedWeights | None
 
     @property
     def folder(self) -> Path:
@@ -111,7 +111,7 @@ class Run:
         self.state = TrainState(**checkpoint.facts["state"])
         self.checkpoints.saved_step = self.state.step
 
-    def published_weights(self, say: Say) -> Weights | None:
+    def published_weights(self, say: Say) -> NamedWeights | None:
         """The weights that the model folder gets; None: the present ones."""
         publish = self.recipe.train.publish
         if publish == "last" or not self.state.step:

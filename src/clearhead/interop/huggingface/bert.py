@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.huggingface.family import Family, Need, Setting, words
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Need, Setting, words
 from clearhead.interop.huggingface.rules import Rule, Spelling, module
 from clearhead.interop.huggingface.shared import (
     LAYER_NORM,
@@ -107,7 +107,7 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
     yield from output(config, "cls.predictions")
 
 
-BERT = Family(
+BERT = HuggingFaceFamily(
     name="BERT",
     model_type="bert",
     architecture="BertForMaskedLM",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.interop.certificate import Certificate, load_in_fp64, versions_of
-from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.probes import Probe, probes
 from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 
@@ -24,7 +24,9 @@ AUTO_CLASSES = {
 TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve 🙂", "<pad><bos><eos>")
 
 
-def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) -> Certificate:
+def certify(
+    model_folder: Path, out: Path, config: ModelConfig, family: HuggingFaceFamily
+) -> Certificate:
     """Compares in fp64, so that a difference is one of the function and not of rounding. One model
     is in memory at a time."""
     try:
@@ -64,7 +66,7 @@ def certify(model_folder: Path, out: Path, config: ModelConfig, family: Family) 
     )
 
 
-def unchecked(family: Family, reason: str) -> Certificate:
+def unchecked(family: HuggingFaceFamily, reason: str) -> Certificate:
     """A parity certificate that says why nothing was compared."""
     return Certificate(
         family=family.name,

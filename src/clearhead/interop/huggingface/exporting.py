@@ -8,7 +8,7 @@ from clearhead.interop.equivalent import Equivalent
 from clearhead.interop.folders import whole_or_absent, write_json
 from clearhead.interop.huggingface.certificate import certify, unchecked
 from clearhead.interop.huggingface.families import family_for
-from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.rules import to_theirs
 from clearhead.interop.huggingface.tokenizer import write_tokenizer
 from clearhead.interop.model_folder import (
@@ -54,7 +54,7 @@ def _write_weights(
     model_folder: Path,
     out: Path,
     description: Description,
-    family: Family,
+    family: HuggingFaceFamily,
     max_shard_bytes: int,
 ) -> None:
     config, form = description.model, family.formed(description.model)

@@ -7,7 +7,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError, nearest
 from clearhead.interop.huggingface.bert import BERT
-from clearhead.interop.huggingface.family import Family
+from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.gpt2 import GPT2
 from clearhead.interop.huggingface.llama import LLAMA
 from clearhead.interop.huggingface.m2m100 import M2M100
@@ -19,7 +19,7 @@ FAMILIES = (GPT2, LLAMA, BERT, ROBERTA_PRE_LAYER_NORM, MARIAN, M2M100, PEGASUS)
 """In order of preference: Pegasus can store what M2M100 computes."""
 
 
-def family_for(config: ModelConfig) -> Family:
+def family_for(config: ModelConfig) -> HuggingFaceFamily:
     """The first family that holds this configuration without loss."""
     unmet = {family.name: family.unmet(config) for family in FAMILIES}
     for family in FAMILIES:
@@ -36,7 +36,7 @@ def family_for(config: ModelConfig) -> Family:
     raise ConfigError(first.option, getattr(config, first.option), rule, "; ".join(ways))
 
 
-def family_of(content: Mapping[str, Any]) -> Family:
+def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
     """The family that an untrusted `config.json` names."""
     if "auto_map" in content:
         raise FolderError(

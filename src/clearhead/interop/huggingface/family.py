@@ -114,7 +114,7 @@ class Keys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class HuggingFaceFamily:
     """One Hugging Face architecture, as data: needs, settings and tensor rules."""
 
     name: str

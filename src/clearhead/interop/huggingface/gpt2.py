@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.huggingface.family import Family, Keys, Need, Setting, words
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need, Setting, words
 from clearhead.interop.huggingface.rules import Rule, Spelling, module
 from clearhead.interop.huggingface.shared import (
     LAYER_NORM,
@@ -51,7 +51,7 @@ def _read_more(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
     return {"d_ff": 4 * d_model if d_ff is None and isinstance(d_model, int) else d_ff}
 
 
-GPT2 = Family(
+GPT2 = HuggingFaceFamily(
     name="GPT-2",
     model_type="gpt2",
     architecture="GPT2LMHeadModel",

@@ -5,7 +5,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import FolderError
-from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need, Setting
 from clearhead.interop.huggingface.rules import Rule, Spelling, module
 from clearhead.interop.huggingface.shared import (
     NO_EMBEDDING_NORM,
@@ -63,7 +63,7 @@ def _read_rotation(keys: Keys, _: dict[str, Any]) -> dict[str, Any]:
     return {"position_base": parameters.get("rope_theta", base)}
 
 
-LLAMA = Family(
+LLAMA = HuggingFaceFamily(
     name="Llama",
     model_type="llama",
     architecture="LlamaForCausalLM",

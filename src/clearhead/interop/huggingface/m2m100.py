@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface import bart_like
-from clearhead.interop.huggingface.family import Family, Keys, Need
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need
 from clearhead.interop.huggingface.rules import Rule, Spelling
 from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS
 
@@ -39,7 +39,7 @@ def _read_more(_: Keys, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-M2M100 = Family(
+M2M100 = HuggingFaceFamily(
     name="M2M100",
     model_type="m2m_100",
     architecture="M2M100ForConditionalGeneration",

@@ -7,7 +7,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import position_table
 from clearhead.interop.huggingface import bart_like
-from clearhead.interop.huggingface.family import Family, Keys, Need
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need
 from clearhead.interop.huggingface.rules import Rule, Spelling
 from clearhead.interop.huggingface.shared import PAD_ID
 
@@ -46,7 +46,7 @@ def _read_vocabularies(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
     return {"target_vocab_size": None if shared and options["tie_output"] else size}
 
 
-MARIAN = Family(
+MARIAN = HuggingFaceFamily(
     name="Marian",
     model_type="marian",
     architecture="MarianMTModel",

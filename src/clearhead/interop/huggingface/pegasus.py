@@ -9,7 +9,7 @@ import torch
 from clearhead.config import ModelConfig
 from clearhead.interop.equivalent import position_table
 from clearhead.interop.huggingface import bart_like
-from clearhead.interop.huggingface.family import Family, Keys, Need
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need
 from clearhead.interop.huggingface.rules import Read, Rule, Spelling
 from clearhead.interop.huggingface.shared import PAD_ID, TABLE_OF_POSITIONS
 
@@ -53,7 +53,7 @@ def _read_vocabularies(_: Keys, options: dict[str, Any]) -> dict[str, Any]:
     return {"target_vocab_size": None if options["tie_output"] else options["vocab_size"]}
 
 
-PEGASUS = Family(
+PEGASUS = HuggingFaceFamily(
     name="Pegasus",
     model_type="pegasus",
     architecture="PegasusForConditionalGeneration",

@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface import bert
-from clearhead.interop.huggingface.family import Family, Keys, Need, Setting
+from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need, Setting
 from clearhead.interop.huggingface.rules import Rule, Spelling, module
 from clearhead.interop.huggingface.shared import PAD_ID
 
@@ -41,7 +41,7 @@ def _read_length(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
     return {"max_length": rows - _first_position(pad_id) if whole else rows}
 
 
-ROBERTA_PRE_LAYER_NORM = Family(
+ROBERTA_PRE_LAYER_NORM = HuggingFaceFamily(
     name="RoBERTa-PreLayerNorm",
     model_type="roberta-prelayernorm",
     architecture="RobertaPreLayerNormForMaskedLM",

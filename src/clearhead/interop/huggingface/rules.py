@@ -16,8 +16,8 @@ from clearhead.interop.tensor_files import Piece, TensorFiles, listed
 
 Shapes = Mapping[str, tuple[int, ...]]
 Read = Callable[[str], Tensor]
-Layout = Literal["same", "transposed", "row"]
-Kind = Literal["same", "alias", "spare"]
+TensorLayout = Literal["same", "transposed", "row"]
+TensorUse = Literal["same", "alias", "spare"]
 
 
 class Rule(NamedTuple):
@@ -26,9 +26,9 @@ class Rule(NamedTuple):
     ours: tuple[str, ...]
     """More than one: of equal size, and fused along the first axis there. None: see `computed`."""
     theirs: str
-    layout: Layout = "same"
+    layout: TensorLayout = "same"
     """transposed: matrices are kept as input × output there. row: a vector is one row there."""
-    kind: Kind = "same"
+    kind: TensorUse = "same"
     """alias: a second name that a file may hold; never written, and, if it is there, it must agree.
     spare: they want it and never look at it; written, and not read."""
     computed: Callable[[], Tensor] | None = None
@@ -64,7 +64,9 @@ class Rule(NamedTuple):
             return tuple(self.forth([torch.empty(ours[name]) for name in self.ours]).shape)
 
 
-def module(ours: str | tuple[str, ...], theirs: str, layout: Layout = "same") -> Iterator[Rule]:
+def module(
+    ours: str | tuple[str, ...], theirs: str, layout: TensorLayout = "same"
+) -> Iterator[Rule]:
     """The weights and biases of linear layers (several of clearhead's: fused) or of a norm."""
     names = (ours,) if isinstance(ours, str) else ours
     for kind in ("weight", "bias"):
