@@ -69,7 +69,9 @@ class DecoderLayer(nn.Module):
                 assert source is not None
                 seen = cross.look_at(source)
             # The hypotheses of a beam look at one source: they are queries side by side.
-            queries = x.reshape(len(seen.keys), -1, x.shape[2])
+            # A micro-batch without rows has no shape to infer.
+            beam = len(x) != len(seen.keys)
+            queries = x.reshape(len(seen.keys), -1, x.shape[2]) if beam else x
             out = cross(queries, seen, source_view, record and partial(record, "cross"))
             return out.view_as(x)
 
