@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.errors import ConfigError, InputError
 from clearhead.inspection.edits import add, change, put, scale, zero
 from clearhead.inspection.sites import names
@@ -298,3 +299,41 @@ def test_a_sweep_equals_one_pass_for_each_cell():
     assert ablated.values[4, 1] == pytest.approx(alone.item())
     with pytest.raises(InputError, match="equal length"):
         sweep(model, lambda: model(*inputs), metric, edits=[[]])
+
+
+def test_a_search_with_a_head_off_equals_a_search_on_edited_weights():
+    model = model_of("pre-norm").float()
+    sources, config = [[4, 5, 6, 7, 2], [9, 8, 2]], DecodeConfig(max_new=6)
+    other = copy.deepcopy(model)
+    attention = other.get_submodule("decoder.layers.1.cross_attention")
+    with torch.no_grad():
+        attention.output.weight[:, :6] = 0
+    expected = beam_search(other, sources, config, BeamConfig(width=3, n_best=3))
+    for name in ("heads", "weights"):
+        edit = zero(f"decoder.layers.1.cross_attention.{name}", heads=[0])
+        with trace(model, read=["*.weights", "logits"], edit=edit) as t:
+            found = beam_search(model, sources, config, BeamConfig(width=3, n_best=3))
+        assert [[o.tokens for o in each] for each in found] == [
+            [o.tokens for o in each] for each in expected
+        ]
+        assert len(t.calls("logits")) > 2
+
+
+def test_an_edit_at_a_position_reaches_every_hypothesis_of_a_search():
+    """The first token that is fed, in the rows of the beam and in cross-attention's own rows."""
+    model = model_of("pre-norm").float()
+    sources, config = [[4, 5, 6, 7, 2], [9, 8, 2]], DecodeConfig(max_new=5)
+    edits = [
+        add("decoder.layers.0.cross_attention.heads", torch.arange(6.0), positions=[1]),
+        zero("decoder.layers.2.around_self_attention.added", positions=[1]),
+    ]
+    with trace(model, read=[], edit=edits):
+        found = beam_search(model, sources, config, BeamConfig(width=3, n_best=3))
+    for source, outputs in zip(sources, found):
+        for output in outputs:
+            fed = torch.tensor([[1, *output.tokens[:-1]]])
+            with torch.no_grad(), trace(model, read=[], edit=edits if len(fed[0]) > 1 else []):
+                # Random weights may choose the id of padding, which is a token here.
+                logits = model(torch.tensor([source]), fed, target_real="all")
+            log_probs = logits[0].log_softmax(-1)[range(fed.shape[1]), output.tokens]
+            assert log_probs.tolist() == pytest.approx(output.log_probs, abs=1e-5)

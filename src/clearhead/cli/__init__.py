@@ -24,6 +24,7 @@ VERBS = {
     "quickstart": "a tour of three minutes, from text to a picture",
     "runs": "the runs in a folder, and their curves",
     "score": "how likely a model finds given texts",
+    "see": "a run of a model from inside: attention, layers, candidates, beams, shapes",
     "train": "a model from prepared data; stopped, it goes on",
     "translate": "lines into another language",
 }

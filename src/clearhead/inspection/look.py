@@ -1,0 +1,253 @@
+"""One run of a model as a document: everything that the microscope's page shows, as numbers.
+
+The run is one full pass over the finished text, read by a trace, so that what the page shows of
+attention, layers and candidates belongs together whatever strategy wrote the text. The document is
+JSON; a tensor in it is {dtype, shape, base64}, little-endian (u16: value / 65535, u8: value / 255).
+"""
+
+import base64
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from clearhead.errors import InputError
+from clearhead.inspection.beam_tree import BeamTree
+from clearhead.inspection.heads import head_shares
+from clearhead.inspection.labels import label_of
+from clearhead.inspection.lens import attribution, logit_lens, norms
+from clearhead.inspection.trace import Trace, trace
+from clearhead.inspection.walk import walk
+from clearhead.models import MaskedLM, Model, Seq2Seq, count_parameters
+from clearhead.shapes import Float, Tensor
+from clearhead.text.tokenizer import Tokenizer
+
+FORMAT = "clearhead look 1"
+N_CANDIDATES = 100
+TEMPERATURES = [round(0.1 * i, 1) for i in range(1, 22)]
+FINE = 64  # tokens a side up to which weights are kept in 16 bits
+MAX_BYTES = 8_000_000  # of attention
+
+KINDS = {
+    "self": ("encoder", "self_attention"),
+    "causal": ("decoder", "self_attention"),
+    "cross": ("decoder", "cross_attention"),
+}
+
+
+class Subject(NamedTuple):
+    """A model, and what its tokens mean."""
+
+    name: str
+    model: Model
+    source: Tokenizer
+    target: Tokenizer
+    start_id: int | None = None
+    eos_id: int | None = None
+
+
+class Text(NamedTuple):
+    """What was read and written: ids with their controls, as the model was given them."""
+
+    source: list[int] | None
+    fed: list[int] | None
+    """None for an encoder alone, which is given its source only."""
+    written: list[int]
+    """At each position of `fed` (or `source`) the token that follows (or belongs there)."""
+    n_given: int = 0
+    """Tokens of `written` that were the prompt's."""
+
+
+def look(
+    subject: Subject, text: Text, *, beam: BeamTree | None = None, language: str = "en"
+) -> dict[str, Any]:
+    """The document of one run."""
+    model = subject.model
+    _check_size(model, text)
+    with torch.no_grad(), trace(model) as t:
+        logits = _run(model, text)[0]
+    written = torch.tensor(text.written)
+    target = subject.target
+    candidates = _candidates(logits)
+    lens = _lens(t, written)
+    used = {
+        *text.written,
+        *candidates.pop("used"),
+        *lens.pop("used"),
+        *(beam.tokens if beam else []),
+    }
+    attention = {kind: w for kind in KINDS if (w := _weights(t, kind)) is not None}
+    fine = max(max(w.shape[2:]) for w in attention.values()) <= FINE
+    return {
+        "format": FORMAT,
+        "language": language,
+        "model": _facts(subject),
+        "tokens": _tokens(subject, text),
+        "attention": {kind: _quantised(w, fine) for kind, w in attention.items()},
+        "quantisation": "0.000008" if fine else "0.002",
+        "heads": {kind: _shares(w) for kind, w in attention.items()},
+        "suggested": {kind: _suggested(w) for kind, w in attention.items()},
+        "first": min(text.n_given, len(text.written) - 1),
+        "stream": _stream(t, lens["stages"]),
+        "lens": lens,
+        "attribution": _attribution(t, written),
+        "candidates": candidates,
+        "beam": beam.document(target) if beam is not None else None,
+        "walk": walk(t),
+        "labels": {"target": {str(i): label_of(i, target) for i in sorted(used)}},
+    }
+
+
+def _run(model: Model, text: Text) -> Tensor:
+    model.eval()
+    if isinstance(model, Seq2Seq):
+        assert text.source is not None and text.fed is not None
+        return model(torch.tensor([text.source]), torch.tensor([text.fed]))
+    given = text.source if text.fed is None else text.fed
+    assert given is not None
+    return model(torch.tensor([given]))
+
+
+def _check_size(model: Model, text: Text) -> None:
+    n, m = len(text.written), len(text.source or text.written)
+    config = model.config
+    cells = {"encoder-decoder": n * n + n * m + m * m}.get(config.family, n * n)
+    layers = max(config.n_layers, config.decoder_layers)
+    size = cells * layers * config.n_heads * (2 if max(n, m) <= FINE else 1)
+    if size > MAX_BYTES:
+        raise InputError(
+            f"the attention of {m} + {n} tokens in {layers} layers of {config.n_heads} heads takes "
+            f"{size // 1_000_000} MB; a page takes {MAX_BYTES // 1_000_000} MB: shorten the text"
+        )
+
+
+def _facts(subject: Subject) -> dict[str, Any]:
+    config = subject.model.config
+    return {
+        "name": subject.name,
+        "family": config.family,
+        "parameters": count_parameters(subject.model).total,
+        "d_model": config.d_model,
+        "n_heads": config.n_heads,
+        "n_kv_heads": config.kv_heads,
+        "norm_placement": config.norm_placement,
+        "positions": config.positions,
+        "vocabulary": config.output_vocab_size,
+    }
+
+
+def _tokens(subject: Subject, text: Text) -> dict[str, Any]:
+    def described(ids: list[int], tokenizer: Tokenizer, n_given: int = 0) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": token,
+                "text": label_of(token, tokenizer),
+                "control": token in tokenizer.control_ids,
+                "given": place < n_given,
+            }
+            for place, token in enumerate(ids)
+        ]
+
+    found: dict[str, Any] = {"written": described(text.written, subject.target, text.n_given)}
+    if text.source is not None:
+        found["source"] = described(text.source, subject.source)
+    if text.fed is not None:
+        found["fed"] = described(text.fed, subject.target)
+    return found
+
+
+def _weights(t: Trace, kind: str) -> Float[Tensor, "layer head query key"] | None:
+    tower, part = KINDS[kind]
+    layers = getattr(getattr(t.model, tower, None), "layers", [])
+    names = [f"{tower}.layers.{i}.{part}.weights" for i in range(len(layers))]
+    found = [t[name][0] for name in names if name in t]
+    return torch.stack(found) if found else None
+
+
+def _quantised(weights: Tensor, fine: bool) -> dict[str, Any]:
+    top, dtype, name = (65535, "<u2", "u16") if fine else (255, "u1", "u8")
+    values = (weights.double() * top).round().numpy().astype(dtype)
+    return _stored(values, name)
+
+
+def _stored(values: np.ndarray, dtype: str) -> dict[str, Any]:
+    data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+    return {"dtype": dtype, "shape": list(values.shape), "base64": data}
+
+
+def _f32(x: Tensor) -> dict[str, Any]:
+    return _stored(x.detach().float().numpy().astype("<f4"), "f32")
+
+
+def _u32(x: Tensor) -> dict[str, Any]:
+    return _stored(x.numpy().astype("<u4"), "u32")
+
+
+def _shares(weights: Tensor) -> list[list[dict[str, float]]]:
+    every = torch.ones(1, weights.shape[2], dtype=torch.bool)
+    found: list[list[dict[str, float]]] = []
+    for layer in weights:
+        shares = head_shares(layer[None], every)
+        found.append(
+            [
+                {name: round(values[head].item(), 4) for name, values in shares._asdict().items()}
+                for head in range(len(layer))
+            ]
+        )
+    return found
+
+
+def _suggested(weights: Tensor) -> list[int]:
+    """The head to show first: the one whose queries look most sharply, the first token aside."""
+    sharp = (
+        weights[..., 1:].amax(dim=-1).mean(dim=-1) if weights.shape[-1] > 1 else weights[..., 0, 0]
+    )
+    place = int(sharp.argmax())
+    return [place // weights.shape[1], place % weights.shape[1]]
+
+
+def _stream(t: Trace, stages: list[str]) -> dict[str, Any]:
+    names = [stages[0], *(stage.removesuffix("after") + "added" for stage in stages[1:])]
+    return {
+        "names": names,
+        "added": _f32(norms(t, names)[:, 0]),
+        "stages": _f32(norms(t, stages)[:, 0]),
+    }
+
+
+def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
+    lens = logit_lens(t)
+    chances = lens.logits[:, 0].double().softmax(dim=-1)
+    own = chances.gather(-1, written.expand(len(chances), -1)[..., None])
+    best = chances.topk(min(5, chances.shape[-1]), dim=-1)
+    return {
+        "stages": lens.stages,
+        "ids": _u32(best.indices),
+        "probabilities": _f32(best.values),
+        "ranks": _u32((chances > own).sum(dim=-1)),
+        "own": _f32(own[..., 0]),
+        "used": best.indices.unique().tolist(),
+    }
+
+
+def _attribution(t: Trace, written: Tensor) -> dict[str, Any] | None:
+    if isinstance(t.model, MaskedLM):
+        return None
+    parts = attribution(t, written[None])
+    return {"parts": parts.parts, "values": _f32(parts.values[:, 0])}
+
+
+def _candidates(logits: Tensor) -> dict[str, Any]:
+    """The best of each position; the sums over all tokens make probabilities exact at each of the
+    temperatures without the rest of the vocabulary."""
+    best = logits.sort(dim=-1, descending=True, stable=True)
+    n = min(N_CANDIDATES, logits.shape[-1])
+    ids, values = best.indices[:, :n], best.values[:, :n]
+    sums = torch.stack([(logits.double() / one).logsumexp(dim=-1) for one in TEMPERATURES], dim=-1)
+    return {
+        "temperatures": TEMPERATURES,
+        "ids": _u32(ids),
+        "logits": _f32(values),
+        "lse": _f32(sums),
+        "used": ids.unique().tolist(),
+    }

@@ -1,0 +1,77 @@
+"""The microscope: a document (`look.py`) as one HTML file that needs nothing else.
+
+The script is a few ES modules, which are joined in order: their import lines are dropped, and
+`export` before a declaration. A policy in the page itself forbids it to fetch anything.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+MODULES = (
+    "words",
+    "state",
+    "data",
+    "draw",
+    "attention",
+    "next",
+    "layers",
+    "tree",
+    "walk",
+    "main",
+)
+LIBRARY = "d3-hierarchy"
+PACK_FROM = 1_000_000  # bytes of the document from which it is compressed
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', flags=re.M)
+
+
+def page(look: dict[str, Any]) -> str:
+    """The whole page. Text from the document is only ever shown as text."""
+    library, licence = _read(f"vendor/{LIBRARY}.min.js"), _read(f"vendor/{LIBRARY}.LICENSE")
+    notice = f"{LIBRARY} (tree layout): {' '.join(licence.split())}"
+    script, style = joined_script(), _read("style.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; "
+        f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    title = escape(f"{look['model']['name']} · clearhead see")
+    return (
+        f'<!doctype html>\n<html lang="{look["language"]}">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"{_document({**look, 'notice': notice})}\n"
+        f"<script>{library}</script>\n"
+        f'<script type="module">{script}</script>\n</body>\n</html>\n'
+    )
+
+
+def joined_script() -> str:
+    """All modules as one, in an order in which nothing is used before it is there."""
+    return "".join(
+        re.sub(r"^export (?=(async )?function |const )", "", _IMPORT.sub("", text), flags=re.M)
+        for text in (_read(f"{name}.js") for name in MODULES)
+    )
+
+
+def _document(look: dict[str, Any]) -> str:
+    text = json.dumps(look, ensure_ascii=False, separators=(",", ":"))
+    # Inside a script element only `<` could end the data early.
+    text, packed = text.replace("<", "\\u003c"), ""
+    if len(text) > PACK_FROM:
+        text = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+        packed = ' data-packed="gzip"'
+    return f'<script type="application/json" id="look"{packed}>{text}</script>'
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _read(name: str) -> str:
+    return (files("clearhead.inspection") / "page_files" / name).read_text(encoding="utf-8")

@@ -1,0 +1,156 @@
+// The page: header, tokens, panels, keys.
+import { state, set, listen, word, readAddress, remembered } from "./state.js";
+import { readDocument } from "./data.js";
+import { make } from "./draw.js";
+import { attentionPanel, chooseKind } from "./attention.js";
+import { nextPanel } from "./next.js";
+import { layersPanel } from "./layers.js";
+import { treePanel } from "./tree.js";
+import { walkPanel } from "./walk.js";
+
+const ALL_PANELS = ["attention", "next", "layers", "beam", "shapes"];
+const ICONS = { attention: "▚", next: "▤", layers: "▥", beam: "├", shapes: "▦" };
+
+async function start() {
+  const look = await readDocument();
+  const kinds = Object.keys(look.weights);
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  Object.assign(state, { kind: kinds[kinds.length - 1], language: look.language, theme: remembered("theme") ?? (dark ? "dark" : "light"), token: look.first ?? 0 });
+  const suggested = look.suggested?.[state.kind];
+  if (suggested) Object.assign(state, { layer: suggested[0], head: suggested[1] });
+  Object.assign(state, readAddress(kinds));
+  clamp(look);
+
+  const header = make("header");
+  const strips = make("section", { class: "strips" });
+  const tabs = make("nav", { class: "tabs" });
+  const main = make("main");
+  const help = make("dialog");
+  document.body.append(header, strips, main, tabs, help);
+
+  const shown = ALL_PANELS.filter((name) => name !== "beam" || look.beam);
+  const builders = { attention: attentionPanel, next: nextPanel, layers: layersPanel, beam: treePanel, shapes: walkPanel };
+  const columns = { left: make("div", { class: "column" }), right: make("div", { class: "column" }) };
+  main.append(columns.left, columns.right);
+  const homes = { attention: columns.left, beam: columns.left, next: columns.right, layers: columns.right, shapes: main };
+  const panels = shown.map((name) => {
+    const title = make("h2", { id: `title-${name}` });
+    const body = make("div", { class: "body" });
+    const section = make("section", { class: "panel", id: `panel-${name}`, "aria-labelledby": `title-${name}`, tabindex: "-1" }, title, body);
+    homes[name].append(section);
+    return { name, title, section, draw: builders[name](look, body) };
+  });
+
+  function drawFrame() {
+    const root = document.documentElement;
+    root.lang = state.language === "zh" ? "zh-CN" : "en";
+    root.dataset.theme = state.theme;
+    root.dataset.projector = String(state.projector);
+    root.dataset.panel = state.panel;
+    const button = (label, title, action, name) => make("button", { class: "icon", title, "aria-label": title, onclick: action, "data-action": name }, label);
+    header.replaceChildren(
+      make("h1", {}, look.model.name),
+      make("p", { class: "facts" }, [word(look.model.family), `${look.model.parameters.toLocaleString("en")} ${word("parameters")}`, `d_model ${look.model.d_model}`, `${word("head")} × ${look.model.n_heads}`].join(" · ")),
+      make("div", { class: "tools" },
+        button(word("language"), word("keyLanguage"), () => set({ language: state.language === "en" ? "zh" : "en" }), "language"),
+        button("◐", word("theme"), changeTheme, "theme"),
+        button("Aa", word("projector"), () => set({ projector: !state.projector }), "projector"),
+        button("?", word("help"), showHelp, "help")),
+    );
+    tabs.style.gridTemplateColumns = `repeat(${shown.length}, 1fr)`;
+    tabs.replaceChildren(...shown.map((name) => make("button", { "aria-pressed": String(state.panel === name), "data-tab": name, onclick: () => set({ panel: name }) }, make("span", { "aria-hidden": "true" }, ICONS[name]), make("small", {}, word(name)))));
+    for (const panel of panels) panel.title.textContent = word(panel.name);
+  }
+
+  function strip(label, tokens, key, arrow) {
+    const row = make("div", { class: "strip" }, make("span", { class: "label" }, label));
+    tokens.forEach((token, i) => {
+      const chip = make("button", { class: `chip ${token.control ? "control" : ""} ${token.given ? "given" : ""}`, "aria-pressed": String(state[key] === i), [`data-${key}`]: i, "data-id": token.id, onclick: () => choose(key, i), onmouseenter: () => set({ [key]: i }) }, `${arrow}${token.text}`);
+      chip.title = `${token.id}${token.bytes ? ` · ${token.bytes}` : ""}`;
+      row.append(chip);
+    });
+    return row;
+  }
+
+  function choose(key, i) {
+    const changes = { [key]: i };
+    if (key === "source" && kinds.includes("cross") && state.kind === "causal") Object.assign(changes, chooseKind(look, "cross"));
+    set(changes);
+  }
+
+  function drawStrips() {
+    const rows = [];
+    if (look.tokens.source && look.model.family === "encoder-decoder") rows.push(strip(word("reads"), look.tokens.source, "source", ""));
+    if (look.model.family === "encoder") rows.push(strip(word("reads"), look.tokens.source, "token", ""));
+    if (look.tokens.fed) rows.push(strip(word("fed"), look.tokens.fed, "token", ""));
+    rows.push(strip(word(look.model.family === "encoder" ? "predicts" : "writes"), look.tokens.written, "token", "→"));
+    strips.replaceChildren(...rows);
+  }
+
+  function markStrips() {
+    for (const key of ["source", "token"]) {
+      for (const chip of strips.querySelectorAll(`[data-${key}]`)) chip.setAttribute("aria-pressed", String(Number(chip.getAttribute(`data-${key}`)) === state[key]));
+    }
+  }
+
+  function changeTheme() {
+    const theme = state.theme === "light" ? "dark" : "light";
+    remembered("theme", theme);
+    set({ theme });
+  }
+
+  function showHelp() {
+    const rows = [["↑ ↓ ← →", "keyArrows"], ["[ ]", "keyLayer"], [", .", "keyHead"], ["k", "keyKind"], ["m", "keyMean"], ["n l b s", "keyPanels"], ["g", "keyLanguage"], ["t", "keyTheme"], ["p", "keyProjector"], ["Esc", "keyEsc"]];
+    help.replaceChildren(make("h2", {}, word("keys")), make("table", {}, ...rows.map(([keys, what]) => make("tr", {}, make("th", {}, keys), make("td", {}, word(what))))), make("button", { class: "choice", onclick: () => help.close() }, word("close")), make("p", { class: "note" }, look.notice));
+    help.showModal();
+  }
+
+  listen((changes) => {
+    const keys = Object.keys(changes);
+    const light = keys.every((k) => ["token", "source"].includes(k));
+    if (keys.some((k) => ["language", "theme", "projector", "panel"].includes(k))) { drawFrame(); drawStrips(); }
+    markStrips();
+    const touched = { next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], shapes: ["step"], attention: ["token", "source", "kind", "layer", "head", "root", "table"] };
+    const everything = keys.some((k) => ["language", "theme", "projector", "panel"].includes(k));
+    for (const panel of panels) {
+      if (everything || keys.some((k) => touched[panel.name].includes(k))) panel.draw(light ? changes : null);
+    }
+  });
+
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea")) return;
+    const [layers, heads] = look.weights[state.kind].shape;
+    const head = typeof state.head === "number" ? state.head : 0;
+    const jump = (name) => { set({ panel: name }); document.getElementById(`panel-${name}`).focus(); document.getElementById(`panel-${name}`).scrollIntoView({ block: "nearest" }); };
+    const actions = {
+      "[": () => set({ layer: (state.layer + layers - 1) % layers }),
+      "]": () => set({ layer: (state.layer + 1) % layers }),
+      ",": () => set({ head: (head + heads - 1) % heads }),
+      ".": () => set({ head: (head + 1) % heads }),
+      k: () => set(chooseKind(look, kinds[(kinds.indexOf(state.kind) + 1) % kinds.length])),
+      m: () => set({ head: state.head === "mean" ? "max" : "mean" }),
+      n: () => jump("next"), l: () => jump("layers"), b: () => look.beam && jump("beam"), s: () => jump("shapes"), a: () => jump("attention"),
+      g: () => set({ language: state.language === "en" ? "zh" : "en" }),
+      t: changeTheme,
+      p: () => set({ projector: !state.projector }),
+      "?": showHelp,
+      Escape: () => set({ node: null }),
+    };
+    if (actions[event.key]) actions[event.key]();
+  });
+  addEventListener("resize", () => panels[0].draw(null));
+
+  drawFrame();
+  drawStrips();
+  for (const panel of panels) panel.draw(null);
+  document.documentElement.dataset.ready = "true";
+}
+
+function clamp(look) {
+  const [layers, heads] = look.weights[state.kind].shape;
+  state.layer = Math.max(0, Math.min(layers - 1, state.layer));
+  if (typeof state.head === "number") state.head = Math.max(0, Math.min(heads - 1, state.head));
+  state.token = Math.max(0, Math.min(look.tokens.written.length - 1, state.token));
+}
+
+start();

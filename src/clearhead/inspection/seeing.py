@@ -1,0 +1,115 @@
+"""From a text to the document of its run: decode as asked, then look."""
+
+from typing import Any
+
+import torch
+
+from clearhead.config import BeamConfig, Choice, DecodeConfig
+from clearhead.decoding import beam_search, greedy, sample
+from clearhead.errors import InputError
+from clearhead.inspection.beam_tree import BeamTree
+from clearhead.inspection.look import Subject, Text, look
+from clearhead.models import CausalLM, MaskedLM, Seq2Seq
+from clearhead.text.tokenizer import MASK
+
+
+def see(
+    subject: Subject,
+    text: str,
+    *,
+    target: str | None = None,
+    beam: int | None = None,
+    max_new: int | None = None,
+    temperature: float = 0.0,
+    seed: int = 0,
+    language: str = "en",
+) -> dict[str, Any]:
+    """The document of one run.
+
+    An encoder-decoder translates the text (by beam search, `beam` 4 unless given), or is shown
+    `target` instead. A decoder goes on from the text: greedily, with a `beam`, or drawn at a
+    `temperature`. An encoder fills in each place of the text.
+    """
+    if not text.strip():
+        raise InputError("the text is empty, so there is nothing to see; give a sentence")
+    model = subject.model
+    if isinstance(model, MaskedLM):
+        if target is not None:
+            raise InputError("an encoder alone writes nothing; leave target out")
+        return look(subject, _masked(subject, model, text), language=language)
+    if isinstance(model, Seq2Seq):
+        source = _fitting(subject, subject.source.encode(text.strip()), end=True)
+        prompt: list[int] = []
+    else:
+        source, prompt = None, _fitting(subject, subject.target.encode(text), end=False)
+    if target is not None:
+        written, tree = _fitting(subject, subject.target.encode(target.strip()), end=True), None
+    else:
+        new = max_new or (64 if source is not None else 32)
+        config = DecodeConfig(
+            max_new=new, eos_id=subject.eos_id, start_id=subject.start_id, window="stop"
+        )
+        width = beam or (4 if source is not None and not temperature else 1)
+        given = source if source is not None else prompt
+        written, tree = _decoded(model, given, config, width, temperature, seed)
+    if not prompt + written:
+        raise InputError("the model wrote nothing; give a longer text")
+    if source is not None:
+        assert subject.start_id is not None
+        shown = Text(source, [subject.start_id, *written[:-1]], written)
+    else:
+        whole = prompt + written
+        if len(whole) < 2:
+            raise InputError("one token alone has no next token to show; give a longer text")
+        shown = Text(None, whole[:-1], whole[1:], n_given=len(prompt) - 1)
+    return look(subject, shown, beam=tree, language=language)
+
+
+def _decoded(
+    model: Seq2Seq | CausalLM,
+    given: list[int],
+    config: DecodeConfig,
+    width: int,
+    temperature: float,
+    seed: int,
+) -> tuple[list[int], BeamTree | None]:
+    if temperature and width > 1:
+        raise InputError(
+            f"temperature={temperature} draws one text, and beam={width} searches; choose one"
+        )
+    if temperature:
+        choice = Choice(temperature=temperature)
+        return sample(model, [given], config, choice, seed=seed)[0].tokens, None
+    if width == 1:
+        return greedy(model, [given], config)[0].tokens, None
+    settings = BeamConfig(width=width)
+    tree = BeamTree(settings)
+    (outputs,) = beam_search(model, [given], config, settings, watch=tree)
+    tree.mark(outputs[0])
+    return outputs[0].tokens, tree
+
+
+def _masked(subject: Subject, model: MaskedLM, text: str) -> Text:
+    """Every place is filled in; `<mask>` in the text is the token of that name."""
+    ids: list[int] = []
+    mask = subject.source.mask_id
+    first, *others = text.strip().split(MASK)
+    ids += subject.source.encode(first)
+    for piece in others:
+        if mask is None:
+            raise InputError(f"{MASK} stands in the text, and this tokenizer has no such token")
+        ids += [mask, *subject.source.encode(piece)]
+    ids = _fitting(subject, ids, end=True)
+    with torch.no_grad():
+        filled = model.eval()(torch.tensor([ids]))[0].argmax(dim=-1)
+    return Text(ids, None, filled.tolist())
+
+
+def _fitting(subject: Subject, ids: list[int], *, end: bool) -> list[int]:
+    ids = [*ids, subject.eos_id] if end and subject.eos_id is not None else ids
+    longest = subject.model.config.max_length
+    if len(ids) > longest:
+        raise InputError(
+            f"the text has {len(ids)} tokens, and the model takes {longest}; shorten it"
+        )
+    return ids

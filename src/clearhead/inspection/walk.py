@@ -1,0 +1,138 @@
+"""A walk through one run in the model's own order: each tensor with its shape, its formula, its
+section of the paper, and the lines that make it."""
+
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearhead.inspection.sites import Site
+from clearhead.inspection.trace import Trace
+from clearhead.parts import attention, positions
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
+from clearhead.parts.residual import Residual
+
+PACKAGE = Path(__file__).parent.parent
+MAX_LINES = 40
+
+
+class Entry(NamedTuple):
+    section: str
+    """Of "Attention Is All You Need"; empty: it is not in the paper."""
+    formula: str
+    symbols: str
+    function: Any
+
+
+def walk(t: Trace) -> list[dict[str, Any]]:
+    """Layer 0 of each tower; the others are the same."""
+    steps: list[dict[str, Any]] = []
+    for site in t.sites:
+        later = ".layers." in site.name and ".layers.0." not in site.name
+        if later or site.how == "head_outputs" or site.name not in t:
+            continue
+        entry = _entry(site, t)
+        steps.append(
+            {
+                "name": site.name,
+                "shape": list(t.joined(site.name).shape),
+                "symbols": entry.symbols.split(),
+                "section": entry.section,
+                "formula": entry.formula,
+                **_source(entry.function),
+            }
+        )
+    return steps
+
+
+def _entry(site: Site, t: Trace) -> Entry:
+    config = t.model.config
+    last = site.name.rsplit(".", 1)[-1]
+    stream = "batch length d_model"
+    heads = "batch heads query d_head"
+    kv_heads = "batch kv_heads key d_head"
+    matrix = "batch heads query key"
+    scaled = " · √d_model" if config.embedding_scale else ""
+    pre = config.norm_placement == "pre"
+    match last:
+        case "logits":
+            return Entry("3.4", "x · Eᵀ", "batch length vocabulary", OutputProjection.forward)
+        case "tokens":
+            return Entry("3.4", f"E[token]{scaled}", stream, TokenEmbedding.forward)
+        case "positions":
+            return Entry("3.5", "PE[position]", stream, type(site.module).forward)
+        case "segments":
+            return Entry("", "S[segment]", stream, TokenEmbedding.forward)
+        case "before":
+            return Entry("3.1", "x", stream, Residual.forward)
+        case "read":
+            return Entry("3.1", "norm(x)" if pre else "x", stream, Residual.forward)
+        case "added":
+            return Entry("5.4", "dropout(sublayer(…))", stream, Residual.forward)
+        case "sum":
+            return Entry("3.1", "x + added", stream, Residual.forward)
+        case "after":
+            return Entry("3.1", "x + added" if pre else "norm(x + added)", stream, Residual.forward)
+        case "key":
+            return Entry("3.2.2", "K = x · W_K", kv_heads, MultiHeadAttention.look_at)
+        case "value":
+            return Entry("3.2.2", "V = x · W_V", kv_heads, MultiHeadAttention.look_at)
+        case "query":
+            return Entry("3.2.2", "Q = x · W_Q", heads, MultiHeadAttention.queries_of)
+        case "query_rotated":
+            return Entry("", "Q · rotation(position)", heads, positions.rotate)
+        case "key_rotated":
+            return Entry("", "K · rotation(position)", kv_heads, positions.rotate)
+        case "scores":
+            return Entry("3.2.1", "Q·Kᵀ / √d_head", matrix, attention.attention_scores)
+        case "weights":
+            return Entry("3.2.1", "softmax(scores)", matrix, attention.attention_weights)
+        case "heads":
+            return Entry("3.2.1", "weights · V", heads, attention.explicit_attention)
+        case "up":
+            return Entry("3.3", "x · W₁", "batch length d_ff", _forward_of(site, t))
+        case "gate":
+            return Entry("", "x · W_gate", "batch length d_ff", _forward_of(site, t))
+        case "inner":
+            gated = config.feed_forward in ("swiglu", "geglu")
+            formula = "activation(gate) ⊙ up" if gated else "activation(up)"
+            return Entry("3.3", formula, "batch length d_ff", _forward_of(site, t))
+    return _output_entry(site, stream)
+
+
+def _output_entry(site: Site, stream: str) -> Entry:
+    """Names that end in `output`: of an embedding, an attention, a network, a tower, a head."""
+    owner = site.name.removesuffix(".output")
+    if owner.endswith("attention"):
+        return Entry("3.2.2", "concat(heads) · W_O", stream, MultiHeadAttention.forward)
+    formulas = {
+        "feed_forward": ("3.3", "inner · W₂"),
+        "embedding": ("3.5", "tokens + positions"),
+        "target_embedding": ("3.5", "tokens + positions"),
+        "encoder": ("3.1", "x after the last layer"),
+        "decoder": ("3.1", "x after the last layer"),
+        "head": ("", "norm(activation(x · W))"),
+    }
+    section, formula = formulas[owner.rsplit(".", 1)[-1]]
+    return Entry(section, formula, stream, type(site.module).forward)
+
+
+def _forward_of(site: Site, t: Trace) -> Any:
+    return type(t.model.get_submodule(site.name.rsplit(".", 1)[0])).forward
+
+
+def _source(function: Any) -> dict[str, Any]:
+    """What runs, as it stands in its file. Of a part that is not this package's, the file's name
+    only: a page may be given to others."""
+    function = inspect.unwrap(function)
+    file = Path(inspect.getsourcefile(function) or "?")
+    lines, first = inspect.getsourcelines(function)
+    ours = file.is_relative_to(PACKAGE)
+    more = ["    …\n"] if len(lines) > MAX_LINES else []
+    return {
+        "file": file.relative_to(PACKAGE).as_posix() if ours else file.name,
+        "line": first,
+        "function": function.__qualname__,
+        "source": textwrap.dedent("".join(lines[:MAX_LINES] + more)) if ours else "",
+    }

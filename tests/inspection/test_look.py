@@ -1,0 +1,252 @@
+"""The document of a run, against the model itself; and the page that carries it."""
+
+import base64
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from clearhead.cli import main
+from clearhead.config import Choice
+from clearhead.decoding import score
+from clearhead.decoding.sampling import probabilities
+from clearhead.errors import InputError
+from clearhead.inspection import page as page_module
+from clearhead.inspection.labels import label_of
+from clearhead.inspection.lens import logit_lens
+from clearhead.inspection.page import MODULES, joined_script, page
+from clearhead.inspection.seeing import see
+from clearhead.inspection.trace import trace
+from tests.inspection.subjects import CONFIGS, subject
+
+FILES = Path(page_module.__file__).parent / "page_files"
+TEXT = "The bride seems pretty."
+
+
+def array(stored: dict) -> np.ndarray:
+    dtype, scale = {
+        "u16": ("<u2", 65535),
+        "u8": ("u1", 255),
+        "u32": ("<u4", 1),
+        "f32": ("<f4", 1),
+    }[stored["dtype"]]
+    raw = np.frombuffer(base64.b64decode(stored["base64"]), dtype).reshape(stored["shape"])
+    return raw / scale if scale != 1 else raw
+
+
+def rerun(kind: str, document: dict):
+    """The pass that the document shows, made again from its tokens."""
+    tokens = {name: [t["id"] for t in each] for name, each in document["tokens"].items()}
+    given = [tokens[name] for name in ("source", "fed") if name in tokens]
+    with torch.no_grad(), trace(subject(kind).model) as t:
+        logits = subject(kind).model(*(torch.tensor([ids]) for ids in given))
+    return t, logits[0].double(), torch.tensor(tokens["written"])
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_the_document_holds_the_models_own_numbers(kind: str):
+    document = see(subject(kind), TEXT)
+    t, logits, written = rerun(kind, document)
+    places = {"self": "encoder.layers.{}.self", "causal": "decoder.layers.{}.self"}
+    places["cross"] = "decoder.layers.{}.cross"
+    for name, stored in document["attention"].items():
+        weights = array(stored)
+        for layer, each in enumerate(weights):
+            expected = t[places[name].format(layer) + "_attention.weights"][0]
+            assert np.abs(each - expected.numpy()).max() < 1e-5
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-3)
+    lens = document["lens"]
+    expected = logit_lens(t).logits[:, 0].double().softmax(-1)
+    best = expected.topk(5, dim=-1)
+    np.testing.assert_allclose(array(lens["probabilities"]), best.values, atol=1e-5)
+    own = array(lens["own"])
+    np.testing.assert_allclose(own[-1], logits.softmax(-1)[range(len(written)), written], atol=1e-5)
+    assert document["candidates"]["temperatures"][9] == 1.0
+    ids, stored = (array(document["candidates"][key]) for key in ("ids", "logits"))
+    sums = array(document["candidates"]["lse"])
+    for index in (2, 9, 16):
+        temperature = document["candidates"]["temperatures"][index]
+        exact = probabilities(logits, Choice(temperature=temperature), None)
+        shown = np.exp(stored / temperature - sums[:, index : index + 1])
+        np.testing.assert_allclose(shown, exact.gather(1, torch.tensor(ids.astype(int))), atol=1e-5)
+    if document["attribution"] is None:
+        assert kind == "encoder"
+    else:
+        total = array(document["attribution"]["values"]).sum(0)
+        np.testing.assert_allclose(total, logits[range(len(written)), written], atol=1e-4)
+    names = document["stream"]["names"]
+    lengths = array(document["stream"]["added"])
+    np.testing.assert_allclose(lengths[1], t[names[1]][0].norm(dim=-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["encoder-decoder", "decoder"])
+def test_the_beam_is_a_tree_whose_scores_are_the_models(kind: str):
+    document = see(subject(kind), TEXT, beam=3, max_new=6)
+    beam = document["beam"]
+    nodes = {node["id"]: node for node in beam["nodes"]}
+    assert {node["fate"] for node in nodes.values()} == {"kept", "finished", "dropped"}
+    given = [t["id"] for t in document["tokens"].get("source", [])]
+    if kind == "decoder":
+        given = subject(kind).target.encode(TEXT)
+    checked = 0
+    for node in nodes.values():
+        path = []
+        while node["parent"] is not None:
+            path.append(node)
+            node = nodes[node["parent"]]
+        path.reverse()
+        if not path:
+            continue
+        tokens = [each["token"] for each in path]
+        (log_probs,) = score(subject(kind).model, [given], [tokens], start_id=1)
+        assert path[-1]["log_prob"] == pytest.approx(log_probs[-1], abs=1e-4)
+        assert path[-1]["total"] == pytest.approx(sum(log_probs), abs=1e-4)
+        if path[-1]["fate"] == "finished":
+            assert path[-1]["score"] == pytest.approx(sum(log_probs) / len(tokens), abs=1e-4)
+        checked += 1
+    assert checked == len(nodes) - 1
+    best = [
+        node["token"] for node in beam["nodes"] if node.get("best") and node["parent"] is not None
+    ]
+    written = [t["id"] for t in document["tokens"]["written"]]
+    assert best == written[-len(best) :]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_the_walk_names_shapes_and_the_lines_that_make_them(kind: str):
+    document = see(subject(kind), TEXT)
+    t, _, _ = rerun(kind, document)
+    root = Path(page_module.__file__).parent.parent
+    names = [step["name"] for step in document["walk"]]
+    assert names == [name for name in t.names if name in names]
+    assert names[-1] == "logits" and len(names) == len(set(names))
+    for step in document["walk"]:
+        assert step["shape"] == list(t[step["name"]].shape)
+        assert len(step["symbols"]) == len(step["shape"])
+        lines = (root / step["file"]).read_text(encoding="utf-8").splitlines()
+        assert f"def {step['function'].rsplit('.', 1)[-1]}(" in lines[step["line"] - 1]
+
+
+def test_a_page_fetches_nothing_and_keeps_strange_text_as_it_is():
+    text = "We </script><img src=x onerror=alert(1)> \u202e live 🙂 in the suburbs."
+    document = see(subject("encoder-decoder"), text, target="</script>我们�住")
+    html = page(document)
+    assert not re.search(r"https?://(?!www\.w3\.org)", html.replace("https://d3js.org", ""))
+    assert html.count("</script>") == 3
+    stored = re.search(r'id="look">(.*?)</script>', html, flags=re.S)
+    assert stored is not None
+    back = json.loads(stored.group(1))
+    del back["notice"]
+    assert back == json.loads(json.dumps(document))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None and "default-src 'none'" in policy.group(1)
+    for script in re.findall(r'<script(?: type="module")?>(.*?)</script>', html, flags=re.S):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert digest in policy.group(1)
+
+
+def test_a_page_of_twenty_and_twenty_tokens_is_small():
+    text = "The bride seems to be very pretty in the suburbs of 新娘 and the river."
+    document = see(subject("encoder-decoder"), text, target=text)
+    assert len(document["tokens"]["written"]) > 20
+    assert len(page(document).encode()) < 500_000
+
+
+def test_a_large_document_is_packed():
+    text = "We live in the suburbs. " * 8
+    document = see(subject("encoder-decoder"), text, target=text)
+    assert document["attention"]["cross"]["dtype"] == "u8"
+    document["padding"] = "x" * 1_100_000
+    html = page(document)
+    assert 'data-packed="gzip"' in html and len(html) < 700_000
+
+
+def test_the_script_is_modules_of_one_form_with_names_of_their_own():
+    names: list[str] = []
+    for module in MODULES:
+        text = (FILES / f"{module}.js").read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|\beval\(|insertAdjacent|document\.write", text)
+        for line in re.findall(r"^(?:import|export).*$", text, flags=re.M):
+            form = r'import \{ [\w, ]+ \} from "\./\w+\.js";|export (async )?(function|const) .*'
+            assert re.fullmatch(form, line), line
+        pattern = r"^(?:export )?(?:async )?(?:function|const|let) (\w+)"
+        names += re.findall(pattern, text, flags=re.M)
+    assert len(names) == len(set(names))
+    assert {path.stem for path in FILES.glob("*.js")} == set(MODULES)
+    assert not re.search(r"^(import|export) ", joined_script(), flags=re.M)
+
+
+def test_both_languages_have_the_same_words_and_all_are_used():
+    text = (FILES / "words.js").read_text(encoding="utf-8")
+    english, chinese = text.split("  zh: {")
+    pattern = r'[\s{]"?([\w-]+)"?: "'
+    keys = re.findall(pattern, english)
+    assert keys == re.findall(pattern, chinese)
+    code = "".join((FILES / f"{m}.js").read_text(encoding="utf-8") for m in MODULES[1:])
+    computed = {"self_attention", "cross_attention", "feed_forward", *CONFIGS, "self", "cross"}
+    assert [k for k in keys if k not in computed and not re.search(rf'"{k}"', code)] == []
+    assert not re.search(r"[\u4e00-\u9fff]", english.replace("中文", ""))
+
+
+def test_vendored_files_are_what_was_published():
+    table = tomllib.loads((FILES / "vendor" / "vendor.toml").read_text(encoding="utf-8"))
+    assert {each["file"] for each in table["file"]} == {p.name for p in FILES.glob("vendor/*.js")}
+    for each in table["file"]:
+        data = (FILES / "vendor" / each["file"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == each["sha256"]
+        licence = (FILES / "vendor" / each["licence"]).read_text(encoding="utf-8")
+        assert " ".join(licence.split()) in page(see(subject("decoder"), TEXT)).replace('\\"', '"')
+
+
+def test_parts_of_a_character_are_shown_as_bytes():
+    tokenizer = subject("encoder").source
+    ids = tokenizer.encode("螭")  # in no text that the tokenizer has seen
+    assert len(ids) > 1
+    labels = [label_of(token, tokenizer) for token in ids]
+    assert " ".join(label.strip("⟨⟩") for label in labels) == "螭".encode().hex(" ")
+    assert label_of(tokenizer.vocab_size, tokenizer) == f"⟨{tokenizer.vocab_size}⟩"
+
+
+def test_masks_in_an_encoders_text_are_its_mask():
+    document = see(subject("encoder"), "The <mask> seems pretty.")
+    ids = [t["id"] for t in document["tokens"]["source"]]
+    assert ids.count(subject("encoder").source.mask_id) == 1 and ids[-1] == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "settings", "complaint"),
+    [
+        ("decoder", "  ", {}, "is empty"),
+        ("decoder", "We", {"beam": 2, "temperature": 1.0}, "choose one"),
+        ("decoder", "We live " * 100, {}, "shorten it"),
+        ("encoder", "We", {"target": "x"}, "leave target out"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(kind: str, text: str, settings: dict, complaint: str):
+    with pytest.raises(InputError, match=complaint):
+        see(subject(kind), text, **settings)
+
+
+def test_one_token_is_enough_to_look_at():
+    document = see(subject("encoder-decoder"), "W", target="")
+    assert [t["id"] for t in document["tokens"]["written"]] == [2]
+    assert page(document)
+
+
+def test_the_command_writes_a_page_and_a_summary(tmp_path: Path, capsys):
+    from clearhead.interop.model_folder import save_model
+
+    one = subject("decoder")
+    (tmp_path / "tokenizer.json").write_text(one.target.to_json(), encoding="utf-8")
+    save_model(one.model, tmp_path / "model", tokenizer=tmp_path)
+    folder, html = str(tmp_path / "model"), tmp_path / "page.html"
+    assert main(["see", folder, "We live", "--max-new", "5"]) == 0
+    assert "causal attention, layer" in capsys.readouterr().out
+    arguments = ["--html", str(html), "--temperature", "0.9", "--seed", "3", "--language", "zh"]
+    assert main(["see", folder, "We live", *arguments]) == 0
+    assert 'lang="zh"' in html.read_text(encoding="utf-8")
