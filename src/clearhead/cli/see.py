@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     document = see(
-        subject_of(open_folder(arguments.model), arguments.model.resolve().name),
+        subject_of(open_folder(arguments.model), _name(arguments.model)),
         arguments.text,
         target=arguments.target,
         beam=arguments.beam,
@@ -59,6 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise DataError(f"{arguments.html} cannot be written ({error.strerror})") from None
     print(f"wrote {arguments.html} ({size / 1000:,.0f} kB); open it in a browser, online or not")
     return 0
+
+
+def _name(folder: Path) -> str:
+    """Of the run, where its folder is called `model` like every run's."""
+    folder = folder.absolute()
+    return folder.parent.name if folder.name == "model" else folder.name
 
 
 def subject_of(opened: Opened, name: str) -> Subject:

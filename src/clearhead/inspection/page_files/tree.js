@@ -14,7 +14,7 @@ export function treePanel(look, root) {
     bar.replaceChildren(make("button", { class: "choice", "aria-pressed": String(state.dropped), "data-dropped": true, onclick: () => set({ dropped: !state.dropped }) }, word("showDropped")), make("span", { class: "note" }, `${word("width")} ${beam.width}`));
     const kept = beam.nodes.filter((node) => state.dropped || node.fate !== "dropped");
     const tree = globalThis.d3.stratify().id((d) => d.id).parentId((d) => d.parent)(kept);
-    const size = state.projector ? [34, 104] : [24, 78];
+    const size = state.projector ? [38, 104] : [28, 78];
     globalThis.d3.tree().nodeSize(size).separation(() => 1)(tree);
     const nodes = tree.descendants();
     const low = Math.min(...nodes.map((d) => d.x)), high = Math.max(...nodes.map((d) => d.x));
@@ -31,14 +31,15 @@ export function treePanel(look, root) {
       const group = makeSvg("g", { class: `node ${data.fate} ${data.best ? "best" : ""} ${state.node === data.id ? "selected" : ""}`, transform: `translate(${x(node)},${y(node)})`, tabindex: "0", role: "treeitem", "data-node": data.id, "data-parent": data.parent ?? "", "data-total": data.total, "data-score": data.score ?? "", "data-fate": data.fate });
       group.append(makeSvg("circle", { r: 5 }));
       if (data.fate === "finished") group.append(makeSvg("circle", { r: 8, class: "ring" }));
-      if (data.parent !== null) group.append(makeSvg("text", { x: 11, dy: "0.33em" }, makeSvg("tspan", {}, data.text)));
-      if (data.fate === "finished") group.append(makeSvg("text", { x: 11, dy: "1.5em", class: "score" }, makeSvg("tspan", {}, number(data.score, 3))));
+      if (data.parent !== null) group.append(makeSvg("text", { x: 7, dy: "-0.5em" }, makeSvg("tspan", {}, data.text)));
+      if (data.fate === "finished") group.append(makeSvg("text", { x: 11, dy: "0.6em", class: "score" }, makeSvg("tspan", {}, number(data.score, 3))));
       group.addEventListener("mouseenter", () => describe(node));
       group.addEventListener("focus", () => describe(node));
       group.addEventListener("click", () => { set({ node: data.id }); describe(node); });
       svg.append(group);
     }
     holder.replaceChildren(svg);
+    holder.scrollTop = Math.max(0, y(tree) - holder.clientHeight / 2);
     legend.textContent = `◉ ${word("finished")} · ┄ ${word("dropped")} · ${word("best")}: ${beam.best_text}`;
     const chosen = nodes.find((d) => d.data.id === state.node) ?? nodes.find((d) => d.data.best && d.data.fate === "finished");
     if (chosen) describe(chosen);
