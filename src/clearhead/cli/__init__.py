@@ -20,6 +20,7 @@ VERBS = {
     "generate": "text that goes on from yours",
     "import": "a model folder from other software's",
     "new": "a recipe for your own text, sized to it and to your time",
+    "plan": "memory, time and cost of a run on many accelerators",
     "prepare": "text into token files",
     "quickstart": "a tour of three minutes, from text to a picture",
     "runs": "the runs in a folder, and their curves",

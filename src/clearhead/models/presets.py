@@ -82,6 +82,7 @@ PRESETS: dict[str, ModelConfig] = {
     "llama-2-7b": _LLAMA,
     "llama-3-8b": _LLAMA_3,
     "llama-3-70b": replace(_LLAMA_3, d_model=8192, n_layers=80, n_heads=64, d_ff=28_672),
+    "llama-3.1-405b": replace(_LLAMA_3, d_model=16_384, n_layers=126, n_heads=128, d_ff=53_248),
     "tiny-encoder-decoder": _TINY,
     "tiny-decoder": replace(_TINY, family="decoder", positions="learned", embedding_scale=False),
     "tiny-encoder": replace(_TINY, family="encoder", positions="learned", embedding_scale=False),

@@ -166,11 +166,10 @@ def build_objective(
         packed=packed,
         half=config.precision == "bf16" and not ranks.sharded,
     )
-    for layer in layers_of(objective):
-        if config.recompute:
-            # Below the hooks that gather a sharded layer, so that it is whole when it runs again.
-            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
-        if config.compile:
+    if config.recompute:
+        recompute_layers(objective)
+    if config.compile:
+        for layer in layers_of(objective):
             layer.compile(dynamic=True)
     if ranks.sharded:
         shard(objective, config, make_mesh(config, ranks))
@@ -191,6 +190,13 @@ def objective_of(module: nn.Module) -> Objective:
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The layers of a model, the units of sharding and recomputation."""
     return [each for each in module.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
+
+
+def recompute_layers(objective: Objective) -> None:
+    """Each layer forgets its activations and makes them again in the backward pass. This is below
+    the hooks that gather a sharded layer, so that it is whole when it runs again."""
+    for layer in layers_of(objective):
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 def make_mesh(config: TrainConfig, ranks: Ranks) -> DeviceMesh:

@@ -1,0 +1,130 @@
+"""The planner's memory of a rank against real training steps on this machine: one process, and two
+and four that share the model (FSDP2 over gloo). The peak is what the operating system counts
+(VmHWM) above what the process had before the model was built.
+
+    python -m benchmarks.rank_memory
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from benchmarks.result import write_result
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.batches import TokenBatch
+from clearhead.scale.memory import Layout, rank_memory
+from clearhead.training.distributed import Ranks, build_objective, joined
+from clearhead.training.optimizer import make_optimizers
+from clearhead.training.step import take_step
+
+MODEL = ModelConfig(
+    family="decoder",
+    vocab_size=12_000,
+    d_model=512,
+    n_layers=8,
+    n_heads=8,
+    d_ff=2048,
+    positions="rotary",
+    norm="rms",
+    feed_forward="swiglu",
+    bias=False,
+    max_length=256,
+    p_dropout=0.0,
+)
+ROWS, STEPS = 2, 3
+# With these a freed tensor goes back to the system at once: what is counted is what is held.
+RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+
+
+def config(n_ranks: int, recompute: bool) -> TrainConfig:
+    return TrainConfig(parallel="fsdp" if n_ranks > 1 else "ddp", recompute=recompute)
+
+
+def resident(key: str) -> int:
+    """Bytes of this process: VmRSS now, VmHWM at most."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def take_steps(model: ModelConfig, train: TrainConfig, ranks: Ranks, rows: int) -> None:
+    objective = build_objective(model, train, ranks, packed=False)
+    optimizers = make_optimizers(objective, train)
+    tokens = torch.ones(rows, model.max_length, dtype=torch.long)
+    batch = TokenBatch(inputs=tokens, targets=tokens, documents=tokens, samples=())
+    for _ in range(STEPS):
+        take_step(objective, optimizers, batch, ranks=ranks, lr=1e-3, clip_norm=1.0)
+
+
+def work(n_ranks: int, recompute: bool, out: Path) -> None:
+    """In each process: a tiny model first, so that what torch loads once is not counted."""
+    torch.set_num_threads(1)
+    train = config(n_ranks, recompute)
+    with joined(train) as ranks:
+        tiny = replace(MODEL, d_model=64, n_layers=1, d_ff=64, vocab_size=100)
+        take_steps(tiny, train, ranks, 1)
+        before = resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # VmHWM starts again
+        take_steps(MODEL, train, ranks, ROWS)
+        peaks = ranks.gather(resident("VmHWM") - before)
+        if ranks.first:
+            out.write_text(json.dumps(peaks), encoding="utf-8")
+
+
+def measure(n_ranks: int, recompute: bool) -> int:
+    """The first rank's, whose shares are the largest."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "peaks.json"
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
+        arguments = ["--work", str(n_ranks), str(int(recompute)), str(out)]
+        subprocess.run(
+            [sys.executable, *launch, "-m", "benchmarks.rank_memory", *arguments],
+            env={**os.environ, **RETURN_MEMORY, "OMP_NUM_THREADS": "1"},
+            check=True,
+        )
+        return json.loads(out.read_text(encoding="utf-8"))[0]
+
+
+def compare(recompute: bool) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for n_ranks in (1, 2, 4):
+        layout = Layout(shard=n_ranks, rows=ROWS, recompute=recompute)
+        train = config(n_ranks, recompute)
+        planned = rank_memory(MODEL, train, layout, length=MODEL.max_length)
+        found = measure(n_ranks, recompute)
+        rows[str(n_ranks)] = {
+            "measured_mb": round(found / 1e6, 1),
+            "planned_mb": round(planned.peak / 1e6, 1),
+            "error": round(planned.peak / found - 1, 4),
+        }
+        print(f"recompute {recompute}, {n_ranks} ranks: {rows[str(n_ranks)]}", flush=True)
+    for few, many in (("1", "2"), ("2", "4"), ("1", "4")):
+        dropped = [rows[few][key] - rows[many][key] for key in ("measured_mb", "planned_mb")]
+        error = round(dropped[1] / dropped[0] - 1, 4)
+        rows[f"{few} to {many}"] = {"measured_mb": dropped[0], "planned_mb": dropped[1]}
+        rows[f"{few} to {many}"]["error"] = error
+        print(f"recompute {recompute}, {few} to {many}: {rows[f'{few} to {many}']}", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", nargs=3, metavar=("RANKS", "RECOMPUTE", "FILE"))
+    arguments = parser.parse_args()
+    if arguments.work:
+        ranks, recompute, out = arguments.work
+        work(int(ranks), bool(int(recompute)), Path(out))
+        return
+    found = {f"recompute {word}": compare(word) for word in (False, True)}
+    print("written:", write_result("rank_memory", found).name)
+
+
+if __name__ == "__main__":
+    main()

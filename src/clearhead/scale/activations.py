@@ -1,0 +1,164 @@
+"""What a step keeps between forward and backward: the model's own code run on fake tensors, which
+have shapes and no memory, with every allocation counted."""
+
+import weakref
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.batches import Batch, PairBatch, TokenBatch
+from clearhead.models import build_model
+from clearhead.scale.operations import with_layers
+from clearhead.training.distributed import layers_of, recompute_layers
+from clearhead.training.loss import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activations:
+    """Bytes of one micro-batch."""
+
+    per_layer: float
+    """Kept by each layer (of each stack) until its backward pass."""
+    beside: float
+    """The most that is held besides: embeddings, logits and their gradient, and what the backward
+    pass of one layer needs, its own gradient and (with recompute) its activations among it."""
+
+    def total(self, n_layers: int) -> float:
+        return n_layers * self.per_layer + self.beside
+
+
+def activations(
+    model: ModelConfig, train: TrainConfig, *, rows: int, length: int, sharded: bool
+) -> Activations:
+    """Both numbers grow by the same amount with each row: traced with one row and with two."""
+    keys = replace(
+        TrainConfig(),
+        precision=train.precision,
+        recompute=train.recompute,
+        loss_chunk=train.loss_chunk,
+        label_smoothing=train.label_smoothing,
+        z_loss=train.z_loss,
+    )  # nothing else matters here: other layouts find the same trace
+    one, two = (_of_rows(model, keys, n_rows, length, sharded) for n_rows in (1, 2))
+    return Activations(
+        per_layer=one.per_layer + (rows - 1) * (two.per_layer - one.per_layer),
+        beside=one.beside + (rows - 1) * (two.beside - one.beside),
+    )
+
+
+@cache
+def _of_rows(
+    model: ModelConfig, train: TrainConfig, rows: int, length: int, sharded: bool
+) -> Activations:
+    """Traced with one and with two layers; each further layer adds the same. The kernels are the
+    CPU's: a GPU's fused norms keep less. Dropout of attention weights is left out, since a GPU's
+    kernel has its own. An encoder is counted as a decoder: with the logits of all positions."""
+    if model.family == "encoder":
+        model = replace(model, family="decoder", n_segments=0)
+    model = replace(model, p_attention_dropout=0.0, max_length=max(length, model.max_length))
+    one, two = (
+        _trace(with_layers(model, depth), train, rows=rows, length=length, sharded=sharded)
+        for depth in (1, 2)
+    )
+    per_layer = two.after_forward - one.after_forward
+    at_most = max(one.before_layers, one.in_layers)
+    return Activations(per_layer=per_layer, beside=at_most - per_layer)
+
+
+class _Trace(NamedTuple):
+    """Bytes."""
+
+    after_forward: int
+    before_layers: int
+    """The most until the backward pass reaches the last layer."""
+    in_layers: int
+    """The most after that."""
+
+
+class _Allocations(TorchDispatchMode):
+    """Bytes of all storages that operations have made and that are still alive."""
+
+    def __init__(self, existing: list[Tensor]) -> None:
+        super().__init__()
+        self.known = {tensor.untyped_storage()._cdata for tensor in existing}
+        self.now = self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types  # torch's signature
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._count(tensor.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self.known:
+            self.known.add(key)
+            self.now += size
+            self.most = max(self.most, self.now)
+            weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self.known.discard(key)
+        self.now -= size
+
+
+class _Step(nn.Module):
+    """Forward and backward in one call: recomputation needs the parameters in both."""
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, batch: Batch, counted: _Allocations) -> _Trace:
+        before_layers = 0
+
+        def reached(*_: object) -> None:
+            nonlocal before_layers
+            before_layers, counted.most = counted.most, counted.now
+
+        layers_of(self.objective)[-1].register_full_backward_pre_hook(reached)
+        loss = self.objective(batch)
+        after_forward = counted.now
+        loss.backward()
+        return _Trace(after_forward, before_layers, counted.most)
+
+
+def _trace(
+    model: ModelConfig, train: TrainConfig, *, rows: int, length: int, sharded: bool
+) -> _Trace:
+    # Sharding casts the gathered weights; otherwise autocast casts what it needs.
+    half = train.precision == "bf16"
+    dtype = torch.bfloat16 if half and sharded else torch.float32
+    objective = Objective(build_model(model, device="meta"), train, half=half and not sharded)
+    if train.recompute:
+        recompute_layers(objective)
+    step = _Step(objective)
+    with FakeTensorMode():
+        weights = {
+            name: torch.empty(parameter.shape, dtype=dtype, requires_grad=True)
+            for name, parameter in step.named_parameters()
+        }
+        tables = {
+            name: torch.empty(buffer.shape, dtype=buffer.dtype)
+            for name, buffer in step.named_buffers()
+        }
+        held = {**weights, **tables}
+        with _Allocations(list(held.values())) as counted:
+            return functional_call(step, held, (_batch(model, rows, length), counted))
+
+
+def _batch(model: ModelConfig, rows: int, length: int) -> Batch:
+    tokens = torch.zeros(rows, length, dtype=torch.long)
+    if model.family == "encoder-decoder":
+        return PairBatch(source=tokens, target_input=tokens, target_output=tokens, samples=())
+    return TokenBatch(inputs=tokens, targets=tokens, documents=tokens, samples=())

@@ -1,0 +1,33 @@
+"""A number of a plan, and where it comes from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Origin = Literal["measured", "computed", "assumed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """`measured` was read off a run (ours or a published one), `computed` follows from the model
+    and the layout, `assumed` is a guess that an option can replace. What is computed from an
+    assumption is an assumption."""
+
+    value: float
+    unit: str
+    origin: Origin
+    why: str
+    """The source, the formula, or the option that replaces it."""
+
+
+def measured(value: float, unit: str, why: str) -> Figure:
+    return Figure(value=value, unit=unit, origin="measured", why=why)
+
+
+def computed(value: float, unit: str, why: str, *inputs: Figure) -> Figure:
+    """From the inputs; assumed if one of them is."""
+    guessed = any(each.origin == "assumed" for each in inputs)
+    return Figure(value=value, unit=unit, origin="assumed" if guessed else "computed", why=why)
+
+
+def assumed(value: float, unit: str, why: str) -> Figure:
+    return Figure(value=value, unit=unit, origin="assumed", why=why)

@@ -1,0 +1,133 @@
+"""Which layouts there are, which of them fit, and which is the fastest of those."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clearhead.config import ModelConfig, TrainConfig, recipe_keys
+from clearhead.scale.accelerators import Accelerator
+from clearhead.scale.memory import FP32, Layout, RankMemory, bytes_computed_in, rank_memory
+from clearhead.scale.operations import flops_per_token, inventory
+
+USABLE = 0.9
+"""Share of an accelerator's memory that tensors can have: the context of the driver, the
+libraries' workspaces and fragments take the rest. An assumption."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    layout: Layout
+    memory: RankMemory
+    fits: bool
+    compute_seconds: float
+    """Of a step at the assumed utilisation; with recompute, a third more."""
+    communication_seconds: float
+    """Of a step at the full speed of the links: FSDP's and DDP's share of it can hide behind the
+    computation."""
+    exposed_seconds: float
+    """Tensor parallel's, which cannot."""
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute_seconds, self.communication_seconds) + self.exposed_seconds
+
+    @property
+    def missing_keys(self) -> list[str]:
+        """What this layout needs and clearhead does not have."""
+        return [key for key in self.layout.keys if key not in recipe_keys()]
+
+
+def layouts(model: ModelConfig, gpus: int, rows_per_step: int, per_node: int) -> Iterator[Layout]:
+    """All that deal `rows_per_step` sequences out evenly over the ranks. Tensor parallel stays
+    inside a node, and its ranks share out whole heads."""
+    for tensor in _powers(min(per_node, gpus)):
+        if gpus % tensor or model.kv_heads % tensor or model.d_ff % tensor:
+            continue
+        ranks = gpus // tensor
+        if rows_per_step % ranks:
+            continue
+        for shard in _divisors(ranks):
+            for micro_batches in _divisors(rows_per_step // ranks):
+                for recompute in (False, True):
+                    yield Layout(
+                        replicas=ranks // shard,
+                        shard=shard,
+                        tensor=tensor,
+                        rows=rows_per_step // ranks // micro_batches,
+                        micro_batches=micro_batches,
+                        recompute=recompute,
+                    )
+
+
+def candidate(
+    model: ModelConfig,
+    train: TrainConfig,
+    layout: Layout,
+    *,
+    kind: Accelerator,
+    length: int,
+    utilisation: float,
+) -> Candidate:
+    memory = rank_memory(model, train, layout, length=length)
+    flops = flops_per_token(model, length, "without-embeddings")
+    tokens = layout.rows_per_step * length / layout.ranks
+    again = 4 / 3 if layout.recompute else 1.0
+    return Candidate(
+        layout=layout,
+        memory=memory,
+        fits=memory.peak <= USABLE * kind.memory,
+        compute_seconds=again * flops * tokens / (utilisation * kind.flops),
+        communication_seconds=_exchange_seconds(model, train, layout, kind),
+        exposed_seconds=_tensor_seconds(model, train, layout, kind, length),
+    )
+
+
+def fastest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """Of those that fit: first those that clearhead can train, then the least time. Equal times:
+    the fewest tensor-parallel ranks, the largest micro-batches (kernels like them), the least
+    memory."""
+    return min(
+        (each for each in candidates if each.fits),
+        key=lambda each: (
+            len(each.missing_keys),
+            each.seconds,
+            each.layout.tensor,
+            each.layout.micro_batches,
+            each.memory.peak,
+        ),
+        default=None,
+    )
+
+
+def _exchange_seconds(
+    model: ModelConfig, train: TrainConfig, layout: Layout, kind: Accelerator
+) -> float:
+    """Of weights and gradients in a step. A ring sends nearly as many bytes as the whole tensor
+    has. FSDP gathers the weights for the forward and for the backward pass of each micro-batch and
+    reduces the gradients once; replicas then all-reduce what each rank holds."""
+    numbers = inventory(model).total / layout.tensor
+    between_replicas = 2 * FP32 * numbers / layout.shard if layout.replicas > 1 else 0.0
+    seconds = between_replicas / kind.bandwidth(layout.ranks)
+    if layout.sharded:
+        sent = (2 * bytes_computed_in(train) * layout.micro_batches + FP32) * numbers
+        seconds += sent / kind.bandwidth(layout.shard * layout.tensor)
+    return seconds
+
+
+def _tensor_seconds(
+    model: ModelConfig, train: TrainConfig, layout: Layout, kind: Accelerator, length: int
+) -> float:
+    """Of tensor parallel in a step: the stream is gathered before and reduced after each of a
+    layer's two sublayers, in the forward and in the backward pass."""
+    if layout.tensor == 1:
+        return 0.0
+    tokens = layout.rows * layout.micro_batches * length
+    stream = tokens * model.d_model * bytes_computed_in(train)
+    return 8 * max(model.n_layers, model.decoder_layers) * stream / kind.bandwidth(layout.tensor)
+
+
+def _powers(limit: int) -> list[int]:
+    return [2**power for power in range(limit.bit_length()) if 2**power <= limit]
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]

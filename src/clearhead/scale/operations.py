@@ -1,0 +1,100 @@
+"""Tensors and operations of a model, from its configuration: nothing of it is allocated."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+from clearhead.config import ModelConfig
+from clearhead.models import build_model, count_parameters
+from clearhead.training.distributed import layers_of
+
+Convention = Literal["parameters", "full", "causal", "without-embeddings"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """The shapes of a model's parameters, one layer of each kind."""
+
+    layers: tuple[tuple[tuple[Shape, ...], int], ...]
+    """The tensors of a layer, and how many such layers there are."""
+    root: tuple[Shape, ...]
+    """Token tables, output matrix, last norms: what belongs to no layer."""
+    looked_up: int
+    """Parameters of the tables that are looked up and not multiplied with."""
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return [*self.root, *(shape for layer, times in self.layers for shape in layer * times)]
+
+    @property
+    def total(self) -> int:
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def largest_layer(self) -> int:
+        return max(sum(map(math.prod, layer)) for layer, _ in self.layers)
+
+    @property
+    def in_root(self) -> int:
+        return sum(map(math.prod, self.root))
+
+
+@cache
+def inventory(config: ModelConfig) -> Inventory:
+    """From the model with one layer in each stack, on the meta device."""
+    model = build_model(with_layers(config, 1), device="meta")
+    layers = layers_of(model)
+    in_layers = {id(p) for layer in layers for p in layer.parameters()}
+    depths = [config.n_layers]
+    if config.family == "encoder-decoder":
+        depths.append(config.decoder_layers)
+    counted = count_parameters(model)
+    return Inventory(
+        layers=tuple(
+            (tuple(tuple(p.shape) for p in layer.parameters()), depth)
+            for layer, depth in zip(layers, depths, strict=True)
+        ),
+        root=tuple(tuple(p.shape) for p in model.parameters() if id(p) not in in_layers),
+        looked_up=0 if config.tie_output else counted.total - counted.without_embeddings,
+    )
+
+
+def with_layers(config: ModelConfig, depth: int) -> ModelConfig:
+    both = config.family == "encoder-decoder"
+    return replace(config, n_layers=depth, n_decoder_layers=depth if both else None)
+
+
+def share(shapes: Iterable[Shape], ranks: int) -> int:
+    """Numbers that the first of the ranks holds. A tensor is dealt out by rows, and where they do
+    not divide, the first rank has the one more."""
+    return sum(-(-shape[0] // ranks) * math.prod(shape[1:]) for shape in shapes)
+
+
+def flops_per_token(config: ModelConfig, length: int, convention: Convention) -> float:
+    """Of training: forward once, backward twice, 2 for each multiply-add. The conventions differ,
+    and a utilisation means something only together with its own:
+
+    - `parameters`: 6·N, what "6ND" is;
+    - `full`: and attention over all pairs of positions, 12·layers·width·length (PaLM, llm-foundry);
+    - `causal`: and only the pairs that a causal mask leaves, half of that;
+    - `without-embeddings`: `full` less the tables that are only looked up (torchtitan).
+
+    Of an encoder-decoder, a token is one of the target with one of the source.
+    """
+    parameters = inventory(config).total
+    stacks = config.n_layers
+    if config.family == "encoder-decoder":
+        stacks += 2 * config.decoder_layers  # to itself and to the source
+    attention = 12 * stacks * config.n_heads * config.head_width * length
+    match convention:
+        case "parameters":
+            return 6 * parameters
+        case "full":
+            return 6 * parameters + attention
+        case "causal":
+            return 6 * parameters + attention / 2
+        case "without-embeddings":
+            return 6 * (parameters - inventory(config).looked_up) + attention

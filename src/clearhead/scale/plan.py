@@ -1,0 +1,289 @@
+"""Will it fit, how long will it take, what does it cost, what breaks: a training run on many
+accelerators from arithmetic alone. Nothing is allocated and no accelerator is needed."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+from clearhead.config import ModelConfig, Recipe, TrainConfig
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.scale.accelerators import Accelerator, accelerator
+from clearhead.scale.failures import best_interval, goodput
+from clearhead.scale.figures import Figure, assumed, computed, measured
+from clearhead.scale.layouts import Candidate, candidate, fastest, layouts
+from clearhead.scale.memory import FP32, STATES
+from clearhead.scale.operations import Convention, flops_per_token, inventory
+from clearhead.scale.published import published_family
+
+ANY_UTILISATION = 0.35
+"""Where the table of accelerators names no published one."""
+
+VOCABULARY = 256
+"""Of a recipe that does not name its size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumptions:
+    """What a plan cannot know. Replace what you know better."""
+
+    price: float | None = None
+    """Dollars for an hour of one accelerator. Not set: the table's."""
+    gpu_hours_per_failure: float = 50_640.0
+    """Accelerator-hours between two failures that stop the run. Llama 3 405B: 419 unexpected
+    interruptions in 54 days on 16,384 H100."""
+    restart_minutes: float = 10.0
+    """From a failure until the next step: notice, replace, start, load."""
+    save_gb_per_second: float = 2.0
+    """Gigabytes a second that one node writes to shared storage."""
+    text_bytes_per_token: float = 4.0
+    """Of English text; Chinese has about 3 with a Chinese vocabulary."""
+    tokens_per_core_second: float = 225_000.0
+    """Of one processor core that tokenises. `python -m benchmarks.data`: 210,209 and 239,121."""
+    cores: int = 64
+    """That tokenise with datatrove."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not 0 < value < math.inf:
+                default = type(self).__dataclass_fields__[name].default
+                raise ConfigError(name, value, "must be above 0 and finite", f"try {default}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utilisation:
+    """Share of the peak that goes into the operations which its convention counts."""
+
+    name: str
+    convention: Convention
+    figure: Figure
+    includes_interruptions: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPlan:
+    """A run on `gpus` accelerators. `best` is None where no layout fits."""
+
+    name: str
+    model: ModelConfig
+    gpus: int
+    kind: Accelerator
+    length: int
+    batch_tokens: int
+    utilisation: Utilisation
+    candidates: tuple[Candidate, ...] = field(repr=False)
+    best: Candidate | None
+    least: Candidate
+    """The layout that needs the least memory, whether it fits or not."""
+    figures: dict[str, Figure]
+    """By name, in the order of a report."""
+
+
+def plan(
+    what: Recipe | ModelConfig,
+    *,
+    name: str = "model",
+    gpus: int,
+    kind: str,
+    tokens: float | None = None,
+    length: int | None = None,
+    batch_tokens: int | None = None,
+    utilisation: float | str | None = None,
+    assumptions: Assumptions | None = None,
+) -> ClusterPlan:
+    """A recipe brings its training settings, length, batch and number of tokens; a model alone is
+    planned with AdamW, bf16 and chunked logits, and needs `tokens`."""
+    assumptions = assumptions or Assumptions()
+    accelerators = accelerator(kind)
+    model, train = _model_and_training(what)
+    length = length or _length(what)
+    batch = batch_tokens or _batch_tokens(what, inventory(model).total)
+    total = tokens if tokens is not None else _tokens(what, batch)
+    for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
+        if value < 1:
+            raise ConfigError(field_name, value, "must be at least 1", f"try --{field_name} 1")
+    if not 0 < total < math.inf:
+        raise ConfigError("tokens", total, "must be above 0 and finite", "try --tokens 1e9")
+    used = _utilisation(utilisation, accelerators)
+    rows = max(1, batch // length)
+    found = [
+        candidate(
+            model,
+            train,
+            layout,
+            kind=accelerators,
+            length=length,
+            utilisation=used.figure.value,
+        )
+        for layout in layouts(model, gpus, rows, accelerators.per_node)
+    ]
+    if not found:
+        raise _no_layout(model, gpus, rows, length)
+    batch = rows * length
+    run = _Run(model, train, accelerators, gpus, length, batch, total, used, assumptions)
+    return ClusterPlan(
+        name=what.name if isinstance(what, Recipe) else name,
+        model=model,
+        gpus=gpus,
+        kind=accelerators,
+        length=length,
+        batch_tokens=batch,
+        utilisation=used,
+        candidates=tuple(found),
+        best=fastest(found),
+        least=min(found, key=lambda each: each.memory.peak),
+        figures=_figures(run),
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    model: ModelConfig
+    train: TrainConfig
+    kind: Accelerator
+    gpus: int
+    length: int
+    batch_tokens: int
+    tokens: float
+    utilisation: Utilisation
+    assumptions: Assumptions
+
+
+def _figures(run: _Run) -> dict[str, Figure]:
+    parameters = inventory(run.model).total
+    count = computed(parameters, "", "of the model, each tensor once")
+    return {"parameters": count, **_time(run, parameters), **_data(run)}
+
+
+def _time(run: _Run, parameters: int) -> dict[str, Figure]:
+    """Checkpoints, failures, and with them time and cost."""
+    known, used = run.assumptions, run.utilisation
+    per_token = flops_per_token(run.model, run.length, used.convention)
+    speed = run.gpus * run.kind.flops * used.figure.value / per_token
+    rate = computed(speed, "tokens/s", "gpus × peak × utilisation / FLOP per token", used.figure)
+
+    states = 1 + STATES[run.train.optimizer] + (run.train.ema is not None)
+    size = computed(FP32 * states * parameters, "bytes", "weights and optimizer in fp32")
+    nodes = -(-run.gpus // run.kind.per_node)
+    writes = assumed(nodes * known.save_gb_per_second * 1e9, "bytes/s", "--save-gb-per-second")
+    save = computed(size.value / writes.value, "s", "size / write speed of all nodes", writes)
+    apart = assumed(
+        3600 * known.gpu_hours_per_failure / run.gpus, "s", "--gpu-hours-per-failure / gpus"
+    )
+    interval = computed(
+        best_interval(save.value, apart.value), "s", "Young–Daly: √(2 · save · failures)", apart
+    )
+    steps = max(1, round(interval.value * speed / run.batch_tokens))
+    useful = goodput(interval.value, save.value, 60 * known.restart_minutes, apart.value)
+    lost = 1.0 if used.includes_interruptions else useful
+    seconds = run.tokens / speed / lost
+    why = "tokens / speed"
+    why += ", interruptions are in the utilisation" if lost == 1 else " / goodput"
+    duration = computed(seconds, "s", why, rate, apart)
+    hours = computed(run.gpus * seconds / 3600, "GPU-hours", "gpus × time", duration)
+    dollars = run.kind.dollars_per_hour if known.price is None else known.price
+    price = assumed(dollars, "$", "for a GPU-hour; --price")
+    return {
+        "steps": computed(run.tokens / run.batch_tokens, "", "tokens / batch"),
+        "FLOP per token": computed(per_token, "", f"convention {used.convention!r}"),
+        "utilisation": used.figure,
+        "speed": rate,
+        "checkpoint": size,
+        "time to save": save,
+        "between failures": apart,
+        "save every": interval,
+        "train.save_every": computed(steps, "steps", "save every / time of a step", apart),
+        "goodput": computed(useful, "%", "share of the time that trains (Daly)", apart),
+        "time": duration,
+        "accelerator-hours": hours,
+        "price": price,
+        "cost": computed(hours.value * dollars, "$", "accelerator-hours × price", price),
+    }
+
+
+def _data(run: _Run) -> dict[str, Figure]:
+    known = run.assumptions
+    width = 2 if run.model.vocab_size <= 2**16 else 4
+    text = run.tokens * known.text_bytes_per_token
+    core_seconds = run.tokens / known.tokens_per_core_second
+    cores = assumed(known.cores, "", "--cores")
+    return {
+        "token files": computed(run.tokens * width, "bytes", f"{width} bytes for each token"),
+        "text": assumed(text, "bytes", "--text-bytes-per-token"),
+        "tokenising": computed(
+            core_seconds / known.cores, "s", f"on {known.cores} cores (--cores)", cores
+        ),
+    }
+
+
+def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
+    name = kind.utilisation if given is None else given
+    if name is None:
+        why = f"no published runs of {kind.name} are known here; --utilisation"
+        return Utilisation(
+            name="assumed",
+            convention="parameters",
+            figure=assumed(ANY_UTILISATION, "%", why),
+            includes_interruptions=False,
+        )
+    if isinstance(name, float | int):
+        if not 0 < name <= 1:
+            rule, remedy = "must be above 0 and at most 1", "try --utilisation 0.4"
+            raise ConfigError("utilisation", name, rule, remedy)
+        return Utilisation(
+            name="given",
+            convention="parameters",
+            figure=assumed(name, "%", "--utilisation, of 6·N FLOP for each token"),
+            includes_interruptions=False,
+        )
+    family = published_family(name)
+    why = f"{name}: {family.source}"
+    return Utilisation(
+        name=name,
+        convention=family.convention,
+        # On another kind of accelerator, what was measured is only a guess.
+        figure=(measured if family.kind == kind.name else assumed)(family.utilisation, "%", why),
+        includes_interruptions=family.includes_interruptions,
+    )
+
+
+def _model_and_training(what: Recipe | ModelConfig) -> tuple[ModelConfig, TrainConfig]:
+    if isinstance(what, ModelConfig):
+        return what, TrainConfig(precision="bf16", loss_chunk=1024)
+    if what.model is None:
+        raise ClearheadError(f"recipe {what.name!r} has no [model]; a plan needs one")
+    # The prepared data decide the size of the vocabulary. The recipe says what it asks for, unless
+    # its tokens are characters, or it brings a tokenizer.
+    return replace(what.model, vocab_size=what.data.vocab_size or VOCABULARY), what.train
+
+
+def _length(what: Recipe | ModelConfig) -> int:
+    if isinstance(what, ModelConfig):
+        return what.max_length
+    assert what.model is not None
+    return min(what.model.max_length, what.batches.length)
+
+
+def _batch_tokens(what: Recipe | ModelConfig, parameters: int) -> int:
+    """Without a recipe: the round numbers of GPT-3's table 2.1, half a million and 4 million."""
+    if isinstance(what, ModelConfig):
+        return 2**22 if parameters > 2e9 else 2**19
+    if what.data.task in ("language-model", "masked-lm"):
+        return what.batches.batch_size * what.batches.length
+    return what.batches.batch_tokens
+
+
+def _tokens(what: Recipe | ModelConfig, batch_tokens: int) -> float:
+    if isinstance(what, ModelConfig):
+        rule = "is needed to plan a preset, which has no recipe that says how long it trains"
+        raise ConfigError("tokens", None, rule, "try --tokens 15e12")
+    return what.train.steps * batch_tokens
+
+
+def _no_layout(model: ModelConfig, gpus: int, rows: int, length: int) -> ClearheadError:
+    at_least = -(-rows // gpus) * gpus
+    return ConfigError(
+        "batch_tokens",
+        rows * length,
+        f"are {rows} sequences of {length} tokens, which {gpus} accelerators cannot share evenly "
+        f"(tensor parallel over a node and {model.kv_heads} heads of keys included)",
+        f"try --batch-tokens {at_least * length}",
+    )

@@ -1,0 +1,151 @@
+"""A plan as text: every figure with its origin."""
+
+from collections.abc import Iterable
+
+from clearhead.scale.figures import Figure
+from clearhead.scale.layouts import USABLE, Candidate
+from clearhead.scale.plan import ClusterPlan
+from clearhead.scale.published import PublishedFamily, middle
+
+GIB = 2**30
+
+
+def plan_lines(plan: ClusterPlan) -> list[str]:
+    head = (
+        f"{plan.name} on {plan.gpus:,} × {plan.kind.name}: sequences of {plan.length:,} tokens, "
+        f"{plan.batch_tokens:,} tokens a step"
+    )
+    shown = plan.best or plan.least
+    return [
+        head,
+        "",
+        *_layout_lines(plan, shown),
+        "",
+        *_memory_lines(plan, shown),
+        "",
+        *(_figure_line(name, figure) for name, figure in plan.figures.items()),
+        "",
+        *_warnings(plan, shown),
+    ]
+
+
+def _layout_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
+    layout, count = shown.layout, sum(each.fits for each in plan.candidates)
+    verdict = (
+        f"fits: {count} of {len(plan.candidates)} layouts; the fastest of them:"
+        if plan.best is not None
+        else f"does not fit: none of {len(plan.candidates)} layouts; the one with least memory:"
+    )
+    return [
+        verdict,
+        f"  replicas {layout.replicas} × shards {layout.shard} × tensor parallel {layout.tensor}; "
+        f"micro-batches {layout.micro_batches} × sequences {layout.rows}, "
+        + ("with recompute" if layout.recompute else "without recompute"),
+        "  " + " ".join(f"--{key} {value}" for key, value in layout.keys.items()),
+    ]
+
+
+def _memory_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
+    """The activations of the chosen layout, and what the other choice of recompute would keep."""
+    memory, layout = shown.memory, shown.layout
+    rows: list[tuple[str, float, float]] = [
+        ("weights", memory.weights, memory.weights),
+        ("optimizer", memory.optimizer, memory.optimizer),
+        ("gradients", memory.gradients_at_start, memory.gradients),
+        ("activations", memory.activations, 0.0),
+        ("communication", memory.communication_at_start, memory.communication_at_end),
+        ("together", memory.start, memory.end),
+    ]
+    lines = [f"{'GiB on a rank, computed':<26}{'backward begins':>16}{'backward ends':>16}"]
+    lines += [f"  {name:<24}{a / GIB:>16.2f}{b / GIB:>16.2f}" for name, a, b in rows]
+    usable = USABLE * plan.kind.memory / GIB
+    lines.append(
+        f"  {'of which there are':<24}{usable:>16.2f}  (assumed: {USABLE:.0%} of the memory)"
+    )
+    other = next(
+        each
+        for each in plan.candidates
+        if each.layout != layout
+        and _but_for_recompute(each) == _but_for_recompute(shown)
+        and each.layout.recompute != layout.recompute
+    )
+    word = "without" if layout.recompute else "with"
+    lines.append(f"  activations {word} recompute: {other.memory.activations / GIB:.2f}")
+    return lines
+
+
+def _but_for_recompute(each: Candidate) -> tuple[int, ...]:
+    layout = each.layout
+    return (layout.replicas, layout.shard, layout.tensor, layout.rows, layout.micro_batches)
+
+
+def _figure_line(name: str, figure: Figure) -> str:
+    return f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {figure.why}"
+
+
+def _warnings(plan: ClusterPlan, shown: Candidate) -> Iterable[str]:
+    if shown.missing_keys:
+        yield (
+            f"clearhead cannot train this layout yet: it has no {', '.join(shown.missing_keys)}; "
+            "the figures are for the day it has"
+        )
+    if shown.communication_seconds > shown.compute_seconds:
+        times = shown.communication_seconds / shown.compute_seconds
+        yield (
+            f"the network is the limit: {times:.1f} times as long as the computation of a step; "
+            "the utilisation will not be reached (try a larger --batch-tokens)"
+        )
+    if plan.utilisation.includes_interruptions:
+        yield "the utilisation is of whole runs: goodput is in it, and not applied again"
+
+
+def published_lines(families: Iterable[PublishedFamily]) -> list[str]:
+    """How well one utilisation for each family predicts the published times."""
+    lines = ["utilisations that published runs imply, and the error of a time predicted with them"]
+    for family in families:
+        what = "whole runs" if family.includes_interruptions else "steps"
+        lines += [
+            "",
+            f"{family.name}: {family.utilisation:.1%} of {family.kind}, {what}, "
+            f"convention {family.convention!r}",
+            f"  {family.source}",
+        ]
+        for run in family.runs:
+            told = "" if run.reported is None else f", its source says {run.reported:.1%}"
+            miss = "" if run.fitted else " (not fitted)"
+            lines.append(
+                f"  {run.name:<22}implied {run.utilisation:.1%}{told}; "
+                f"time {family.error(run):+.1%}{miss}"
+            )
+    return lines
+
+
+def joint_error(families: Iterable[PublishedFamily]) -> tuple[float, float]:
+    """One utilisation for several families, and the largest error in time that it makes."""
+    implied = [run.utilisation for family in families for run in family.runs if run.fitted]
+    best = middle(implied)
+    return best, max(abs(each / best - 1) for each in implied)
+
+
+def readable(figure: Figure) -> str:
+    value = figure.value
+    match figure.unit:
+        case "bytes":
+            return _scaled(value, ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")), "B")
+        case "s":
+            return _scaled(value, ((86_400, "days"), (3600, "h"), (60, "min")), "s")
+        case "%":
+            return f"{value:.1%}"
+        case "$":
+            return f"${value:,.2f}" if value < 100 else f"${value:,.0f}"
+        case "":
+            return f"{value:,.0f}" if value < 1e15 else f"{value:.3g}"
+        case unit:
+            return f"{value:,.2f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...], smallest: str) -> str:
+    for size, unit in units:
+        if value >= size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value:,.1f} {smallest}"

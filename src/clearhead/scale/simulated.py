@@ -1,0 +1,96 @@
+"""One rank of thousands: torch's fake backend stands for the other ranks, fake tensors for memory,
+and all else is the code that trains. It counts and weighs; it cannot time."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.batches import TokenBatch
+from clearhead.models import build_model
+from clearhead.scale.memory import Layout
+from clearhead.scale.operations import with_layers
+from clearhead.training.distributed import Ranks, make_mesh, recompute_layers, shard
+from clearhead.training.loss import Objective
+from clearhead.training.plan import local_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """What the first rank holds, and what it sends in one forward and backward pass."""
+
+    weights: int
+    """Bytes."""
+    gradients: int
+    collectives: dict[str, int]
+    """How often each kind is called."""
+
+
+def simulate(model: ModelConfig, train: TrainConfig, layout: Layout, *, length: int) -> Simulated:
+    """A whole decoder from two small ones: the model is built with one and with two layers, and
+    every further layer adds the same. Tensor parallel is not simulated."""
+    one, two = (
+        simulate_whole(with_layers(model, depth), train, layout, length=length) for depth in (1, 2)
+    )
+    more = model.n_layers - 1
+    return Simulated(
+        weights=one.weights + more * (two.weights - one.weights),
+        gradients=one.gradients + more * (two.gradients - one.gradients),
+        collectives={
+            name: one.collectives[name] + more * (count - one.collectives[name])
+            for name, count in two.collectives.items()
+        },
+    )
+
+
+class _Collectives(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types  # torch's signature
+        if func.namespace == "c10d":
+            self.counts[func._opname] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def simulate_whole(
+    model: ModelConfig, train: TrainConfig, layout: Layout, *, length: int
+) -> Simulated:
+    """With all its layers: minutes for a large model."""
+    with _fake_mesh(train, layout.ranks) as mesh, FakeTensorMode():
+        objective = Objective(build_model(model, device="meta"), train)
+        if train.recompute:
+            recompute_layers(objective)
+        shard(objective, train, mesh)
+        objective.to_empty(device="cpu")
+        tokens = torch.zeros(layout.rows, length, dtype=torch.long)
+        batch = TokenBatch(inputs=tokens, targets=tokens, documents=tokens, samples=())
+        with _Collectives() as counted:
+            objective(batch).backward()
+        gradients = [p.grad for p in objective.parameters() if p.grad is not None]
+        return Simulated(
+            weights=local_bytes(list(objective.parameters())),
+            gradients=local_bytes(gradients),
+            collectives=dict(counted.counts),
+        )
+
+
+@contextmanager
+def _fake_mesh(train: TrainConfig, world: int) -> Iterator[DeviceMesh]:
+    """Torch's default group is the fake one meanwhile: not for a process that has another."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    try:
+        yield make_mesh(train, Ranks(0, world, torch.device("cpu"), sharded=True))
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,148 @@
+"""The plan: what fits, what it takes, and what every figure rests on."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import TrainConfig, load_recipe
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.models import preset
+from clearhead.scale import Assumptions, ClusterPlan, plan
+from clearhead.scale.accelerators import accelerator, accelerators
+from clearhead.scale.layouts import candidate, fastest, layouts
+from clearhead.scale.published import published_names
+from clearhead.scale.report import plan_lines
+
+SMALL = replace(preset("tiny-decoder"), n_layers=3)
+
+
+def small_plan(**changes) -> ClusterPlan:
+    settings = {"gpus": 4, "kind": "A100", "tokens": 1e9, "batch_tokens": 64 * 16}
+    return plan(SMALL, **(settings | changes))
+
+
+def test_time_is_tokens_by_speed_by_goodput_and_cost_follows():
+    found = small_plan(utilisation=0.5, assumptions=Assumptions(price=3.0)).figures
+    speed = 4 * 312e12 * 0.5 / (6 * found["parameters"].value)
+    assert found["speed"].value == pytest.approx(speed)
+    assert found["time"].value == pytest.approx(1e9 / speed / found["goodput"].value)
+    assert found["accelerator-hours"].value == pytest.approx(4 * found["time"].value / 3600)
+    assert found["cost"].value == pytest.approx(3 * found["accelerator-hours"].value)
+    assert found["checkpoint"].value == 12 * found["parameters"].value
+
+
+def test_a_published_time_is_found_again():
+    """The utilisation of whole runs has their interruptions in it: goodput is not applied."""
+    found = plan(
+        preset("llama-2-7b"),
+        gpus=1024,
+        kind="A100",
+        tokens=2e12,
+        length=1024,  # quickly traced; the convention of the family does not depend on it
+        utilisation="llama-2",
+    )
+    assert found.figures["accelerator-hours"].value == pytest.approx(184_320, rel=0.10)
+
+
+def test_what_rests_on_an_assumption_is_one():
+    found = small_plan().figures
+    assert found["utilisation"].origin == "measured"
+    assert found["speed"].origin == "computed"
+    assert found["cost"].origin == found["goodput"].origin == "assumed"
+    elsewhere = small_plan(utilisation="llm-foundry-h100").figures
+    assert elsewhere["utilisation"].origin == elsewhere["speed"].origin == "assumed"
+
+
+def test_every_line_of_figures_names_its_origin():
+    found = small_plan()
+    lines = plan_lines(found)
+    for name, figure in found.figures.items():
+        line = next(line for line in lines if line.startswith(f"{name}  "))
+        assert figure.origin in line and figure.why in line
+
+
+def test_every_layout_uses_all_accelerators_and_the_whole_batch():
+    found = list(layouts(preset("llama-3-8b"), 16, 96, per_node=8))
+    assert len(found) == len(set(found)) > 50
+    assert {each.ranks for each in found} == {16}
+    assert {each.rows_per_step for each in found} == {96}
+    assert {each.tensor for each in found} == {1, 2, 4, 8}
+
+
+def test_the_fastest_that_fits_can_be_trained_by_clearhead_if_any_can():
+    kind = accelerator("H100")
+    settings = {"kind": kind, "length": 2048, "utilisation": 0.4}
+    model, train = replace(preset("gpt2"), max_length=2048), TrainConfig(precision="bf16")
+    found = [candidate(model, train, each, **settings) for each in layouts(model, 8, 16, 8)]
+    best = fastest(found)
+    assert best is not None and best.fits and best.layout.tensor == 1
+    rivals = [each for each in found if each.fits and not each.missing_keys]
+    assert best.seconds == min(each.seconds for each in rivals)
+    assert fastest([replace(each, fits=False) for each in found]) is None
+
+
+def test_a_model_that_does_not_fit_is_said_not_to():
+    found = plan(
+        preset("llama-3-8b"), gpus=1, kind="RTX4090", tokens=1e9, length=512, batch_tokens=512
+    )
+    assert found.best is None
+    assert any(line.startswith("does not fit") for line in plan_lines(found))
+
+
+def test_a_batch_that_the_ranks_cannot_share_is_refused_with_one_that_they_can():
+    with pytest.raises(ConfigError, match=r"try --batch-tokens 384$"):
+        small_plan(gpus=3, batch_tokens=64 * 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "H10"}, "there is no accelerator 'H10'; did you mean"),
+        ({"gpus": 0}, "gpus=0 must be at least 1"),
+        ({"tokens": float("nan")}, "tokens=nan must be above 0"),
+        ({"tokens": None}, "tokens=None is needed to plan a preset"),
+        ({"utilisation": 1.5}, "utilisation=1.5 must be above 0 and at most 1"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused(changes, message: str):
+    with pytest.raises(ClearheadError, match=message):
+        small_plan(**changes)
+
+
+def test_an_assumption_must_be_a_positive_number():
+    with pytest.raises(ConfigError, match="restart_minutes=-1"):
+        Assumptions(restart_minutes=-1)
+
+
+def test_the_table_of_accelerators_is_plausible_and_names_its_sources():
+    for kind in accelerators().values():
+        assert 20e9 < kind.memory < 400e9 and 1e14 < kind.flops < 1e16
+        assert kind.network < kind.link and kind.source
+        assert kind.utilisation is None or kind.utilisation in published_names()
+
+
+def test_a_recipe_brings_its_own_settings():
+    recipe = load_recipe("wikitext-2", [("train.steps", "7"), ("train.recompute", "true")])
+    found = plan(recipe, gpus=1, kind="RTX4090")
+    assert found.figures["steps"].value == 7
+    assert found.length == recipe.batches.length
+    assert found.name == "wikitext-2"
+
+
+def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str]):
+    words = ["plan", "tiny-decoder", "--gpus", "2", "--kind", "A100", "--tokens", "1e9"]
+    assert main([*words, "--batch-tokens", "8192", "--price", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("tiny-decoder on 2 × A100")
+    for word in ("fits", "measured", "computed", "assumed", "Young–Daly", "--train.parallel"):
+        assert word in out
+    assert main(["plan", "lama-3-8b"]) == 2
+    assert "did you mean 'llama-3-8b'" in capsys.readouterr().err
+    assert main(["plan"]) == 2
+
+
+def test_the_command_shows_how_well_published_runs_are_met(capsys: pytest.CaptureFixture[str]):
+    assert main(["plan", "--published"]) == 0
+    out = capsys.readouterr().out
+    assert "llama-1: 47.6% of A100" in out and "not fitted" in out

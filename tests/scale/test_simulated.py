@@ -1,0 +1,50 @@
+"""Plans built on ranks that are not there."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearhead.config import TrainConfig
+from clearhead.models import preset
+from clearhead.scale import plan
+from clearhead.scale.memory import Layout, rank_memory
+from clearhead.scale.simulated import simulate, simulate_whole
+
+FSDP = TrainConfig(parallel="fsdp", precision="bf16")
+
+
+def test_two_small_models_count_the_collectives_of_the_whole():
+    model, layout = replace(preset("tiny-decoder"), n_layers=5), Layout(shard=8)
+    assert simulate(model, FSDP, layout, length=16) == simulate_whole(
+        model, FSDP, layout, length=16
+    )
+
+
+def test_replicas_also_reduce_between_each_other():
+    train = TrainConfig(parallel="fsdp", precision="bf16", replicas=2)
+    found = simulate(preset("tiny-decoder"), train, Layout(replicas=2, shard=4), length=16)
+    assert found.collectives["allreduce_"] == preset("tiny-decoder").n_layers + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "world"), [("llama-3-70b", 1024), ("llama-3.1-405b", 16_384)])
+def test_the_planned_layout_is_built_on_thousands_of_ranks(name: str, world: int):
+    """One sequence on each rank. A layer is gathered forward and backward and reduces once; the
+    root does both once."""
+    model = preset(name)
+    found = plan(model, gpus=world, kind="H100", tokens=15e12, batch_tokens=world * 8192).best
+    assert found is not None and found.layout.tensor == 1
+    layout = found.layout
+    train = TrainConfig(
+        parallel="fsdp",
+        precision="bf16",
+        loss_chunk=1024,
+        replicas=layout.replicas,
+        recompute=layout.recompute,
+    )
+    simulated = simulate(model, train, layout, length=8192)
+    memory = rank_memory(model, train, layout, length=8192)
+    assert simulated.weights == memory.weights
+    assert simulated.gradients == memory.gradients
+    assert simulated.collectives["_allgather_base_"] == 2 * model.n_layers + 1
+    assert simulated.collectives["_reduce_scatter_base_"] == model.n_layers + 1
