@@ -39,7 +39,7 @@ MODEL = ModelConfig(
     max_length=256,
     p_dropout=0.0,
 )
-ROWS, STEPS = 2, 3
+ROWS, STEPS = 2, 2
 # With these a freed tensor goes back to the system at once: what is counted is what is held.
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 

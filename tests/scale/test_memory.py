@@ -65,16 +65,22 @@ def test_sharding_divides_what_is_held_and_not_the_activations():
     assert one.weights == 4 * inventory(MODEL).total
     assert one.optimizer == 2 * one.weights
     assert eight.weights == pytest.approx(one.weights / 8, rel=0.02)
-    assert eight.activations == one.activations
-    assert one.communication_at_start == 0 < eight.communication_at_start
+    assert eight.at_loss.activations == one.at_loss.activations
+    assert all(moment.communication == 0 for moment in one.moments)
+    assert all(moment.communication > 0 for moment in eight.moments)
 
 
 def test_several_micro_batches_of_fsdp_keep_whole_gradients():
     whole = 4 * inventory(MODEL).total
     found = rank_memory(MODEL, TRAIN, Layout(shard=8, micro_batches=2), length=24)
-    assert found.gradients_at_start == whole
+    assert {moment.gradients for moment in found.moments} == {whole}
     alone = rank_memory(MODEL, TRAIN, Layout(shard=8), length=24)
-    assert alone.gradients_at_start == 0 and alone.gradients < whole / 7
+    assert alone.at_loss.gradients == 0 < alone.at_end.gradients < whole / 7
+
+
+def test_copies_exchange_through_buckets_of_the_size_of_their_gradients():
+    found = rank_memory(MODEL, TRAIN, Layout(replicas=2), length=24)
+    assert {moment.communication for moment in found.moments} == {4 * inventory(MODEL).total}
 
 
 def test_torchtitans_selective_recompute_lies_between_all_and_none():

@@ -2,7 +2,7 @@
 have shapes and no memory, with every allocation counted."""
 
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,18 +27,20 @@ class Activations:
 
     per_layer: float
     """Kept by each layer (of each stack) until its backward pass."""
-    beside: float
-    """The most that is held besides: embeddings, logits and their gradient, and what the backward
-    pass of one layer needs, its own gradient and (with recompute) its activations among it."""
-
-    def total(self, n_layers: int) -> float:
-        return n_layers * self.per_layer + self.beside
+    at_loss: float
+    """The most that is held besides until the backward pass reaches the last layer: embeddings,
+    logits and their gradient."""
+    in_layers: float
+    """The most that is held besides in the backward pass of a layer: its own gradient and (with
+    recompute) its activations among it."""
+    at_end: float
+    """The most that is held besides gradients where the backward pass ends."""
 
 
 def activations(
     model: ModelConfig, train: TrainConfig, *, rows: int, length: int, sharded: bool
 ) -> Activations:
-    """Both numbers grow by the same amount with each row: traced with one row and with two."""
+    """All four grow by the same amount with each row: traced with one row and with two."""
     keys = replace(
         TrainConfig(),
         precision=train.precision,
@@ -48,10 +50,12 @@ def activations(
         z_loss=train.z_loss,
     )  # nothing else matters here: other layouts find the same trace
     one, two = (_of_rows(model, keys, n_rows, length, sharded) for n_rows in (1, 2))
-    return Activations(
-        per_layer=one.per_layer + (rows - 1) * (two.per_layer - one.per_layer),
-        beside=one.beside + (rows - 1) * (two.beside - one.beside),
-    )
+
+    def on_the_line(name: str) -> float:
+        first, second = getattr(one, name), getattr(two, name)
+        return first + (rows - 1) * (second - first)
+
+    return Activations(**{each.name: on_the_line(each.name) for each in fields(Activations)})
 
 
 @cache
@@ -69,8 +73,12 @@ def _of_rows(
         for depth in (1, 2)
     )
     per_layer = two.after_forward - one.after_forward
-    at_most = max(one.before_layers, one.in_layers)
-    return Activations(per_layer=per_layer, beside=at_most - per_layer)
+    return Activations(
+        per_layer=per_layer,
+        at_loss=one.before_layers - per_layer,
+        in_layers=one.in_layers - per_layer,
+        at_end=max(0, one.in_layers - one.gradients),
+    )
 
 
 class _Trace(NamedTuple):
@@ -81,6 +89,7 @@ class _Trace(NamedTuple):
     """The most until the backward pass reaches the last layer."""
     in_layers: int
     """The most after that."""
+    gradients: int
 
 
 class _Allocations(TorchDispatchMode):
@@ -130,7 +139,8 @@ class _Step(nn.Module):
         loss = self.objective(batch)
         after_forward = counted.now
         loss.backward()
-        return _Trace(after_forward, before_layers, counted.most)
+        gradients = sum(p.grad.nbytes for p in self.parameters() if p.grad is not None)
+        return _Trace(after_forward, before_layers, counted.most, gradients)
 
 
 def _trace(

@@ -1,4 +1,4 @@
-"""Memory of one rank, by kind and at the two moments at which it can be highest."""
+"""Memory of one rank, by kind and by moment."""
 
 from dataclasses import dataclass, replace
 
@@ -54,30 +54,39 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Bytes that come and go."""
+
+    gradients: float
+    activations: float
+    communication: float
+    """Gathered weights, and gradients on their way."""
+
+    @property
+    def total(self) -> float:
+        return self.gradients + self.activations + self.communication
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankMemory:
-    """Bytes of one rank. `start` is where the backward pass begins, with all activations there;
-    `end` is where it ends, with all gradients there."""
+    """Bytes of one rank, at the three moments of a step at which they can be most."""
 
     weights: float
     optimizer: float
-    gradients_at_start: float
-    gradients: float
-    activations: float
-    communication_at_start: float
-    communication_at_end: float
+    at_loss: Moment
+    """All activations and the logits' gradient are there."""
+    in_layers: Moment
+    """The backward pass is in the last layer."""
+    at_end: Moment
+    """It has passed the first layer: all gradients are there."""
 
     @property
-    def start(self) -> float:
-        held = self.weights + self.optimizer + self.gradients_at_start
-        return held + self.activations + self.communication_at_start
-
-    @property
-    def end(self) -> float:
-        return self.weights + self.optimizer + self.gradients + self.communication_at_end
+    def moments(self) -> tuple[Moment, Moment, Moment]:
+        return self.at_loss, self.in_layers, self.at_end
 
     @property
     def peak(self) -> float:
-        return max(self.start, self.end)
+        return self.weights + self.optimizer + max(moment.total for moment in self.moments)
 
 
 def rank_memory(
@@ -88,26 +97,40 @@ def rank_memory(
     With several micro-batches the gradients of the earlier ones are there from the start, and with
     FSDP they are whole on every rank until the last one exchanges them.
     """
-    found = inventory(model)
-    whole = FP32 * found.total / layout.tensor
-    held = FP32 * share(found.shapes, layout.shard) / layout.tensor
-    states = STATES[train.optimizer] + (train.ema is not None)
-    optimizer = states * held
+    found, tensor = inventory(model), layout.tensor
+    whole = FP32 * found.total / tensor
+    held = FP32 * share(found.shapes, layout.shard) / tensor
+    optimizer = (STATES[train.optimizer] + (train.ema is not None)) * held
     if train.optimizer == "muon":
-        optimizer += FP32 * share(found.root, layout.shard) / layout.tensor
-    accumulated = layout.micro_batches > 1
+        optimizer += FP32 * share(found.root, layout.shard) / tensor
+    earlier = whole if layout.micro_batches > 1 else 0.0
     kept = activations(
-        model, train_with(train, layout), rows=layout.rows, length=length, sharded=layout.sharded
+        model,
+        replace(train, recompute=layout.recompute),
+        rows=layout.rows,
+        length=length,
+        sharded=layout.sharded,
     )
-    start, end = _communication(model, train, layout)
+    layers = max(model.n_layers, model.decoder_layers) * kept.per_layer
+    at_loss, in_layers, at_end = _communication(model, train, layout)
     return RankMemory(
         weights=held,
         optimizer=optimizer,
-        gradients_at_start=whole * accumulated,
-        gradients=whole if accumulated else held,
-        activations=kept.total(max(model.n_layers, model.decoder_layers)) / layout.tensor,
-        communication_at_start=start,
-        communication_at_end=end,
+        at_loss=Moment(
+            gradients=earlier,
+            activations=(layers + kept.at_loss) / tensor,
+            communication=at_loss,
+        ),
+        in_layers=Moment(
+            gradients=earlier,
+            activations=(layers + kept.in_layers) / tensor,
+            communication=in_layers,
+        ),
+        at_end=Moment(
+            gradients=max(held, earlier),
+            activations=kept.at_end / tensor,
+            communication=at_end,
+        ),
     )
 
 
@@ -116,24 +139,25 @@ def bytes_computed_in(train: TrainConfig) -> int:
     return 2 if train.precision == "bf16" else FP32
 
 
-def train_with(train: TrainConfig, layout: Layout) -> TrainConfig:
-    return replace(train, recompute=layout.recompute)
+def _communication(
+    model: ModelConfig, train: TrainConfig, layout: Layout
+) -> tuple[float, float, float]:
+    """Bytes of gathered weights and of gradients on their way, at the three moments.
 
-
-def _communication(model: ModelConfig, train: TrainConfig, layout: Layout) -> tuple[float, float]:
-    """Bytes of gathered weights and of gradients on their way, at the start and at the end of the
-    backward pass.
-
-    FSDP gathers a layer twice over (the buffer that the ranks fill, and the tensors made from it)
-    while the next one is on its way; the root stays gathered all the time, and its gradient leaves
-    last. Gradients travel in fp32. DDP holds its buckets, one copy of all gradients, throughout.
+    FSDP2 keeps the root gathered all the time. At the loss it still holds the buffer in which the
+    last layer was gathered; in the layers, one layer and the buffer of the next, and the fp32 copy
+    of a gradient that is being reduced; at the end, the root's gradient and its fp32 copy, with
+    that of the last layer to go. DDP holds its buckets, one copy of all gradients, throughout.
     """
     found = inventory(model)
     if not layout.sharded:
-        buckets = FP32 * found.total / layout.tensor if layout.ranks > layout.tensor else 0.0
-        return buckets, buckets
+        exchanged = layout.ranks > layout.tensor
+        buckets = FP32 * found.total / layout.tensor if exchanged else 0.0
+        return buckets, buckets, buckets
     computed_in = bytes_computed_in(train)
     layer, root = found.largest_layer / layout.tensor, found.in_root / layout.tensor
-    gathered = computed_in * (3 * layer + root)
-    leaving = computed_in + FP32
-    return gathered + leaving * layer, gathered + leaving * root
+    return (
+        computed_in * (root + layer),
+        computed_in * (root + 2 * layer) + FP32 * layer,
+        (2 * computed_in + FP32) * root + FP32 * layer,
+    )

@@ -32,8 +32,9 @@ class Assumptions:
     interruptions in 54 days on 16,384 H100."""
     restart_minutes: float = 10.0
     """From a failure until the next step: notice, replace, start, load."""
-    save_gb_per_second: float = 2.0
-    """Gigabytes a second that one node writes to shared storage."""
+    save_gb_per_second: float = 1.0
+    """Gigabytes a second that one node writes to shared storage while all write. Llama 3's storage
+    took 2 TB/s from 2,048 nodes."""
     text_bytes_per_token: float = 4.0
     """Of English text; Chinese has about 3 with a Chinese vocabulary."""
     tokens_per_core_second: float = 225_000.0

@@ -48,20 +48,21 @@ def _layout_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
 def _memory_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
     """The activations of the chosen layout, and what the other choice of recompute would keep."""
     memory, layout = shown.memory, shown.layout
-    rows: list[tuple[str, float, float]] = [
-        ("weights", memory.weights, memory.weights),
-        ("optimizer", memory.optimizer, memory.optimizer),
-        ("gradients", memory.gradients_at_start, memory.gradients),
-        ("activations", memory.activations, 0.0),
-        ("communication", memory.communication_at_start, memory.communication_at_end),
-        ("together", memory.start, memory.end),
-    ]
-    lines = [f"{'GiB on a rank, computed':<26}{'backward begins':>16}{'backward ends':>16}"]
-    lines += [f"  {name:<24}{a / GIB:>16.2f}{b / GIB:>16.2f}" for name, a, b in rows]
+    held = memory.weights + memory.optimizer
+    rows = {
+        "weights": [memory.weights] * 3,
+        "optimizer": [memory.optimizer] * 3,
+        "gradients": [moment.gradients for moment in memory.moments],
+        "activations": [moment.activations for moment in memory.moments],
+        "communication": [moment.communication for moment in memory.moments],
+        "together": [held + moment.total for moment in memory.moments],
+    }
+    moments = ("at the loss", "in the layers", "at the end")
+    lines = ["GiB on a rank, computed    " + "".join(f"{name:>15}" for name in moments)]
+    for name, sizes in rows.items():
+        lines.append(f"  {name:<25}" + "".join(f"{size / GIB:>15.2f}" for size in sizes))
     usable = USABLE * plan.kind.memory / GIB
-    lines.append(
-        f"  {'of which there are':<24}{usable:>16.2f}  (assumed: {USABLE:.0%} of the memory)"
-    )
+    lines.append(f"  {'usable':<25}{usable:>15.2f}  (assumed: {USABLE:.0%} of the memory)")
     other = next(
         each
         for each in plan.candidates
@@ -70,7 +71,9 @@ def _memory_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
         and each.layout.recompute != layout.recompute
     )
     word = "without" if layout.recompute else "with"
-    lines.append(f"  activations {word} recompute: {other.memory.activations / GIB:.2f}")
+    lines.append(
+        f"  activations {word} recompute: {other.memory.at_loss.activations / GIB:.2f} at the loss"
+    )
     return lines
 
 
@@ -138,6 +141,8 @@ def readable(figure: Figure) -> str:
             return f"{value:.1%}"
         case "$":
             return f"${value:,.2f}" if value < 100 else f"${value:,.0f}"
+        case "steps":
+            return f"{value:,.0f} steps"
         case "":
             return f"{value:,.0f}" if value < 1e15 else f"{value:.3g}"
         case unit:
