@@ -25,7 +25,7 @@ from clearhead.training.distributed import Ranks, build_objective, joined
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.step import take_step
 
-MODEL = ModelConfig(
+_ADJUSTED = ModelConfig(
     family="decoder",
     vocab_size=12_000,
     d_model=512,
@@ -39,6 +39,25 @@ MODEL = ModelConfig(
     max_length=256,
     p_dropout=0.0,
 )
+MODELS = {
+    # What is gathered and reduced at which moment was found with the first one; the second one is
+    # only compared.
+    "llama-like, tied": _ADJUSTED,
+    "gpt-like, untied": replace(
+        _ADJUSTED,
+        vocab_size=7_000,
+        d_model=384,
+        n_layers=11,
+        n_heads=6,
+        d_ff=1536,
+        positions="learned",
+        norm="layer",
+        feed_forward="gelu",
+        bias=True,
+        max_length=192,
+        tie_output=False,
+    ),
+}
 ROWS, STEPS = 2, 2
 # With these a freed tensor goes back to the system at once: what is counted is what is held.
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -63,27 +82,28 @@ def take_steps(model: ModelConfig, train: TrainConfig, ranks: Ranks, rows: int) 
         take_step(objective, optimizers, batch, ranks=ranks, lr=1e-3, clip_norm=1.0)
 
 
-def work(n_ranks: int, recompute: bool, out: Path) -> None:
+def work(name: str, n_ranks: int, recompute: bool, out: Path) -> None:
     """In each process: a tiny model first, so that what torch loads once is not counted."""
     torch.set_num_threads(1)
     train = config(n_ranks, recompute)
     with joined(train) as ranks:
-        tiny = replace(MODEL, d_model=64, n_layers=1, d_ff=64, vocab_size=100)
+        model = MODELS[name]
+        tiny = replace(model, d_model=64, n_layers=1, d_ff=64, vocab_size=100)
         take_steps(tiny, train, ranks, 1)
         before = resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # VmHWM starts again
-        take_steps(MODEL, train, ranks, ROWS)
+        take_steps(model, train, ranks, ROWS)
         peaks = ranks.gather(resident("VmHWM") - before)
         if ranks.first:
             out.write_text(json.dumps(peaks), encoding="utf-8")
 
 
-def measure(n_ranks: int, recompute: bool) -> int:
+def measure(name: str, n_ranks: int, recompute: bool) -> int:
     """The first rank's, whose shares are the largest."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "peaks.json"
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
-        arguments = ["--work", str(n_ranks), str(int(recompute)), str(out)]
+        arguments = ["--work", name, str(n_ranks), str(int(recompute)), str(out)]
         subprocess.run(
             [sys.executable, *launch, "-m", "benchmarks.rank_memory", *arguments],
             env={**os.environ, **RETURN_MEMORY, "OMP_NUM_THREADS": "1"},
@@ -92,37 +112,44 @@ def measure(n_ranks: int, recompute: bool) -> int:
         return json.loads(out.read_text(encoding="utf-8"))[0]
 
 
-def compare(recompute: bool) -> dict[str, Any]:
+def compare(name: str, recompute: bool) -> dict[str, Any]:
+    model = MODELS[name]
+    title = f"{name}, recompute {recompute}"
     rows: dict[str, Any] = {}
     for n_ranks in (1, 2, 4):
         layout = Layout(shard=n_ranks, rows=ROWS, recompute=recompute)
         train = config(n_ranks, recompute)
-        planned = rank_memory(MODEL, train, layout, length=MODEL.max_length)
-        found = measure(n_ranks, recompute)
+        planned = rank_memory(model, train, layout, length=model.max_length)
+        found = measure(name, n_ranks, recompute)
         rows[str(n_ranks)] = {
             "measured_mb": round(found / 1e6, 1),
             "planned_mb": round(planned.peak / 1e6, 1),
             "error": round(planned.peak / found - 1, 4),
         }
-        print(f"recompute {recompute}, {n_ranks} ranks: {rows[str(n_ranks)]}", flush=True)
+        print(f"{title}, {n_ranks} ranks: {rows[str(n_ranks)]}", flush=True)
     for few, many in (("1", "2"), ("2", "4"), ("1", "4")):
-        dropped = [rows[few][key] - rows[many][key] for key in ("measured_mb", "planned_mb")]
+        dropped = [
+            round(rows[few][key] - rows[many][key], 1) for key in ("measured_mb", "planned_mb")
+        ]
         error = round(dropped[1] / dropped[0] - 1, 4)
         rows[f"{few} to {many}"] = {"measured_mb": dropped[0], "planned_mb": dropped[1]}
         rows[f"{few} to {many}"]["error"] = error
-        print(f"recompute {recompute}, {few} to {many}: {rows[f'{few} to {many}']}", flush=True)
+        print(f"{title}, {few} to {many}: {rows[f'{few} to {many}']}", flush=True)
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", nargs=3, metavar=("RANKS", "RECOMPUTE", "FILE"))
+    parser.add_argument("--work", nargs=4, metavar=("MODEL", "RANKS", "RECOMPUTE", "FILE"))
     arguments = parser.parse_args()
     if arguments.work:
-        ranks, recompute, out = arguments.work
-        work(int(ranks), bool(int(recompute)), Path(out))
+        name, ranks, recompute, out = arguments.work
+        work(name, int(ranks), bool(int(recompute)), Path(out))
         return
-    found = {f"recompute {word}": compare(word) for word in (False, True)}
+    found = {
+        name: {f"recompute {word}": compare(name, word) for word in (False, True)}
+        for name in MODELS
+    }
     print("written:", write_result("rank_memory", found).name)
 
 

@@ -112,7 +112,7 @@ def rank_memory(
         sharded=layout.sharded,
     )
     layers = max(model.n_layers, model.decoder_layers) * kept.per_layer
-    at_loss, in_layers, at_end = _communication(model, train, layout)
+    at_loss, in_layers, at_end = _communication(model, train, layout, kept.per_layer / tensor)
     return RankMemory(
         weights=held,
         optimizer=optimizer,
@@ -128,7 +128,8 @@ def rank_memory(
         ),
         at_end=Moment(
             gradients=max(held, earlier),
-            activations=kept.at_end / tensor,
+            # The temporaries of the root's gradient are gone when its fp32 copy is made.
+            activations=max(kept.at_end, FP32 * found.in_root * layout.sharded) / tensor,
             communication=at_end,
         ),
     )
@@ -140,14 +141,15 @@ def bytes_computed_in(train: TrainConfig) -> int:
 
 
 def _communication(
-    model: ModelConfig, train: TrainConfig, layout: Layout
+    model: ModelConfig, train: TrainConfig, layout: Layout, per_layer: float
 ) -> tuple[float, float, float]:
     """Bytes of gathered weights and of gradients on their way, at the three moments.
 
     FSDP2 keeps the root gathered all the time. At the loss it still holds the buffer in which the
-    last layer was gathered; in the layers, one layer and the buffer of the next, and the fp32 copy
-    of a gradient that is being reduced; at the end, the root's gradient and its fp32 copy, with
-    that of the last layer to go. DDP holds its buckets, one copy of all gradients, throughout.
+    last layer was gathered; in the layers, one layer and the buffer of the next. While a layer's
+    gradient is reduced, from an fp32 copy, its own activations (`per_layer`) are gone already. At
+    the end, the root's gradient waits, whole, for the last layer's. DDP holds its buckets, one copy
+    of all gradients, throughout.
     """
     found = inventory(model)
     if not layout.sharded:
@@ -156,8 +158,9 @@ def _communication(
         return buckets, buckets, buckets
     computed_in = bytes_computed_in(train)
     layer, root = found.largest_layer / layout.tensor, found.in_root / layout.tensor
+    reduced = FP32 * layer
     return (
         computed_in * (root + layer),
-        computed_in * (root + 2 * layer) + FP32 * layer,
-        (2 * computed_in + FP32) * root + FP32 * layer,
+        computed_in * (root + 2 * layer) + max(0.0, reduced - per_layer),
+        computed_in * 2 * root + reduced,
     )
