@@ -11,13 +11,13 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
-from benchmarks.result import write_result
+from benchmarks.result import FOLDER, write_result
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.scale.memory import Layout, rank_memory
@@ -59,6 +59,8 @@ MODELS = {
     ),
 }
 ROWS, STEPS = 2, 2
+RANKS = (1, 2, 4)
+RESULT = FOLDER / "rank_memory.json"
 # With these a freed tensor goes back to the system at once: what is counted is what is held.
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
@@ -88,7 +90,7 @@ def work(name: str, n_ranks: int, recompute: bool, out: Path) -> None:
     train = config(n_ranks, recompute)
     with joined(train) as ranks:
         model = MODELS[name]
-        tiny = replace(model, d_model=64, n_layers=1, d_ff=64, vocab_size=100)
+        tiny = replace(model, d_model=8 * model.n_heads, n_layers=1, d_ff=64, vocab_size=100)
         take_steps(tiny, train, ranks, 1)
         before = resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # VmHWM starts again
@@ -112,30 +114,34 @@ def measure(name: str, n_ranks: int, recompute: bool) -> int:
         return json.loads(out.read_text(encoding="utf-8"))[0]
 
 
-def compare(name: str, recompute: bool) -> dict[str, Any]:
-    model = MODELS[name]
-    title = f"{name}, recompute {recompute}"
-    rows: dict[str, Any] = {}
-    for n_ranks in (1, 2, 4):
-        layout = Layout(shard=n_ranks, rows=ROWS, recompute=recompute)
-        train = config(n_ranks, recompute)
-        planned = rank_memory(model, train, layout, length=model.max_length)
-        found = measure(name, n_ranks, recompute)
-        rows[str(n_ranks)] = {
-            "measured_mb": round(found / 1e6, 1),
-            "planned_mb": round(planned.peak / 1e6, 1),
-            "error": round(planned.peak / found - 1, 4),
-        }
-        print(f"{title}, {n_ranks} ranks: {rows[str(n_ranks)]}", flush=True)
-    for few, many in (("1", "2"), ("2", "4"), ("1", "4")):
-        dropped = [
-            round(rows[few][key] - rows[many][key], 1) for key in ("measured_mb", "planned_mb")
-        ]
-        error = round(dropped[1] / dropped[0] - 1, 4)
-        rows[f"{few} to {many}"] = {"measured_mb": dropped[0], "planned_mb": dropped[1]}
-        rows[f"{few} to {many}"]["error"] = error
-        print(f"{title}, {few} to {many}: {rows[f'{few} to {many}']}", flush=True)
+def case(recompute: bool, n_ranks: int) -> str:
+    return f"recompute {recompute}, ranks {n_ranks}"
+
+
+def compared(name: str, measured: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Each case, and each difference between numbers of ranks, with the planner's figure."""
+    model, rows = MODELS[name], {}
+    for recompute in (False, True):
+        sizes: dict[int, tuple[float, float]] = {}
+        for n_ranks in RANKS:
+            if (found := measured.get(case(recompute, n_ranks))) is not None:
+                layout = Layout(shard=n_ranks, rows=ROWS, recompute=recompute)
+                train = config(n_ranks, recompute)
+                planned = rank_memory(model, train, layout, length=model.max_length).peak / 1e6
+                sizes[n_ranks] = (found, planned)
+                rows[case(recompute, n_ranks)] = _row(found, planned)
+        for few, many in combinations(sizes, 2):
+            drops = [a - b for a, b in zip(sizes[few], sizes[many])]
+            rows[f"recompute {recompute}, from {few} to {many}"] = _row(*drops)
     return rows
+
+
+def _row(measured: float, planned: float) -> dict[str, float]:
+    return {
+        "measured_mb": round(measured, 1),
+        "planned_mb": round(planned, 1),
+        "error": round(planned / measured - 1, 4),
+    }
 
 
 def main() -> None:
@@ -146,11 +152,17 @@ def main() -> None:
         name, ranks, recompute, out = arguments.work
         work(name, int(ranks), bool(int(recompute)), Path(out))
         return
-    found = {
-        name: {f"recompute {word}": compare(name, word) for word in (False, True)}
-        for name in MODELS
-    }
-    print("written:", write_result("rank_memory", found).name)
+    found: dict[str, dict[str, float]] = {name: {} for name in MODELS}
+    if RESULT.is_file():  # an interrupted run resumes
+        found |= json.loads(RESULT.read_text(encoding="utf-8"))["measured_mb"]
+    for name, recompute, n_ranks in product(MODELS, (False, True), RANKS):
+        if case(recompute, n_ranks) not in found[name]:
+            size = measure(name, n_ranks, recompute) / 1e6
+            found[name][case(recompute, n_ranks)] = round(size, 1)
+            write_result("rank_memory", {"measured_mb": found})
+    for name in MODELS:
+        for what, row in compared(name, found[name]).items():
+            print(f"{name}, {what}: {row}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from clearhead.models import PRESETS, build_model, count_parameters, preset
         ("llama-2-7b", 6_738_415_616),
         ("llama-3-8b", 8_030_261_248),
         ("llama-3-70b", 70_553_706_496),
+        ("llama-3.1-405b", 405_853_388_800),
     ],
 )
 def test_a_preset_has_the_published_number_of_parameters(name: str, published: int):
