@@ -11,7 +11,7 @@ from clearhead.cli import main
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = [
     re.findall(
-        r"^```console\n\$ clearhead (plan .*?)\n(.*?)^```",
+        r"^```console\n\$ clearhead (plan [^\n]*)\n(?!\$)(.*?)^```",
         (DOCS / language / "scale.md").read_text(encoding="utf-8"),
         flags=re.M | re.S,
     )
