@@ -32,11 +32,13 @@ class Accelerator:
 
 @cache
 def accelerators() -> dict[str, Accelerator]:
+    """The whole table, by name."""
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {name: Accelerator(name=name, **row) for name, row in table.items()}
 
 
 def accelerator(name: str) -> Accelerator:
+    """A row of the table; an unknown name is refused with the nearest."""
     if name not in accelerators():
         raise ClearheadError(f"there is no accelerator {name!r}; {nearest(name, accelerators())}")
     return accelerators()[name]

@@ -8,8 +8,8 @@ Origin = Literal["measured", "computed", "assumed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """`measured` was read off a run (ours or a published one), `computed` follows from the model
-    and the layout, `assumed` is a guess that an option can replace. What is computed from an
+    """`measured` was read off a run (of clearhead or a published one), `computed` follows from the
+    model and the layout, `assumed` is a guess that an option can replace. What is computed from an
     assumption is an assumption."""
 
     value: float
@@ -20,6 +20,7 @@ class Figure:
 
 
 def measured(value: float, unit: str, why: str) -> Figure:
+    """Read off a run."""
     return Figure(value=value, unit=unit, origin="measured", why=why)
 
 
@@ -30,4 +31,5 @@ def computed(value: float, unit: str, why: str, *inputs: Figure) -> Figure:
 
 
 def assumed(value: float, unit: str, why: str) -> Figure:
+    """A guess."""
     return Figure(value=value, unit=unit, origin="assumed", why=why)

@@ -15,6 +15,8 @@ libraries' workspaces and fragments take the rest. An assumption."""
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
+    """A layout, whether it fits, and how long a step of it takes."""
+
     layout: Layout
     memory: RankMemory
     fits: bool
@@ -28,6 +30,7 @@ class Candidate:
 
     @property
     def seconds(self) -> float:
+        """Of a step."""
         return max(self.compute_seconds, self.communication_seconds) + self.exposed_seconds
 
     @property
@@ -67,6 +70,7 @@ def candidate(
     length: int,
     utilisation: float,
 ) -> Candidate:
+    """The layout with its memory and its times."""
     memory = rank_memory(model, train, layout, length=length)
     flops = flops_per_token(model, length, "without-embeddings")
     tokens = layout.rows_per_step * length / layout.ranks

@@ -29,14 +29,17 @@ class Layout:
 
     @property
     def ranks(self) -> int:
+        """All accelerators."""
         return self.replicas * self.shard * self.tensor
 
     @property
     def sharded(self) -> bool:
+        """Whether FSDP is used."""
         return self.shard > 1
 
     @property
     def rows_per_step(self) -> int:
+        """Sequences of a whole step."""
         return self.replicas * self.shard * self.rows * self.micro_batches
 
     @property
@@ -64,6 +67,7 @@ class Moment:
 
     @property
     def total(self) -> float:
+        """Of the three kinds."""
         return self.gradients + self.activations + self.communication
 
 
@@ -82,10 +86,12 @@ class RankMemory:
 
     @property
     def moments(self) -> tuple[Moment, Moment, Moment]:
+        """In the order in which they come."""
         return self.at_loss, self.in_layers, self.at_end
 
     @property
     def peak(self) -> float:
+        """The most of the three moments, with what is always held."""
         return self.weights + self.optimizer + max(moment.total for moment in self.moments)
 
 

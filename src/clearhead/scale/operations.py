@@ -27,18 +27,22 @@ class Inventory:
 
     @property
     def shapes(self) -> list[Shape]:
+        """Of every parameter of the model."""
         return [*self.root, *(shape for layer, times in self.layers for shape in layer * times)]
 
     @property
     def total(self) -> int:
+        """Parameters of the model."""
         return sum(map(math.prod, self.shapes))
 
     @property
     def largest_layer(self) -> int:
+        """Parameters of the largest layer."""
         return max(sum(map(math.prod, layer)) for layer, _ in self.layers)
 
     @property
     def in_root(self) -> int:
+        """Parameters that belong to no layer."""
         return sum(map(math.prod, self.root))
 
 
@@ -63,6 +67,7 @@ def inventory(config: ModelConfig) -> Inventory:
 
 
 def with_layers(config: ModelConfig, depth: int) -> ModelConfig:
+    """The same model with so many layers in each stack."""
     both = config.family == "encoder-decoder"
     return replace(config, n_layers=depth, n_decoder_layers=depth if both else None)
 

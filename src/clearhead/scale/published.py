@@ -17,6 +17,8 @@ TABLE = Path(__file__).with_name("published.toml")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRun:
+    """One run, and the utilisation that its time implies."""
+
     name: str
     model: ModelConfig
     utilisation: float
@@ -50,15 +52,18 @@ class PublishedFamily:
 
 
 def middle(utilisations: list[float]) -> float:
+    """Between the lowest and the highest."""
     return (min(utilisations) + max(utilisations)) / 2
 
 
 def published_names() -> list[str]:
+    """Of all families."""
     return [name for name in _tables() if name != "shapes"]
 
 
 @cache
 def published_family(name: str) -> PublishedFamily:
+    """A family by name; an unknown name is refused with the nearest."""
     if name not in published_names():
         raise ClearheadError(
             f"there is no published utilisation {name!r}; {nearest(name, published_names())} "

@@ -11,6 +11,7 @@ GIB = 2**30
 
 
 def plan_lines(plan: ClusterPlan) -> list[str]:
+    """Layout, memory, figures and warnings."""
     head = (
         f"{plan.name} on {plan.gpus:,} × {plan.kind.name}: sequences of {plan.length:,} tokens, "
         f"{plan.batch_tokens:,} tokens a step"
@@ -131,6 +132,7 @@ def joint_error(families: Iterable[PublishedFamily]) -> tuple[float, float]:
 
 
 def readable(figure: Figure) -> str:
+    """The value in a unit that people read."""
     value = figure.value
     match figure.unit:
         case "bytes":
