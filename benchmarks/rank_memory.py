@@ -20,7 +20,7 @@ import torch
 from benchmarks.result import FOLDER, write_result
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
-from clearhead.scale.memory import Layout, rank_memory
+from clearhead.scale.memory import RankLayout, rank_memory
 from clearhead.training.distributed import Ranks, build_objective, joined
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.step import take_step
@@ -125,7 +125,7 @@ def compared(name: str, measured: dict[str, float]) -> dict[str, dict[str, float
         sizes: dict[int, tuple[float, float]] = {}
         for n_ranks in RANKS:
             if (found := measured.get(case(recompute, n_ranks))) is not None:
-                layout = Layout(shard=n_ranks, rows=ROWS, recompute=recompute)
+                layout = RankLayout(shard=n_ranks, rows=ROWS, recompute=recompute)
                 train = config(n_ranks, recompute)
                 planned = rank_memory(model, train, layout, length=model.max_length).peak / 1e6
                 sizes[n_ranks] = (found, planned)

@@ -9,7 +9,7 @@ from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model, preset
 from clearhead.scale.activations import activations
-from clearhead.scale.memory import Layout, rank_memory
+from clearhead.scale.memory import RankLayout, rank_memory
 from clearhead.scale.operations import inventory
 from clearhead.training.loss import Objective
 
@@ -60,8 +60,8 @@ def test_recompute_keeps_only_the_stream_of_each_layer():
 
 
 def test_sharding_divides_what_is_held_and_not_the_activations():
-    one = rank_memory(MODEL, TRAIN, Layout(), length=24)
-    eight = rank_memory(MODEL, TRAIN, Layout(shard=8), length=24)
+    one = rank_memory(MODEL, TRAIN, RankLayout(), length=24)
+    eight = rank_memory(MODEL, TRAIN, RankLayout(shard=8), length=24)
     assert one.weights == 4 * inventory(MODEL).total
     assert one.optimizer == 2 * one.weights
     assert eight.weights == pytest.approx(one.weights / 8, rel=0.02)
@@ -72,21 +72,21 @@ def test_sharding_divides_what_is_held_and_not_the_activations():
 
 def test_several_micro_batches_of_fsdp_keep_whole_gradients():
     whole = 4 * inventory(MODEL).total
-    found = rank_memory(MODEL, TRAIN, Layout(shard=8, micro_batches=2), length=24)
+    found = rank_memory(MODEL, TRAIN, RankLayout(shard=8, micro_batches=2), length=24)
     assert {moment.gradients for moment in found.moments} == {whole}
-    alone = rank_memory(MODEL, TRAIN, Layout(shard=8), length=24)
+    alone = rank_memory(MODEL, TRAIN, RankLayout(shard=8), length=24)
     assert alone.at_loss.gradients == 0 < alone.at_end.gradients < whole / 7
 
 
 def test_copies_exchange_through_buckets_of_the_size_of_their_gradients():
-    found = rank_memory(MODEL, TRAIN, Layout(replicas=2), length=24)
+    found = rank_memory(MODEL, TRAIN, RankLayout(replicas=2), length=24)
     assert {moment.communication for moment in found.moments} == {4 * inventory(MODEL).total}
 
 
 def test_torchtitans_selective_recompute_lies_between_all_and_none():
     model, train = preset("llama-3-8b"), TrainConfig(precision="bf16")
     without, full = (
-        rank_memory(model, train, Layout(shard=8, rows=2, recompute=again), length=8192).peak
+        rank_memory(model, train, RankLayout(shard=8, rows=2, recompute=again), length=8192).peak
         for again in (False, True)
     )
     assert full / 2**30 < 82.4 < without / 2**30

@@ -7,14 +7,14 @@ import pytest
 from clearhead.config import TrainConfig
 from clearhead.models import preset
 from clearhead.scale import plan
-from clearhead.scale.memory import Layout, rank_memory
+from clearhead.scale.memory import RankLayout, rank_memory
 from clearhead.scale.simulated import simulate, simulate_whole
 
 FSDP = TrainConfig(parallel="fsdp", precision="bf16")
 
 
 def test_two_small_models_count_the_collectives_of_the_whole():
-    model, layout = replace(preset("tiny-decoder"), n_layers=5), Layout(shard=8)
+    model, layout = replace(preset("tiny-decoder"), n_layers=5), RankLayout(shard=8)
     assert simulate(model, FSDP, layout, length=16) == simulate_whole(
         model, FSDP, layout, length=16
     )
@@ -22,7 +22,7 @@ def test_two_small_models_count_the_collectives_of_the_whole():
 
 def test_replicas_also_reduce_between_each_other():
     train = TrainConfig(parallel="fsdp", precision="bf16", replicas=2)
-    found = simulate(preset("tiny-decoder"), train, Layout(replicas=2, shard=4), length=16)
+    found = simulate(preset("tiny-decoder"), train, RankLayout(replicas=2, shard=4), length=16)
     assert found.collectives["allreduce_"] == preset("tiny-decoder").n_layers + 1
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clearhead.config import ModelConfig, TrainConfig, recipe_keys
 from clearhead.scale.accelerators import Accelerator
-from clearhead.scale.memory import FP32, Layout, RankMemory, bytes_computed_in, rank_memory
+from clearhead.scale.memory import FP32, RankLayout, RankMemory, bytes_computed_in, rank_memory
 from clearhead.scale.operations import flops_per_token, inventory
 
 USABLE = 0.9
@@ -14,10 +14,10 @@ libraries' workspaces and fragments take the rest. An assumption."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class LayoutCandidate:
     """A layout, whether it fits, and how long a step of it takes."""
 
-    layout: Layout
+    layout: RankLayout
     memory: RankMemory
     fits: bool
     compute_seconds: float
@@ -39,7 +39,9 @@ class Candidate:
         return [key for key in self.layout.keys if key not in recipe_keys()]
 
 
-def layouts(model: ModelConfig, gpus: int, rows_per_step: int, per_node: int) -> Iterator[Layout]:
+def layouts(
+    model: ModelConfig, gpus: int, rows_per_step: int, per_node: int
+) -> Iterator[RankLayout]:
     """All that deal `rows_per_step` sequences out evenly over the ranks. Tensor parallel stays
     inside a node, and its ranks share out whole heads."""
     for tensor in _powers(min(per_node, gpus)):
@@ -51,7 +53,7 @@ def layouts(model: ModelConfig, gpus: int, rows_per_step: int, per_node: int) ->
         for shard in _divisors(ranks):
             for micro_batches in _divisors(rows_per_step // ranks):
                 for recompute in (False, True):
-                    yield Layout(
+                    yield RankLayout(
                         replicas=ranks // shard,
                         shard=shard,
                         tensor=tensor,
@@ -64,18 +66,18 @@ def layouts(model: ModelConfig, gpus: int, rows_per_step: int, per_node: int) ->
 def candidate(
     model: ModelConfig,
     train: TrainConfig,
-    layout: Layout,
+    layout: RankLayout,
     *,
     kind: Accelerator,
     length: int,
     utilisation: float,
-) -> Candidate:
+) -> LayoutCandidate:
     """The layout with its memory and its times."""
     memory = rank_memory(model, train, layout, length=length)
     flops = flops_per_token(model, length, "without-embeddings")
     tokens = layout.rows_per_step * length / layout.ranks
     again = 4 / 3 if layout.recompute else 1.0
-    return Candidate(
+    return LayoutCandidate(
         layout=layout,
         memory=memory,
         fits=memory.peak <= USABLE * kind.memory,
@@ -85,7 +87,7 @@ def candidate(
     )
 
 
-def fastest(candidates: Sequence[Candidate]) -> Candidate | None:
+def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
     """Of those that fit: first those that clearhead can train, then the least time. Equal times:
     the fewest tensor-parallel ranks, the largest micro-batches (kernels like them), the least
     memory."""
@@ -103,7 +105,7 @@ def fastest(candidates: Sequence[Candidate]) -> Candidate | None:
 
 
 def _exchange_seconds(
-    model: ModelConfig, train: TrainConfig, layout: Layout, kind: Accelerator
+    model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator
 ) -> float:
     """Of weights and gradients in a step. A ring sends nearly as many bytes as the whole tensor
     has. FSDP gathers the weights for the forward and for the backward pass of each micro-batch and
@@ -118,7 +120,7 @@ def _exchange_seconds(
 
 
 def _tensor_seconds(
-    model: ModelConfig, train: TrainConfig, layout: Layout, kind: Accelerator, length: int
+    model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator, length: int
 ) -> float:
     """Of tensor parallel in a step: the stream is gathered before and reduced after each of a
     layer's two sublayers, in the forward and in the backward pass."""

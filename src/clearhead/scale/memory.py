@@ -13,7 +13,7 @@ Muon's token tables, which are AdamW's, are counted apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class RankLayout:
     """How the ranks share the work: `replicas` × `shard` × `tensor` of them."""
 
     replicas: int = 1
@@ -96,7 +96,7 @@ class RankMemory:
 
 
 def rank_memory(
-    model: ModelConfig, train: TrainConfig, layout: Layout, *, length: int
+    model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> RankMemory:
     """Of the first rank, which has the largest share. Weights, gradients and optimizer are fp32.
 
@@ -147,7 +147,7 @@ def bytes_computed_in(train: TrainConfig) -> int:
 
 
 def _communication(
-    model: ModelConfig, train: TrainConfig, layout: Layout, per_layer: float
+    model: ModelConfig, train: TrainConfig, layout: RankLayout, per_layer: float
 ) -> tuple[float, float, float]:
     """Bytes of gathered weights and of gradients on their way, at the three moments.
 

@@ -9,7 +9,7 @@ from clearhead.errors import ClearheadError, ConfigError
 from clearhead.scale.accelerators import Accelerator, accelerator
 from clearhead.scale.failures import best_interval, goodput
 from clearhead.scale.figures import Figure, assumed, computed, measured
-from clearhead.scale.layouts import Candidate, candidate, fastest, layouts
+from clearhead.scale.layouts import LayoutCandidate, candidate, fastest, layouts
 from clearhead.scale.memory import FP32, STATES
 from clearhead.scale.operations import Convention, flops_per_token, inventory
 from clearhead.scale.published import published_family
@@ -70,9 +70,9 @@ class ClusterPlan:
     length: int
     batch_tokens: int
     utilisation: Utilisation
-    candidates: tuple[Candidate, ...] = field(repr=False)
-    best: Candidate | None
-    least: Candidate
+    candidates: tuple[LayoutCandidate, ...] = field(repr=False)
+    best: LayoutCandidate | None
+    least: LayoutCandidate
     """The layout that needs the least memory, whether it fits or not."""
     figures: dict[str, Figure]
     """By name, in the order of a report."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from clearhead.scale.figures import Figure
-from clearhead.scale.layouts import USABLE, Candidate
+from clearhead.scale.layouts import USABLE, LayoutCandidate
 from clearhead.scale.plan import ClusterPlan
 from clearhead.scale.published import PublishedFamily, middle
 
@@ -11,7 +11,7 @@ GIB = 2**30
 
 
 def plan_lines(plan: ClusterPlan) -> list[str]:
-    """Layout, memory, figures and warnings."""
+    """RankLayout, memory, figures and warnings."""
     head = (
         f"{plan.name} on {plan.gpus:,} × {plan.kind.name}: sequences of {plan.length:,} tokens, "
         f"{plan.batch_tokens:,} tokens a step"
@@ -30,7 +30,7 @@ def plan_lines(plan: ClusterPlan) -> list[str]:
     ]
 
 
-def _layout_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
+def _layout_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
     layout, count = shown.layout, sum(each.fits for each in plan.candidates)
     verdict = (
         f"fits: {count} of {len(plan.candidates)} layouts; the fastest of them:"
@@ -46,7 +46,7 @@ def _layout_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
     ]
 
 
-def _memory_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
+def _memory_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
     """The activations of the chosen layout, and what the other choice of recompute would keep."""
     memory, layout = shown.memory, shown.layout
     held = memory.weights + memory.optimizer
@@ -78,7 +78,7 @@ def _memory_lines(plan: ClusterPlan, shown: Candidate) -> list[str]:
     return lines
 
 
-def _but_for_recompute(each: Candidate) -> tuple[int, ...]:
+def _but_for_recompute(each: LayoutCandidate) -> tuple[int, ...]:
     layout = each.layout
     return (layout.replicas, layout.shard, layout.tensor, layout.rows, layout.micro_batches)
 
@@ -87,7 +87,7 @@ def _figure_line(name: str, figure: Figure) -> str:
     return f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {figure.why}"
 
 
-def _warnings(plan: ClusterPlan, shown: Candidate) -> Iterable[str]:
+def _warnings(plan: ClusterPlan, shown: LayoutCandidate) -> Iterable[str]:
     if shown.missing_keys:
         yield (
             f"clearhead cannot train this layout yet: it has no {', '.join(shown.missing_keys)}; "

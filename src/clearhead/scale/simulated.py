@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model
-from clearhead.scale.memory import Layout
+from clearhead.scale.memory import RankLayout
 from clearhead.scale.operations import with_layers
 from clearhead.training.distributed import Ranks, make_mesh, recompute_layers, shard
 from clearhead.training.loss import Objective
@@ -35,7 +35,9 @@ class Simulated:
     """How often each kind is called."""
 
 
-def simulate(model: ModelConfig, train: TrainConfig, layout: Layout, *, length: int) -> Simulated:
+def simulate(
+    model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
+) -> Simulated:
     """A whole decoder from two small ones: the model is built with one and with two layers, and
     every further layer adds the same. Tensor parallel is not simulated."""
     one, two = (
@@ -65,7 +67,7 @@ class _Collectives(TorchDispatchMode):
 
 
 def simulate_whole(
-    model: ModelConfig, train: TrainConfig, layout: Layout, *, length: int
+    model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> Simulated:
     """With all its layers: minutes for a large model."""
     with _fake_mesh(train, layout.ranks) as mesh, FakeTensorMode():
