@@ -46,10 +46,11 @@ def examine_file(file: Path, seed: int, *, full: bool) -> dict[str, Any]:
         except Exception as error:  # not recognised, or worse
             said[state] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
             continue
-        found = [finding for finding in report.headlines if finding.severity != "note"]
+        found = report.headlines
         said[state] = {
-            "headlines": [finding.case for finding in found],
-            "others": [finding.case for finding in report.findings if finding not in found],
+            "headlines": [f.case for f in found if f.severity != "note"],
+            "notes": [f.case for f in found if f.severity == "note"],
+            "following": [f.case for f in report.findings if f.because is not None],
             "could not run": [outcome.check for outcome in report.not_run],
         }
     return said
@@ -63,6 +64,13 @@ def in_a_process(file: Path, seed: int, full: bool) -> dict[str, Any]:
         return json.loads(run.stdout.splitlines()[-1])
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
         return {"expected": "", "broken": {"error": repr(error)}, "healthy": {"error": repr(error)}}
+
+
+def said_only_of(broken: dict[str, Any], healthy: dict[str, Any]) -> list[str]:
+    """The headlines, and notes behind them, that the healthy twin does not get."""
+    said = [*broken.get("headlines", []), *broken.get("notes", [])]
+    known = [*healthy.get("headlines", []), *healthy.get("notes", [])]
+    return [case for case in said if case not in known]
 
 
 def is_right(judged: dict[str, Any], name: str, headlines: list[str]) -> bool:
@@ -96,8 +104,9 @@ def main() -> None:
             runs.setdefault(file.stem, {"expected": said["expected"]})[f"seed {seed}"] = said
             broken, healthy = said["broken"], said["healthy"]
             total += 1
-            flagged += bool(broken.get("headlines"))
-            right += is_right(judged, file.stem, broken.get("headlines", []))
+            news = said_only_of(broken, healthy)
+            flagged += bool(news)
+            right += is_right(judged, file.stem, news)
             alarms += bool(healthy.get("headlines"))
             print(
                 f"{file.stem:36} {seed}  {broken}\n{'':36}    healthy: {healthy}",

@@ -22,6 +22,8 @@ EDGES = {
     "past_the_limit.crash",
     "ignored_targets.none_left",
     "dtypes.weights",
+    "greedy.train",
+    "returned_weights.train",
 }
 SLOW = {"overfits", "knows_the_future", "compiles"}
 

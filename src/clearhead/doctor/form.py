@@ -110,6 +110,8 @@ class Form:
     """The model moves the target to the right before its decoder reads it."""
     inside: str | None = None
     """The module whose output the logits are, where only a loss comes back."""
+    drops_last: bool = False
+    """With `inside`: the last token is a target only, and gets no logits."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         turned = (lambda t: t.t()) if self.length_first else (lambda t: t)
@@ -128,6 +130,8 @@ class Form:
         return model(*args, **{**kwargs, **more})
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        if self.inside is not None and not self.drops_last:
+            return self.checked(self._inside(model, inputs, 0), inputs)
         if self.shifts_itself or self.inside is not None:
             # One token more, which no logits that are asked for may depend on.
             more = torch.cat((inputs.tokens, inputs.tokens[:, -1:]), dim=1)
@@ -136,7 +140,7 @@ class Form:
                 real = torch.cat((real, torch.ones_like(real[:, -1:])), dim=1)
             longer = replace(inputs, tokens=more, real=real)
             if self.inside is not None:
-                return self.checked(self._inside(model, longer), inputs)
+                return self.checked(self._inside(model, longer, 1), inputs)
             return self.checked(self._output(model, longer)[:, 1:], inputs)
         return self.checked(self._output(model, inputs), inputs)
 
@@ -172,7 +176,7 @@ class Form:
             raise ValueError(f"logits should be (batch, length, vocab_size) = {right}, got {shown}")
         return found
 
-    def _inside(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+    def _inside(self, model: nn.Module, inputs: CallInputs, dropped: int) -> Tensor:
         from clearhead.doctor.witness import watching
 
         seen: list[Any] = []
@@ -183,7 +187,7 @@ class Form:
 
         with watching(model, leave=leave):
             self.call(model, inputs)
-        shape = (len(inputs.tokens), inputs.tokens.shape[1] - 1)
+        shape = (len(inputs.tokens), inputs.tokens.shape[1] - dropped)
         found = logits_in(seen[-1], shape, self.vocab_size) if seen else None
         if found is None:
             raise ValueError("no logits were seen")

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -184,11 +185,12 @@ def _elsewhere(
             if logits_in(logits, shape, size) is not None:
                 return replace(form, vocab_size=size, head=name)
     if isinstance(output, torch.Tensor) and output.dim() == 0 and form.two_sequences:
-        shorter = (shape[0], shape[1] - 1)
         for visit in reversed(watch(model, lambda: form.raw(model, inputs))):
-            for size in sizes:
-                if visit.path and logits_in(visit.returned, shorter, size) is not None:
-                    return replace(form, vocab_size=size, inside=visit.path)
+            for size, dropped in product(sizes, (0, 1)):
+                sized = (shape[0], shape[1] - dropped)
+                if visit.path and logits_in(visit.returned, sized, size) is not None:
+                    found = replace(form, vocab_size=size, inside=visit.path)
+                    return replace(found, drops_last=bool(dropped))
     form.logits(model, inputs)  # which says what is wrong
     raise ValueError("no logits were found")
 

@@ -69,7 +69,7 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
                 worst = float((sums - 1).abs().max())
                 if worst > 1e-3:
                     numbers = {"low": float(sums.min()), "high": float(sums.max()), "index": index}
-                    severity = "error" if mode == "eval" else "warning"
+                    severity = "error" if mode == "eval" else "note"
                     yield Finding(f"returned_weights.{mode}", severity, numbers)
                     return
 

@@ -23,7 +23,8 @@ def greedy(patient: Patient) -> Iterator[Finding]:
     if not _greedy_settings(patient) and _draws(patient, model.eval()):
         raise NotApplicableError("only_samples")
     yield from _repeats(patient, model.eval(), "greedy.eval", "error")
-    yield from _repeats(patient, model.train(), "greedy.train", "warning")
+    # Many libraries leave this to their callers, and say so: worth knowing.
+    yield from _repeats(patient, model.train(), "greedy.train", "note")
     if not model.training:
         yield Finding("greedy.mode", "warning")
     for prompt in _prompts(patient):

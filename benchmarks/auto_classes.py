@@ -1,0 +1,153 @@
+"""The doctor on every causal and sequence-to-sequence class of Hugging Face's auto mappings that
+can be built tiny in ten seconds.
+
+    python -m benchmarks.auto_classes            # goes on where it stopped
+    python -m benchmarks.auto_classes LlamaForCausalLM
+
+Each finished class is a line of benchmarks/results/auto_classes.jsonl; the same command continues.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.result import FOLDER
+
+RESULT = FOLDER / "auto_classes.jsonl"
+SECONDS_TO_BUILD = 10
+SECONDS = 90
+# The sizes that configurations have, by their many names.
+TINY: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "d_model": 32,
+    "n_embd": 32,
+    "embed_dim": 32,
+    "word_embed_proj_dim": 32,
+    "embedding_size": 32,
+    "intermediate_size": 48,
+    "ffn_dim": 48,
+    "d_ff": 48,
+    "n_inner": 48,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "num_hidden_layers": 2,
+    "num_layers": 2,
+    "n_layer": 2,
+    "n_layers": 2,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "num_decoder_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_heads": 4,
+    "n_head": 4,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "head_dim": 8,
+    "d_kv": 8,
+    "max_position_embeddings": 64,
+    "n_positions": 64,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+    "layerdrop": 0.0,
+    "is_decoder": True,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+    "scale_embedding": True,
+    "attn_implementation": "eager",
+}
+
+
+def names() -> dict[str, str]:
+    """Class of the model → class of its configuration, by their names: nothing is imported."""
+    from transformers.models.auto import modeling_auto as auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    found: dict[str, str] = {}
+    for mapping in (
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    ):
+        for kind, model in mapping.items():
+            found.setdefault(model, CONFIG_MAPPING_NAMES[kind])
+    return found
+
+
+def examine_one(name: str) -> dict[str, Any]:
+    import torch
+    import transformers
+
+    from clearhead.doctor import examine
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    transformers.logging.set_verbosity_error()
+    started = time.monotonic()
+    try:
+        kind = getattr(transformers, names()[name])
+        known = vars(kind())
+        config = kind(**{k: v for k, v in TINY.items() if k in known or k.startswith("attn_")})
+        model = getattr(transformers, name)(config)
+    except Exception as error:
+        return {"name": name, "built": False, "why": f"{type(error).__name__}: {error}"[:160]}
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    if n_parameters > 5_000_000 or time.monotonic() - started > SECONDS_TO_BUILD:
+        why = f"{n_parameters:,} parameters with the sizes that are known here"
+        return {"name": name, "built": False, "why": why}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            report = examine(model, quick=True)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return {"name": name, "built": True, "recognised": False, "why": text[:300]}
+    return {
+        "name": name,
+        "built": True,
+        "recognised": True,
+        "found": [
+            {"case": f.case, "severity": f.severity, "place": f.place, "because": f.because}
+            for f in report.findings
+            if f.severity != "note"
+        ],
+        "notes": sorted({f.case for f in report.findings if f.severity == "note"}),
+        "could not run": {o.check: o.reason for o in report.not_run},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one is not None:
+        print(json.dumps(examine_one(arguments.one)))
+        return
+    lines = RESULT.read_text(encoding="utf-8").splitlines() if RESULT.exists() else []
+    done = {json.loads(line)["name"] for line in lines}
+    for name in arguments.names or [name for name in names() if name not in done]:
+        command = [sys.executable, "-m", "benchmarks.auto_classes", "--one", name]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+            line = run.stdout.splitlines()[-1]
+        except subprocess.TimeoutExpired:
+            line = json.dumps({"name": name, "built": False, "why": f"no answer in {SECONDS} s"})
+        except IndexError:
+            line = json.dumps({"name": name, "built": False, "why": run.stderr[-160:]})
+        print(line[:400], flush=True)
+        if not arguments.names:
+            with RESULT.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
