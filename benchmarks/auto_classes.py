@@ -92,12 +92,12 @@ def examine_one(name: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
-    started = time.monotonic()
     try:
-        kind = getattr(transformers, names()[name])
+        kind, build = getattr(transformers, names()[name]), getattr(transformers, name)
+        started = time.monotonic()
         known = vars(kind())
         config = kind(**{k: v for k, v in TINY.items() if k in known or k.startswith("attn_")})
-        model = getattr(transformers, name)(config)
+        model = build(config)
     except Exception as error:
         return {"name": name, "built": False, "why": f"{type(error).__name__}: {error}"[:160]}
     n_parameters = sum(parameter.numel() for parameter in model.parameters())

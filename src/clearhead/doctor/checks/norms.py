@@ -33,12 +33,12 @@ def norms(patient: Patient) -> Iterator[Finding]:
                 continue  # it takes more than numbers
             if not isinstance(returned, torch.Tensor) or returned.shape != visit.given[0].shape:
                 continue
+            size = float(returned.double().square().mean().sqrt())
+            if not abs(size - 1) <= _ALLOWED:
+                yield Finding("norms.size", "warning", {"size": size}, place=visit.path)
+                return
             larger = visit.module(_LARGER * torch.randn_like(visit.given[0]))
             ratio = float(larger.double().std() / returned.double().std().clamp(min=1e-12))
             if not 1 / _SCALE_ALLOWED < ratio < _SCALE_ALLOWED:
                 yield Finding("norms.scale", "error", {"ratio": ratio}, place=visit.path)
-                return
-            size = float(returned.double().square().mean().sqrt())
-            if not abs(size - 1) <= _ALLOWED:
-                yield Finding("norms.size", "warning", {"size": size}, place=visit.path)
                 return
