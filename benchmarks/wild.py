@@ -23,7 +23,7 @@ from benchmarks.result import write_result
 from benchmarks.wild_models import WILD, Wild
 
 JUDGEMENTS = Path(__file__).parent / "wild_judgements.toml"
-SECONDS = 100
+SECONDS = 600
 
 
 def examine_one(wild: Wild, *, quick: bool, show: bool) -> dict[str, Any]:

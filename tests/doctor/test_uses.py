@@ -98,6 +98,12 @@ def test_an_unrecognised_model_is_explained_in_chinese(file, capsys):
     assert "请写明如何调用它" in capsys.readouterr().err
 
 
+def test_a_report_without_rich_is_plain_lines(monkeypatch):
+    report = examine(Leaky(), kind="decoder", only=["causal"])
+    monkeypatch.setitem(__import__("sys").modules, "clearhead.doctor.terminal", None)
+    assert "error: The future leaks into the past" in str(report)
+
+
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     shown = examine(Decoder(), kind="decoder", only=["causal"])._repr_html_()
     assert shown.startswith("<iframe srcdoc=") and "<script" not in shown

@@ -2,11 +2,12 @@
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from clearhead.doctor.findings import Finding, Outcome, Severity
-from clearhead.doctor.texts import Language, explain
+from clearhead.doctor.texts import Language, explain, summary
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,20 @@ class Examination:
         return json.dumps(_finite(content), ensure_ascii=False, indent=2, allow_nan=False)
 
     def __str__(self) -> str:
-        from clearhead.doctor.terminal import as_text
-
+        try:
+            from clearhead.doctor.terminal import as_text
+        except ImportError:  # rich is not installed
+            return "\n".join(self._lines())
         return as_text(self)
+
+    def _lines(self) -> Iterator[str]:
+        for finding in self.headlines:
+            words = explain(finding, "en")
+            place = f" ({finding.place})" if finding.place else ""
+            yield f"{finding.severity}: {words.title}{place}  [{finding.case}]"
+            yield f"  {words.seen}"
+            yield from (f"  probably because of this: {f.case}" for f in self.following(finding))
+        yield summary(self.findings, "en")
 
     def _repr_html_(self) -> str:
         """In a notebook."""

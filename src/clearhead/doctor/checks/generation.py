@@ -13,6 +13,7 @@ from clearhead.doctor.patient import CallInputs, Generated, Patient
 _N_NEW = 8
 _PROMPT = 3
 _N_PROMPTS = 3
+_N_ROWS = 12
 _BEAMS = 4
 
 
@@ -128,23 +129,24 @@ def stops(patient: Patient) -> Iterator[Finding]:
 
 def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> Iterator[Finding]:
     """One row of a batch ends at once; the other goes on as it would alone."""
-    prompt = patient.draw(_N_PROMPTS, min(_PROMPT, patient.length))
+    prompt = patient.draw(_N_ROWS, min(_PROMPT, patient.length))
     if prompt.source is not None:
         return
     try:
         free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
     except CALL_ERRORS:
         return  # it takes one prompt at a time
-    if free.shape != (_N_PROMPTS, _N_NEW):
+    if free.shape != (_N_ROWS, _N_NEW):
         return
-    end = int(free[0, 0])
-    others = [row for row in range(1, _N_PROMPTS) if not (free[row] == end).any()]
-    if not others:
+    for end in free[:, 0].unique().tolist():
+        others = (~(free == end).any(dim=1)).nonzero().flatten().tolist()
+        if not others:
+            continue
+        tokens = _generate(patient, model, prompt, _N_NEW, **settings, eos=end).tokens
+        if tokens.shape[1] < _N_NEW:
+            numbers = {"row": others[0], "n": tokens.shape[1], "of": _N_NEW}
+            yield Finding("stops.any_row", "error", numbers)
         return
-    tokens = _generate(patient, model, prompt, _N_NEW, **settings, eos=end).tokens
-    if tokens.shape[1] < _N_NEW:
-        numbers = {"row": others[0], "n": tokens.shape[1], "of": _N_NEW}
-        yield Finding("stops.any_row", "error", numbers)
 
 
 def batch_generation(patient: Patient) -> Iterator[Finding]:
