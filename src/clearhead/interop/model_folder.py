@@ -5,7 +5,7 @@ No file in it can run code, and all are checked: a folder may be untrusted input
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -25,6 +25,7 @@ from clearhead.interop.tensor_files import (
 from clearhead.interop.tokenizer_file import copy_tokenizer
 from clearhead.models import Model, build_model
 from clearhead.models.initialise import materialise
+from clearhead.models.own_parts import NONE, OwnParts
 
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
@@ -50,6 +51,8 @@ class Description:
 
     model: ModelConfig
     ids: TokenIds
+    own_parts: dict[str, str] = field(default_factory=dict)
+    """By role, the names (FILE.py:NAME) of parts that are not ours."""
 
 
 def save_model(
@@ -70,28 +73,69 @@ def save_model(
     with whole_or_absent(Path(folder)) as unfinished:
         dtype = next(iter(state.values())).dtype
         write_tensors(unfinished, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
-        write_description(unfinished, Description(model=model.config, ids=ids))
+        description = Description(model=model.config, ids=ids, own_parts=model.own_parts.names)
+        write_description(unfinished, description)
         if tokenizer is not None:
             copy_tokenizer(tokenizer, unfinished, model.config)
 
 
 @torch.no_grad()
 def load_model(
-    folder: str | Path, *, dtype: torch.dtype | None = None, device: str = "cpu"
+    folder: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    device: str = "cpu",
+    own_parts: OwnParts = NONE,
 ) -> Model:
     """The model of a folder, by default in the dtype of its weights. Only one tensor more than the
-    model is in memory at a time."""
+    model is in memory at a time. A model with parts of your own needs their classes: a folder
+    cannot make us run code."""
     folder = Path(folder)
-    config = read_description(folder).model
+    description = read_description(folder)
+    config = description.model
+    _check_own_parts(folder, description, own_parts)
     with TensorFiles(folder) as tensors:
         check_plausible(config, tensors)
-        shapes = shapes_of(config)
+        shapes = shapes_of(config, own_parts)
         check_tensors(folder, tensors.shapes, shapes)
-        model = build_model(config, device="meta").to(dtype or tensors.dtype(shapes))
+        model = build_model(config, device="meta", own_parts=own_parts)
+        model = model.to(dtype or tensors.dtype(shapes))
         materialise(model, device)
         for name, parameter in model.state_dict().items():
             parameter.copy_(tensors.read(name))
     return model.eval()
+
+
+def _check_own_parts(folder: Path, description: Description, given: OwnParts) -> None:
+    """The classes that were given are those that the folder was saved with, by name."""
+    for role, name in description.own_parts.items():
+        if role not in given.given:
+            raise FolderError(
+                f"{folder} was saved with a part of your own, {role}={name}; give its class, such "
+                f"as clearhead.load({str(folder)!r}, {role}={name.rpartition(':')[2]}), or on the "
+                f"command line --part {role}={name}"
+            )
+    for role, part in given.given.items():
+        saved = description.own_parts.get(role)
+        if saved is None:
+            raise FolderError(
+                f"{folder} was saved with our own {role}, and {part.__name__} would replace it; "
+                "leave it out"
+            )
+        if saved.rpartition(":")[2] != part.__qualname__:
+            raise FolderError(
+                f"{folder} was saved with {role}={saved}, and this is {part.__qualname__}; give "
+                "the class of that name"
+            )
+
+
+def refuse_own_parts(folder: Path, description: Description, software: str) -> None:
+    """Before an export: no other software knows a part of the user's own."""
+    for role, name in description.own_parts.items():
+        raise FolderError(
+            f"{folder} has a part of your own, {role}={name}, which {software} does not know; "
+            "export a model that is built from our parts only"
+        )
 
 
 def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
@@ -108,10 +152,10 @@ def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
         raise ConfigError("max_length", config.max_length, rule, "is config.json damaged?")
 
 
-def shapes_of(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def shapes_of(config: ModelConfig, own_parts: OwnParts = NONE) -> dict[str, tuple[int, ...]]:
     """The tensors that a model of this configuration has, by name. Uses no memory for them."""
     try:
-        model = build_model(config, device="meta")
+        model = build_model(config, device="meta", own_parts=own_parts)
     except (RuntimeError, OverflowError, TypeError) as error:
         raise FolderError(f"the sizes in config.json are beyond any machine ({error})") from None
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -135,15 +179,13 @@ def check_tensors(
 
 def write_description(folder: Path, description: Description) -> None:
     """Writes the `config.json` of a model folder."""
-    write_json(
-        folder,
-        CONFIG,
-        {
-            "format": FORMAT,
-            "model": asdict(description.model),
-            "tokens": asdict(description.ids),
-        },
-    )
+    content = {
+        "format": FORMAT,
+        "model": asdict(description.model),
+        "tokens": asdict(description.ids),
+    }
+    own = {"own_parts": description.own_parts} if description.own_parts else {}
+    write_json(folder, CONFIG, content | own)
 
 
 def read_description(folder: Path) -> Description:
@@ -154,10 +196,20 @@ def read_description(folder: Path) -> Description:
             f"{folder / CONFIG} does not say format={FORMAT!r}; "
             "a Hugging Face folder becomes a model folder by `clearhead import`"
         )
-    for name in content.keys() - {"format", "model", "tokens"}:
+    for name in content.keys() - {"format", "model", "tokens", "own_parts"}:
         raise FolderError(f"{folder / CONFIG} has an unknown part {name!r}; leave it out")
     model = ModelConfig(**checked_fields(ModelConfig, content.get("model")))
-    return Description(model=model, ids=token_ids(content.get("tokens"), model))
+    own_parts = content.get("own_parts", {})
+    roles = [field.name for field in fields(OwnParts)]
+    if not isinstance(own_parts, dict) or not all(
+        role in roles and isinstance(name, str) for role, name in own_parts.items()
+    ):
+        raise FolderError(
+            f"{folder / CONFIG}: own_parts must give names to some of {', '.join(roles)}; is it "
+            "damaged?"
+        )
+    ids = token_ids(content.get("tokens"), model)
+    return Description(model=model, ids=ids, own_parts=own_parts)
 
 
 def checked_fields(kind: type, values: Any) -> dict[str, Any]:

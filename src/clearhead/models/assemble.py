@@ -11,6 +11,7 @@ from clearhead.config import ModelConfig
 from clearhead.models.causal_lm import CausalLM
 from clearhead.models.initialise import initialise, materialise
 from clearhead.models.masked_lm import MaskedLM
+from clearhead.models.own_parts import NONE, OwnParts, build_part
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import (
@@ -35,19 +36,31 @@ from clearhead.stacks.encoder import Encoder, EncoderLayer
 Model = Seq2Seq | CausalLM | MaskedLM
 
 
-def build_model(config: ModelConfig, *, seed: int = 0, device: torch.device | str = "cpu") -> Model:
-    """A model with its initial weights. The same seed gives the same weights; on the device "meta"
-    there are none, and no memory is used."""
+def build_model(
+    config: ModelConfig,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    own_parts: OwnParts = NONE,
+) -> Model:
+    """A model with its initial weights. The same seed gives the same weights; on the device
+    "meta" there are none, and no memory is used."""
     with torch.device("meta"):
-        model = assemble(config)
+        model = assemble(config, own_parts)
     if torch.device(device).type != "meta":
         materialise(model, device)
         initialise(model, seed)
     return model
 
 
-def assemble(config: ModelConfig) -> Model:
-    """The model without initial weights: they are whatever the constructors leave."""
+def assemble(config: ModelConfig, own: OwnParts = NONE) -> Model:
+    """The model's parts put together, with whatever weights their constructors leave."""
+    model = _assemble(config, own)
+    model.own_parts = own
+    return model
+
+
+def _assemble(config: ModelConfig, own: OwnParts) -> Model:
     match config.family:
         case "encoder-decoder":
             separate = config.target_vocab_size is not None
@@ -55,57 +68,71 @@ def assemble(config: ModelConfig) -> Model:
                 config,
                 tokens=_token_table(config, config.vocab_size),
                 target_tokens=_token_table(config, config.output_vocab_size) if separate else None,
-                embedding=_input_embedding(config),
-                target_embedding=_input_embedding(config),
-                encoder=_encoder(config),
-                decoder=_decoder(config, cross=True),
+                embedding=_input_embedding(config, own),
+                target_embedding=_input_embedding(config, own),
+                encoder=_encoder(config, own),
+                decoder=_decoder(config, own, cross=True),
                 output=_output(config),
             )
         case "decoder":
             return CausalLM(
                 config,
                 tokens=_token_table(config, config.vocab_size),
-                embedding=_input_embedding(config),
-                decoder=_decoder(config, cross=False),
+                embedding=_input_embedding(config, own),
+                decoder=_decoder(config, own, cross=False),
                 output=_output(config),
             )
         case "encoder":
             return MaskedLM(
                 config,
                 tokens=_token_table(config, config.vocab_size),
-                embedding=_input_embedding(config),
-                encoder=_encoder(config),
-                head=_masked_lm_head(config),
+                embedding=_input_embedding(config, own),
+                encoder=_encoder(config, own),
+                head=_masked_lm_head(config, own),
                 output=_output(config),
             )
 
 
-def _encoder(config: ModelConfig) -> Encoder:
+def _encoder(config: ModelConfig, own: OwnParts) -> Encoder:
     layers = [
         EncoderLayer(
-            self_attention=_attention(config, causal=False),
-            feed_forward=_feed_forward(config),
-            residuals=(_residual(config), _residual(config)),
+            self_attention=_attention(config, own, causal=False),
+            feed_forward=_feed_forward(config, own),
+            residuals=(_residual(config, own), _residual(config, own)),
         )
         for _ in range(config.n_layers)
     ]
-    return Encoder(layers, norm=_final_norm(config), rotary=_rotary(config), alibi=_alibi(config))
+    return Encoder(
+        layers,
+        norm=_final_norm(config, own),
+        rotary=_rotary(config, own),
+        alibi=_alibi(config, own),
+    )
 
 
-def _decoder(config: ModelConfig, *, cross: bool) -> Decoder:
+def _decoder(config: ModelConfig, own: OwnParts, *, cross: bool) -> Decoder:
     layers = [
         DecoderLayer(
-            self_attention=_attention(config, causal=True),
-            cross_attention=_attention(config, causal=False) if cross else None,
-            feed_forward=_feed_forward(config),
-            residuals=[_residual(config) for _ in range(3 if cross else 2)],
+            self_attention=_attention(config, own, causal=True),
+            cross_attention=_attention(config, own, causal=False) if cross else None,
+            feed_forward=_feed_forward(config, own),
+            residuals=[_residual(config, own) for _ in range(3 if cross else 2)],
         )
         for _ in range(config.decoder_layers)
     ]
-    return Decoder(layers, norm=_final_norm(config), rotary=_rotary(config), alibi=_alibi(config))
+    return Decoder(
+        layers,
+        norm=_final_norm(config, own),
+        rotary=_rotary(config, own),
+        alibi=_alibi(config, own),
+    )
 
 
-def _attention(config: ModelConfig, *, causal: bool) -> MultiHeadAttention:
+def _attention(config: ModelConfig, own: OwnParts, *, causal: bool) -> MultiHeadAttention:
+    if own.attention is not None:
+        built = build_part(own.attention, config, causal=causal)
+        assert isinstance(built, MultiHeadAttention)
+        return built
     return MultiHeadAttention(
         config.d_model,
         config.n_heads,
@@ -118,7 +145,9 @@ def _attention(config: ModelConfig, *, causal: bool) -> MultiHeadAttention:
     )
 
 
-def _feed_forward(config: ModelConfig) -> nn.Module:
+def _feed_forward(config: ModelConfig, own: OwnParts) -> nn.Module:
+    if own.feed_forward is not None:
+        return build_part(own.feed_forward, config)
     kind = GatedFeedForward if config.feed_forward in ("swiglu", "geglu") else FeedForward
     return kind(config.d_model, config.d_ff, activation=_activation(config), bias=config.bias)
 
@@ -135,7 +164,9 @@ def _activation(config: ModelConfig) -> Activation:
             return F.silu
 
 
-def _norm(config: ModelConfig) -> nn.Module:
+def _norm(config: ModelConfig, own: OwnParts) -> nn.Module:
+    if own.norm is not None:
+        return build_part(own.norm, config)
     match config.norm:
         case "layer":
             return LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
@@ -143,13 +174,13 @@ def _norm(config: ModelConfig) -> nn.Module:
             return RMSNorm(config.d_model, eps=config.norm_eps)
 
 
-def _final_norm(config: ModelConfig) -> nn.Module | None:
-    return _norm(config) if config.norm_placement == "pre" else None
+def _final_norm(config: ModelConfig, own: OwnParts) -> nn.Module | None:
+    return _norm(config, own) if config.norm_placement == "pre" else None
 
 
-def _residual(config: ModelConfig) -> Residual:
+def _residual(config: ModelConfig, own: OwnParts) -> Residual:
     return Residual(
-        _norm(config),
+        _norm(config, own),
         placement=config.norm_placement,
         residual=config.residual,
         p_dropout=config.p_dropout,
@@ -160,7 +191,21 @@ def _token_table(config: ModelConfig, vocab_size: int) -> TokenEmbedding:
     return TokenEmbedding(vocab_size, config.d_model, scale=config.embedding_scale)
 
 
-def _input_embedding(config: ModelConfig) -> InputEmbedding:
+def _input_embedding(config: ModelConfig, own: OwnParts) -> InputEmbedding:
+    segments = None
+    if config.n_segments:
+        segments = TokenEmbedding(config.n_segments, config.d_model, scale=False)
+    return InputEmbedding(
+        positions=_added_positions(config, own),
+        segments=segments,
+        norm=_norm(config, own) if config.embedding_norm else None,
+        p_dropout=config.p_dropout,
+    )
+
+
+def _added_positions(config: ModelConfig, own: OwnParts) -> nn.Module | None:
+    if own.positions is not None:
+        return build_part(own.positions, config)
     match config.positions:
         case "sinusoidal":
             formula = partial(
@@ -169,40 +214,31 @@ def _input_embedding(config: ModelConfig) -> InputEmbedding:
                 base=config.position_base,
                 spacing=config.position_spacing,
             )
-            positions = SinusoidalPositions(
+            return SinusoidalPositions(
                 config.max_length, config.d_model, first=config.first_position, formula=formula
             )
         case "learned":
-            positions = LearnedPositions(
-                config.max_length, config.d_model, first=config.first_position
-            )
+            return LearnedPositions(config.max_length, config.d_model, first=config.first_position)
         case "rotary" | "alibi" | "none":
-            positions = None
-    segments = None
-    if config.n_segments:
-        segments = TokenEmbedding(config.n_segments, config.d_model, scale=False)
-    return InputEmbedding(
-        positions=positions,
-        segments=segments,
-        norm=_norm(config) if config.embedding_norm else None,
-        p_dropout=config.p_dropout,
-    )
+            return None
 
 
-def _rotary(config: ModelConfig) -> RotaryPositions | None:
-    if config.positions != "rotary":
+def _rotary(config: ModelConfig, own: OwnParts) -> RotaryPositions | None:
+    if config.positions != "rotary" or own.positions is not None:
         return None
     settings = {"pairs": config.position_pairs, "base": config.position_base}
     return RotaryPositions(config.max_length, config.head_width, **settings)
 
 
-def _alibi(config: ModelConfig) -> AlibiPositions | None:
-    return AlibiPositions(config.n_heads) if config.positions == "alibi" else None
+def _alibi(config: ModelConfig, own: OwnParts) -> AlibiPositions | None:
+    if config.positions != "alibi" or own.positions is not None:
+        return None
+    return AlibiPositions(config.n_heads)
 
 
-def _masked_lm_head(config: ModelConfig) -> MaskedLMHead:
+def _masked_lm_head(config: ModelConfig, own: OwnParts) -> MaskedLMHead:
     return MaskedLMHead(
-        config.d_model, activation=_activation(config), norm=_norm(config), bias=config.bias
+        config.d_model, activation=_activation(config), norm=_norm(config, own), bias=config.bias
     )
 
 

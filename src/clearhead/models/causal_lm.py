@@ -5,6 +5,7 @@ from torch import nn
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
 from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.models.own_parts import OwnParts
 from clearhead.parts import masks
 from clearhead.parts.cache import Cache
 from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
@@ -27,6 +28,7 @@ class CausalLM(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self.own_parts = OwnParts()
         self.tokens = tokens
         self.embedding = embedding
         self.decoder = decoder

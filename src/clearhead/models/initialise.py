@@ -2,8 +2,10 @@
 
 Matrices are drawn from N(0, init_std); the two (or, with cross-attention, three) matrices per layer
 that write into the residual stream are drawn narrower, by 1/√(number of such matrices in the
-stack), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1. The
-first loss is then about ln V + d_model·init_std²/2: about that of a uniform guess while d_model is
+stack), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1. A
+part of the user's own initialises itself, in its constructor.
+
+The first loss is then about ln V + d_model·init_std²/2: about that of a uniform guess while d_model is
 a few hundred; at 4,096 wide it starts 0.8 nats higher, as Llama's does."""
 
 import math
@@ -12,12 +14,24 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from clearhead.config import ModelConfig
+from clearhead.models.own_parts import first_values, own_parts_in
 from clearhead.parts.attention import MultiHeadAttention
+from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
 from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
 from clearhead.parts.norm import LayerNorm, RMSNorm
-from clearhead.parts.positions import AlibiPositions, RotaryPositions, SinusoidalPositions
+from clearhead.parts.positions import (
+    AlibiPositions,
+    LearnedPositions,
+    RotaryPositions,
+    SinusoidalPositions,
+)
+from clearhead.parts.residual import Residual
 from clearhead.stacks.decoder import Decoder
 from clearhead.stacks.encoder import Encoder
+
+DRAWN = (nn.Linear, TokenEmbedding, LearnedPositions, OutputProjection)
+"""Our modules whose matrices are drawn at random."""
 
 
 def materialise(model: nn.Module, device: torch.device | str) -> None:
@@ -28,10 +42,17 @@ def materialise(model: nn.Module, device: torch.device | str) -> None:
 
 
 def fill_tables(model: nn.Module) -> None:
-    """Fills every fixed table (positions) of the model."""
+    """Compute what is not stored with the weights."""
     for module in model.modules():
         if isinstance(module, SinusoidalPositions | RotaryPositions | AlibiPositions):
             module.fill_tables()
+    for part, config in own_parts_in(model).items():
+        buffers = set(part.buffers())
+        if buffers:
+            device = next(iter(buffers)).device
+            for tensor, values in first_values(part, config, 0, device):
+                if tensor in buffers:
+                    tensor.copy_(values)
 
 
 @torch.no_grad()
@@ -41,31 +62,44 @@ def initialise(model: nn.Module, seed: int) -> None:
         parameter.copy_(values)
 
 
-def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[nn.Parameter, torch.Tensor]]:
+def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Every parameter with values drawn for it, in the order of the model's modules: a function of
     the configuration, the seed and the kind of device, whatever the global generator holds."""
-    std: float = model.config.init_std  # pyright: ignore
+    config: ModelConfig = model.config  # pyright: ignore
     device = next(model.parameters()).device
     generator = torch.Generator(device=device).manual_seed(seed)
-    narrow = _residual_stds(model, std)
+    narrow = _residual_stds(model, config.init_std)
+    own = own_parts_in(model)
+    inside_own = {each for part in own for each in part.modules()}
     for module in model.modules():
+        if module in own:
+            drawn = torch.randint(2**62, (), generator=generator, device=device)
+            yield from first_values(module, own[module], int(drawn), device)
+        if module in inside_own:
+            continue
         for name, parameter in module.named_parameters(recurse=False):
             values = torch.zeros(parameter.shape, dtype=parameter.dtype, device=device)
-            if isinstance(module, LayerNorm | RMSNorm) and name != "bias":
-                nn.init.ones_(values)
+            if isinstance(module, LayerNorm | RMSNorm):
+                if name != "bias":
+                    nn.init.ones_(values)
+            elif not isinstance(module, DRAWN):
+                raise AssertionError(f"no rule for the first weights of {type(module).__name__}")
             elif name != "bias":
-                nn.init.normal_(values, 0.0, narrow.get(module, std), generator=generator)
+                std = narrow.get(module, config.init_std)
+                nn.init.normal_(values, 0.0, std, generator=generator)
             yield parameter, values
 
 
 def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
-    """The standard deviation of each matrix that writes into a stack's residual stream."""
+    """The standard deviation of each matrix that writes into a stack's residual stream: one in
+    each residual connection, the user's own included."""
     stds: dict[nn.Module, float] = {}
     for tower in model.modules():
         if isinstance(tower, Encoder | Decoder):
+            n_writers = sum(isinstance(part, Residual) for part in tower.modules())
             writers = [_writer(part) for part in tower.modules()]
             writers = [writer for writer in writers if writer is not None]
-            stds.update(dict.fromkeys(writers, std / math.sqrt(len(writers))))
+            stds.update(dict.fromkeys(writers, std / math.sqrt(n_writers)))
     return stds
 
 

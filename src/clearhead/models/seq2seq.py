@@ -5,6 +5,7 @@ from torch import nn
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
 from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.models.own_parts import OwnParts
 from clearhead.parts.cache import Cache
 from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
 from clearhead.parts.recorder import Recorder
@@ -33,6 +34,7 @@ class Seq2Seq(nn.Module):
         """`target_tokens` is None where both languages share one table."""
         super().__init__()
         self.config = config
+        self.own_parts = OwnParts()
         self.tokens = tokens
         self.target_tokens = target_tokens
         self.embedding = embedding

@@ -29,6 +29,7 @@ from clearhead.environment import torchrun
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import Model, build_model
 from clearhead.models.initialise import first_weights, materialise
+from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
 from clearhead.training.loss import Objective
@@ -155,13 +156,18 @@ def _store() -> dist.Store:
 
 
 def build_objective(
-    model: ModelConfig, config: TrainConfig, ranks: Ranks, *, packed: bool
+    model: ModelConfig,
+    config: TrainConfig,
+    ranks: Ranks,
+    *,
+    packed: bool,
+    own_parts: OwnParts = NONE,
 ) -> nn.Module:
     """The model and its loss with initial weights, ready to be called on every rank. The weights
     are the same whether the model is whole or sharded."""
     device = "meta" if ranks.sharded else ranks.device
     objective = Objective(
-        build_model(model, seed=config.seed, device=device),
+        build_model(model, seed=config.seed, device=device, own_parts=own_parts),
         config,
         packed=packed,
         half=config.precision == "bf16" and not ranks.sharded,
@@ -227,7 +233,9 @@ def copy_first_weights(model: Model, seed: int) -> None:
     """Each rank draws every tensor whole, one at a time, and keeps its share: the numbers do not
     depend on the number of ranks, and nothing is sent."""
     for parameter, values in first_weights(model, seed):
-        assert isinstance(parameter, DTensor)
+        if not isinstance(parameter, DTensor):  # a buffer of a part of the user's own
+            parameter.copy_(values)
+            continue
         mine = distribute_tensor(
             values, parameter.device_mesh, parameter.placements, src_data_rank=None
         )
@@ -244,7 +252,7 @@ def whole_model(objective: nn.Module, ranks: Ranks) -> Model | None:
     state = get_model_state_dict(objective_of(objective), options=options)
     if not ranks.first:
         return None
-    whole = build_model(model.config, device="meta")
+    whole = build_model(model.config, device="meta", own_parts=model.own_parts)
     materialise(whole, "cpu")
     whole.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
     return whole.train(model.training)

@@ -21,6 +21,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.files import PARTIAL, locked, refuse_links
+from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.averaging import NamedWeights, average_of, copy_weights
 from clearhead.training.changes import changed_versions, check_changes, recipe_facts
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
@@ -77,6 +78,7 @@ class Run:
             "recipe": recipe_facts(self.recipe),
             "versions": versions(),
             "world": self.ranks.world,
+            "own_parts": objective_of(self.objective).model.own_parts.names,
         }
 
     def save(self) -> None:
@@ -91,6 +93,13 @@ class Run:
 
     def restore(self, checkpoint: Checkpoint, say: Say) -> None:
         """Resumes from a checkpoint, if the recipe still describes the same run."""
+        before, now = (facts.get("own_parts", {}) for facts in (checkpoint.facts, self.facts()))
+        if before != now:
+            raise ClearheadError(
+                f"this run was started with the parts {before or 'that its recipe names'}, and now "
+                f"has {now or 'none of your own'}; give the same parts, or start anew in another "
+                "folder: --folder FOLDER"
+            )
         for change in check_changes(checkpoint.facts["recipe"], self.recipe):
             say(f"warning: from here on {change}")
         for change in changed_versions(checkpoint.facts["versions"], versions()):
@@ -130,7 +139,15 @@ class Run:
         return average_of(self.checkpoints, whole, objective, part="ema" if self.ema else "model")
 
 
-def open_run(recipe: Recipe, corpus: Corpus, folder: Path | None, ranks: Ranks, say: Say) -> Run:
+def open_run(
+    recipe: Recipe,
+    corpus: Corpus,
+    folder: Path | None,
+    ranks: Ranks,
+    say: Say,
+    *,
+    own_parts: OwnParts = NONE,
+) -> Run:
     """A new run, or one that resumes from its newest whole checkpoint. Without a folder it is a
     trial: nothing is resumed and nothing written."""
     if folder is not None:
@@ -139,7 +156,7 @@ def open_run(recipe: Recipe, corpus: Corpus, folder: Path | None, ranks: Ranks, 
     assert recipe.model is not None
     config, batches = recipe.train, recipe.batches
     packed = batches.layout == "documents" and corpus.manifest.task == "language-model"
-    objective = build_objective(recipe.model, config, ranks, packed=packed)
+    objective = build_objective(recipe.model, config, ranks, packed=packed, own_parts=own_parts)
     loader = partial(Loader, corpus, batches, rank=ranks.rank, world=ranks.world)
     run = Run(
         place=folder,

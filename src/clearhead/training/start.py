@@ -32,7 +32,7 @@ def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
             "name a finished run, such as runs/NAME, or a model folder; or leave it out",
         )
     check_fits(folder, model.config, corpus)
-    state = load_model(folder).state_dict()
+    state = load_model(folder, own_parts=model.own_parts).state_dict()
     for name, parameter in model.named_parameters():
         values = state[name].to(parameter.device, parameter.dtype)
         if isinstance(parameter, DTensor):

@@ -10,7 +10,13 @@ from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.certificate import Names, certify, unchecked
 from clearhead.interop.ctranslate2.specification import specification
 from clearhead.interop.folders import has_file, whole_or_absent
-from clearhead.interop.model_folder import Description, TokenIds, load_model, read_description
+from clearhead.interop.model_folder import (
+    Description,
+    TokenIds,
+    load_model,
+    read_description,
+    refuse_own_parts,
+)
 from clearhead.interop.readme import write_readme
 from clearhead.interop.tokenizer_file import (
     SOURCE,
@@ -30,6 +36,7 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
     Weights are written as fp32; whoever opens the folder may ask for less (`compute_type="int8"`).
     """
     description = read_description(model_folder)
+    refuse_own_parts(model_folder, description, "CTranslate2")
     _refuse(description)
     try:
         import ctranslate2  # noqa: F401

@@ -17,6 +17,7 @@ from clearhead.interop.model_folder import (
     check_plausible,
     check_tensors,
     read_description,
+    refuse_own_parts,
     shapes_of,
 )
 from clearhead.interop.readme import write_readme
@@ -37,6 +38,7 @@ def export_model(
     Writing needs the memory of one shard; the check needs that of one model in fp64.
     """
     description = read_description(model_folder)
+    refuse_own_parts(model_folder, description, "Hugging Face")
     family = family_for(description.model)
     with whole_or_absent(out) as unfinished:
         _write_weights(model_folder, unfinished, description, family, max_shard_bytes)

@@ -1,0 +1,112 @@
+"""A part of the user's own in the place of one of ours, without a fork: checked, named, built."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.config import ModelConfig
+from clearhead.errors import InputError
+from clearhead.parts.attention import MultiHeadAttention
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnParts:
+    """Classes that replace what the configuration names; None: ours. Each is built as
+    `Part(config)`, an attention as `Part(config, causal=…)`; its constructor gives it its first
+    weights. Positions are called with the numbers of the positions, and what they return is added
+    to the embeddings; they replace rotary positions and ALiBi, too."""
+
+    attention: type[MultiHeadAttention] | None = None
+    """A subclass of `MultiHeadAttention`: caches need its `look_at`, `n_kv_heads`, `d_head`."""
+    feed_forward: type[nn.Module] | None = None
+    norm: type[nn.Module] | None = None
+    positions: type[nn.Module] | None = None
+
+    @property
+    def given(self) -> dict[str, type[nn.Module]]:
+        """By role."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {role: part for role, part in found.items() if part is not None}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """By role: FILE.py:NAME, what is saved with a model. A file is never run because of it."""
+        return {role: part_name(part) for role, part in self.given.items()}
+
+
+NONE = OwnParts()
+
+
+def part_name(part: type) -> str:
+    """FILE.py:NAME; without a file, as in a shell, the module's name stands for it."""
+    file = getattr(sys.modules.get(part.__module__), "__file__", None)
+    return f"{Path(file).name if file else part.__module__}:{part.__qualname__}"
+
+
+def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> nn.Module:
+    try:
+        return part(config, **settings)
+    except TypeError as error:
+        takes = "the ModelConfig" + "".join(f" and {name}=" for name in settings)
+        raise InputError(
+            f"{part_name(part)} cannot be built ({error}); let its constructor take {takes}"
+        ) from error
+
+
+def own_parts_in(module: nn.Module) -> dict[nn.Module, ModelConfig]:
+    """Every part of a model that is the user's own, the outermost where they are nested; with the
+    configuration that it was built from. `module` may be something around the model."""
+    found: dict[nn.Module, ModelConfig] = {}
+    inside: set[nn.Module] = set()
+    for model in module.modules():
+        own = getattr(model, "own_parts", None)
+        if not isinstance(own, OwnParts):
+            continue
+        classes = set(own.given.values())
+        for part in model.modules():
+            if type(part) in classes and part not in inside:
+                found[part] = model.config  # pyright: ignore[reportArgumentType]
+                inside |= set(part.modules())
+    return found
+
+
+def first_values(
+    module: nn.Module, config: ModelConfig, seed: int, device: torch.device
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each tensor of a part of the user's own, with the values that its constructor gives it. The
+    part is built once more, since the model itself is built without memory. A tensor that the
+    constructor leaves as it was allocated is an error."""
+    settings = {"causal": module.causal} if isinstance(module, MultiHeadAttention) else {}
+    with torch.random.fork_rng(), torch.device(device), _marked_memory():
+        torch.manual_seed(seed)
+        twin = build_part(type(module), config, **settings)
+    values = dict(twin.named_parameters()) | dict(twin.named_buffers())
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if values[name].isnan().any():
+            raise InputError(
+                f"{part_name(type(module))} does not initialise {name!r}; fill it in its "
+                f"constructor, for example by torch.nn.init.normal_(self.{name}, std=0.02)"
+            )
+        yield tensor, values[name].detach()
+
+
+@contextmanager
+def _marked_memory() -> Iterator[None]:
+    """Memory that is allocated and not filled holds NaN."""
+    settings: Any = torch.utils.deterministic
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    fill = settings.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    settings.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+        settings.fill_uninitialized_memory = fill
