@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "src" / "clearhead"
+SOURCE = ROOT / "src" / "clearhead"
 MAX_LINES = 400
 MAX_LINES_OF_THE_TRANSFORMER = 2_000
 PRODUCTS = {"bmm", "baddbmm", "einsum", "matmul", "scaled_dot_product_attention"}
@@ -23,7 +23,7 @@ def package_table(text: str) -> dict[str, set[str]]:
 
 
 def package_of(module: str) -> str:
-    """clearhead.parts.masks → parts; the package itself, a front door, is not in the table."""
+    """clearhead.parts.masks → parts; `clearhead` itself is in no row."""
     return module.removeprefix("clearhead").removeprefix(".").split(".")[0]
 
 
@@ -52,7 +52,7 @@ def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[st
     if package in ("__init__", "__main__"):
         return found
     if package not in packages:
-        return [*found, f"{file} stands in no package: add {package!r} to ARCHITECTURE.md"]
+        return [*found, f"{file} is in no package: add {package!r} to ARCHITECTURE.md"]
     tree = ast.parse(source)
     for module in sorted(imports(tree)):
         allowed = packages[package] | {package}
@@ -92,8 +92,8 @@ def computes_attention(tree: ast.AST) -> bool:
 
 PACKAGES = package_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 FILES = {
-    path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8")
-    for path in sorted(PACKAGE.rglob("*.py"))
+    path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(SOURCE.rglob("*.py"))
 }
 
 
@@ -154,7 +154,7 @@ def test_the_transformer_can_be_read_in_an_evening():
         ("parts/new.py", "from ..models import assemble", "relative-import"),
         ("stacks/new.py", "from clearhead.models import preset", "stacks may import"),
         ("doctor/new.py", "from clearhead.parts import attention", "doctor may import"),
-        ("attic/new.py", "x = 1", "stands in no package"),
+        ("attic/new.py", "x = 1", "is in no package"),
         ("models/new.py", "x = 1\n" * 401, "more than 400 lines"),
         ("models/new.py", "class A:\n  def forward(self, x, **kwargs): ...", "takes **kwargs"),
         ("training/new.py", "print('loss')", "prints"),
@@ -174,3 +174,13 @@ def test_a_file_that_keeps_the_rules_is_not_accused():
         "import os\nfrom clearhead.shapes import Float\nfrom clearhead.errors import InputError"
     )
     assert violations("parts/new.py", source, PACKAGES) == []
+
+
+def test_nothing_but_the_command_line_imports_the_command_line():
+    importers = [
+        file
+        for file, source in FILES.items()
+        if any(package_of(module) == "cli" for module in imports(ast.parse(source)))
+    ]
+    assert {file.split("/")[0] for file in importers} <= {"cli", "__main__.py"}
+    assert "__main__.py" in importers

@@ -63,7 +63,8 @@ def test_the_chinese_page_has_the_code_of_the_english_one(path: Path, language: 
         assert without_comments(one) == without_comments(two)
 
 
-NEEDS_ITS_COMMANDS_FIRST = {"data.md"}  # run by tests/data/test_guide.py, commands and all
+# Run by tests/data/test_guide.py and tests/api/test_python_page.py.
+NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md"}
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST]
 
 

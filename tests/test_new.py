@@ -196,15 +196,15 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
         (["new", "x", "--text", "latin"], r"not UTF-8 \(.*\); convert it to UTF-8, .* iconv$"),
         (["new", "x", "--source", "latin", "--target", "latin"], "convert it to UTF-8"),
-        ([*PAIRS, "--minutes", "0"], "minutes=0 must be above 0 and finite; try --minutes 30"),
-        ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be above 0"),
-        ([*PAIRS, "--minutes", "inf"], "minutes=inf must be .* finite; try --minutes 30"),
+        ([*PAIRS, "--minutes", "0"], "minutes=0 must be a number above 0 and finite; try 30"),
+        ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be a number above 0"),
+        ([*PAIRS, "--minutes", "inf"], "minutes=inf must be .* finite; try 30"),
         ([*PAIRS, "--minutes", "nan"], "minutes=nan must be .* finite"),
-        ([*PAIRS, "--out", "nodir/x.toml"], "a folder that is not there; .*: mkdir -p nodir$"),
-        (["new", "my/pairs", *PAIRS[2:]], "a folder that is not there; .*: mkdir -p my$"),
+        ([*PAIRS, "--out", "nodir/x.toml"], "a folder that does not exist; .*: mkdir -p nodir$"),
+        (["new", "my/pairs", *PAIRS[2:]], "a folder that does not exist; .*: mkdir -p my$"),
         (["new", "x", "--text", "\udce9.txt"], "is not UTF-8, and a recipe is; rename it"),
         (["new", "x\udce9", "--text", "text.txt"], "is not UTF-8, and a recipe is; rename it"),
-        ([*PAIRS, "--out", "there.toml"], "there.toml is already there; .* --out FILE"),
+        ([*PAIRS, "--out", "there.toml"], "there.toml already exists; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
         (["new", "x", "--source", "source.txt"], "needs pairs .* or text"),
         ([*PAIRS, "--text", "text.txt"], "not both"),
@@ -247,7 +247,7 @@ def test_a_recipe_that_cannot_be_written_is_no_traceback(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sizing, "size_recipe", measured)
+    monkeypatch.setattr("clearhead.api.own_text.size_recipe", measured)
     assert main(PAIRS) == 2
     told = capsys.readouterr().err
     assert "my-pairs.toml cannot be written (No space left on device); name another" in told

@@ -1,10 +1,36 @@
-"""A Transformer you can see through: read it, prove it, train it on your own text."""
+"""A Transformer you can see through: read it, prove it, train it on your own text.
+
+    import clearhead as ch
+    ch.load("copy-task").translate("hello")
+
+Docs: docs/en/python.md, docs/zh/python.md.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clearhead.api.building import build_model as build_model
+    from clearhead.api.evaluating import Evaluation as Evaluation
+    from clearhead.api.evaluating import evaluate as evaluate
+    from clearhead.api.exporting import export as export
+    from clearhead.api.exporting import import_model as import_model
+    from clearhead.api.loading import load as load
+    from clearhead.api.loading import shipped_models as shipped_models
+    from clearhead.api.own_text import recipe_for as recipe_for
+    from clearhead.api.preparing import prepare as prepare
+    from clearhead.api.recipes import recipe as recipe
+    from clearhead.api.text_model import TextModel as TextModel
+    from clearhead.api.text_model import TrainedRun as TrainedRun
+    from clearhead.api.training import plan as plan
+    from clearhead.api.training import train as train
+    from clearhead.config import BatchConfig as BatchConfig
+    from clearhead.config import DataConfig as DataConfig
     from clearhead.config import ModelConfig as ModelConfig
+    from clearhead.config import Recipe as Recipe
+    from clearhead.config import TrainConfig as TrainConfig
+    from clearhead.doctor import examine as examine
+    from clearhead.errors import ClearheadError as ClearheadError
     from clearhead.inspection.edits import add as add
     from clearhead.inspection.edits import change as change
     from clearhead.inspection.edits import put as put
@@ -22,61 +48,98 @@ if TYPE_CHECKING:
     from clearhead.inspection.trace import trace as trace
     from clearhead.interop.model_folder import load_model as load_model
     from clearhead.interop.model_folder import save_model as save_model
-    from clearhead.models import build_model as build_model
     from clearhead.models import count_parameters as count_parameters
     from clearhead.models import preset as preset
     from clearhead.parts.recorder import Recorder as Recorder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-# The front door. Each name is imported when it is first asked for, so that `import clearhead`,
-# and with it every command's --help, is instant.
+# Each name is imported when it is first asked for, so that `import clearhead`, and with it every
+# command's --help, is instant.
 _HOMES = {
+    "BatchConfig": "clearhead.config",
+    "ClearheadError": "clearhead.errors",
+    "DataConfig": "clearhead.config",
+    "Evaluation": "clearhead.api.evaluating",
     "ModelConfig": "clearhead.config",
+    "Recipe": "clearhead.config",
     "Recorder": "clearhead.parts.recorder",
+    "TextModel": "clearhead.api.text_model",
+    "TrainConfig": "clearhead.config",
+    "TrainedRun": "clearhead.api.text_model",
     "add": "clearhead.inspection.edits",
     "attribution": "clearhead.inspection.lens",
-    "build_model": "clearhead.models",
+    "build_model": "clearhead.api.building",
     "change": "clearhead.inspection.edits",
     "count_parameters": "clearhead.models",
+    "evaluate": "clearhead.api.evaluating",
+    "examine": "clearhead.doctor",
+    "export": "clearhead.api.exporting",
     "head_ablation": "clearhead.inspection.sweep",
     "head_kinds": "clearhead.inspection.heads",
+    "import_model": "clearhead.api.exporting",
+    "load": "clearhead.api.loading",
     "load_model": "clearhead.interop.model_folder",
     "logit_lens": "clearhead.inspection.lens",
     "mean_of": "clearhead.inspection.trace",
     "names": "clearhead.inspection.sites",
     "patching": "clearhead.inspection.sweep",
+    "plan": "clearhead.api.training",
+    "prepare": "clearhead.api.preparing",
     "preset": "clearhead.models",
     "put": "clearhead.inspection.edits",
+    "recipe": "clearhead.api.recipes",
+    "recipe_for": "clearhead.api.own_text",
     "rollout": "clearhead.inspection.lens",
     "save_model": "clearhead.interop.model_folder",
     "scale": "clearhead.inspection.edits",
+    "shipped_models": "clearhead.api.loading",
     "sweep": "clearhead.inspection.sweep",
     "trace": "clearhead.inspection.trace",
+    "train": "clearhead.api.training",
     "zero": "clearhead.inspection.edits",
 }
 __all__ = [
+    "BatchConfig",
+    "ClearheadError",
+    "DataConfig",
+    "Evaluation",
     "ModelConfig",
+    "Recipe",
     "Recorder",
+    "TextModel",
+    "TrainConfig",
+    "TrainedRun",
     "add",
     "attribution",
     "build_model",
     "change",
     "count_parameters",
+    "evaluate",
+    "examine",
+    "export",
     "head_ablation",
     "head_kinds",
+    "import_model",
+    "load",
     "load_model",
     "logit_lens",
     "mean_of",
     "names",
     "patching",
+    "plan",
+    "prepare",
     "preset",
     "put",
+    "recipe",
+    "recipe_for",
     "rollout",
     "save_model",
     "scale",
+    "shipped_models",
     "sweep",
     "trace",
+    "train",
     "zero",
 ]
 

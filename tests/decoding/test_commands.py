@@ -113,7 +113,7 @@ def test_where_the_first_line_looked_is_drawn_and_lines_stay_lines(
     narrow = inside(*options, "--attention", picture, given="ein Hund\n")
     assert narrow.stderr == f"drawn: {picture}\n"
     wrong = inside(*options, "--attention", picture, "--layer", 3, given="ein Hund\n")
-    assert "layer=3 is not a layer of this decoder, which has 0 to 0; try layer=0" in wrong.stderr
+    assert "layer=3 is not one of this model's, which has 0 to 0; try layer=0" in wrong.stderr
     with pytest.raises(SystemExit):
         inside(*options, "--attention", "picture.jpg")
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from clearhead.cli import main
-from clearhead.cli.folders import open_folder
 from clearhead.config import BeamConfig, DecodeConfig, ModelConfig, TranslateConfig
 from clearhead.config.model import FeedForwardKind, Norm, PositionKind
 from clearhead.decoding import greedy
 from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.opening import open_folder
 from clearhead.errors import ConfigError, FolderError
 from clearhead.evaluation.translation import translate_lines
 from clearhead.interop.ctranslate2 import specification

@@ -1,6 +1,7 @@
 """The command line: `clearhead VERB …`. A verb is a file in this folder, imported when used."""
 
 import argparse
+import logging
 import signal
 import sys
 from difflib import get_close_matches
@@ -32,8 +33,11 @@ VERBS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb. Returns 0, 2 for an error that is the user's to mend, or 130 after Ctrl-C."""
+    """Runs one verb. Returns 0, 2 for a user error, or 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    log = logging.getLogger("clearhead")
+    if not any(isinstance(handler, _ShowWarnings) for handler in log.handlers):
+        log.addHandler(_ShowWarnings(logging.WARNING))
     try:
         return _run(arguments)
     except ClearheadError as error:
@@ -42,6 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("clearhead: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+class _ShowWarnings(logging.Handler):
+    """What the library warns of, in the way in which errors are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"clearhead: {record.getMessage()}", file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> int:
@@ -60,6 +71,10 @@ def _run(arguments: list[str]) -> int:
         prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
     )
     module.add_arguments(parser)
+    if hasattr(module, "CALLS"):
+        from clearhead.cli.calling import fill_defaults
+
+        fill_defaults(parser, module.CALLS)
     namespace, unknown = parser.parse_known_args(rest)
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]

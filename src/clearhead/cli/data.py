@@ -15,7 +15,6 @@ from clearhead.cli.prepare import show_manifest
 from clearhead.cli.recipes import (
     add_recipe_arguments,
     open_prepared,
-    prepared_folder,
     read_recipe,
 )
 from clearhead.config import BatchConfig
@@ -56,7 +55,7 @@ def run(namespace: argparse.Namespace) -> int:
             raise ClearheadError(f"name a corpus: clearhead data get {'|'.join(public_corpora())}")
         return _get(console, namespace.name)
     recipe = read_recipe(namespace)
-    corpus = open_prepared(namespace, prepared_folder(namespace, recipe))
+    corpus = open_prepared(namespace, recipe)
     show_manifest(console, corpus.manifest)
     _show_lengths(console, corpus, namespace.split)
     _show_padding(console, corpus, recipe.batches, namespace.split)

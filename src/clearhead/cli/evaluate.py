@@ -12,14 +12,14 @@ from pathlib import Path
 from clearhead.cli.engines import add_engine_arguments, engine_of
 from clearhead.cli.folders import RECIPE, Opened, add_folder, open_folder
 from clearhead.cli.lines import need, polite
-from clearhead.cli.recipes import PREPARED, data_root
+from clearhead.cli.recipes import PREPARED
 from clearhead.cli.translate import add_search_arguments, beam_of
 from clearhead.config import DataConfig, TranslateConfig, load_recipe
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.manifest import MANIFEST
-from clearhead.data.sources import Cursor
+from clearhead.data.sources import Cursor, data_root
 from clearhead.data.unpack import naming, open_bytes
 from clearhead.errors import ClearheadError, DataError
 from clearhead.evaluation.classification import accuracy
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @polite
 def run(arguments: argparse.Namespace) -> int:
-    opened = open_folder(arguments.model)
+    opened = open_folder(arguments.model, arguments)
     if isinstance(opened.model, Seq2Seq):
         return _translation(opened, arguments)
     if arguments.engine != "clearhead":

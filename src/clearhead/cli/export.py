@@ -1,24 +1,27 @@
-"""Writes a model folder as one that other software opens, and proves that both compute the same."""
+"""Writes a model folder as one that other software opens, and compares what both compute."""
 
 import argparse
 from pathlib import Path
 
-from clearhead.cli.folders import model_folder
-from clearhead.interop.ctranslate2.exporting import export_ctranslate2
+from clearhead.api.exporting import EXPORTS, export
+from clearhead.api.loading import find_model
+from clearhead.cli.calling import settings
+from clearhead.decoding.opening import model_folder
 from clearhead.interop.folders import has_file
-from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.families import table_of_families
 from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 
+CALLS = export
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a run, or any model folder")
+    parser.add_argument("model", help="a run, a model folder, or the name of a shipped model")
     parser.add_argument("out", type=Path, help="the new folder")
     parser.add_argument(
         "--to",
-        choices=["huggingface", "ctranslate2"],
+        choices=list(EXPORTS),
         required=True,
-        help="whose format; ctranslate2 is for models that write, and needs the extra serve",
+        help="whose format; ctranslate2 is for models that generate, and needs the extra serve",
     )
     parser.add_argument(
         "--table",
@@ -28,18 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--no-check",
-        action="store_true",
+        dest="check",
+        action="store_false",
         help="leave out the comparison, which needs the memory of the model in fp64",
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    model = model_folder(arguments.model)
-    export = {"huggingface": export_model, "ctranslate2": export_ctranslate2}[arguments.to]
-    certificate = export(model, arguments.out, check=not arguments.no_check)
-    print(*certificate.lines(arguments.out), sep="\n")
-    if not (has_tokenizer(arguments.out) or has_file(arguments.out, SOURCE)):
-        print(f"missing   a tokenizer: {_why_no_tokenizer(model)}")
+def run(namespace: argparse.Namespace) -> int:
+    model, out = find_model(namespace.model), namespace.out
+    certificate = export(model, out, to=namespace.to, **settings(namespace, export))
+    print(*certificate.lines(out), sep="\n")
+    if not (has_tokenizer(out) or has_file(out, SOURCE)):
+        print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder(model.folder))}")
     return 0
 
 

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         min_p=arguments.min_p,
         repetition_penalty=arguments.repetition_penalty,
     )
-    opened = open_folder(arguments.model)
+    opened = open_folder(arguments.model, arguments)
     generator = _Generator(opened, arguments, choice)
     if arguments.prompt is not None:
         if arguments.output is None and arguments.format == "text":

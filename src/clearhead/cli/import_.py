@@ -1,11 +1,14 @@
-"""Reads a Hugging Face folder into a new model folder. Nothing in it is executed."""
+"""Reads a Hugging Face folder into a new model folder. No code in it is run."""
 
 import argparse
 from pathlib import Path
 
-from clearhead.interop.huggingface.importing import import_model
+from clearhead.api.exporting import import_model
+from clearhead.interop.model_folder import read_description
 from clearhead.interop.tokenizer_file import TOKENIZER, has_tokenizer
 from clearhead.models import build_model, count_parameters
+
+CALLS = import_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,10 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="the new model folder")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    config = import_model(arguments.folder, arguments.out).model
+def run(namespace: argparse.Namespace) -> int:
+    out = import_model(namespace.folder, namespace.out).folder
+    config = read_description(out).model
     count = count_parameters(build_model(config, device="meta"))
-    print(f"wrote     {arguments.out}: {config.family}, {count.total:,} parameters")
-    if not has_tokenizer(arguments.out):
-        print(f"without   a tokenizer: {arguments.folder} has no {TOKENIZER}")
+    print(f"wrote     {out}: {config.family}, {count.total:,} parameters")
+    if not has_tokenizer(out):
+        print(f"without   a tokenizer: {namespace.folder} has no {TOKENIZER}")
     return 0

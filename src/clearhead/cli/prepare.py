@@ -1,8 +1,7 @@
 """Turns a recipe's text into token files: tokenizer, encoding, manifest.
-Stopped at any moment and run again, it goes on; what is finished already is only checked."""
+Stopped at any moment, the same command resumes; what is finished already is only checked."""
 
 import argparse
-import os
 import shlex
 import time
 from pathlib import Path
@@ -12,11 +11,13 @@ from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from clearhead.cli.recipes import add_recipe_arguments, data_root, prepared_folder, read_recipe
+from clearhead.api.preparing import prepare
+from clearhead.cli.calling import settings
+from clearhead.cli.recipes import add_recipe_arguments, read_recipe
 from clearhead.data.manifest import Manifest
-from clearhead.data.prepare import prepare
-from clearhead.data.shards import Job, Progress
+from clearhead.data.shards import Progress
 
+CALLS = prepare
 STAGES = {"hashing": "checking the input", "tokenizer": "training the tokenizer"}
 
 
@@ -25,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         type=int,
-        default=os.cpu_count() or 1,
         metavar="N",
         help="processes that encode (default: one for each core)",
     )
@@ -34,34 +34,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     recipe = read_recipe(namespace)
-    folder = prepared_folder(namespace, recipe)
     console = Console(highlight=False)
     started = time.monotonic()
-    with Bars(
+    with progress_bars(console) as bars:
+        corpus = prepare(recipe, **settings(namespace, prepare), progress=ShowProgress(bars))
+    show_manifest(console, corpus.manifest)
+    console.print(f"\n{corpus.folder} is ready ({time.monotonic() - started:.1f} s).")
+    name, out = shlex.quote(namespace.recipe), namespace.folder
+    console.print(f"Look at it with: clearhead data {name}{_out('--out', out)}")
+    console.print(f"Train with: clearhead train {name}{_out('--prepared', out)}")
+    return 0
+
+
+def progress_bars(console: Console) -> Bars:
+    return Bars(
         TextColumn("{task.description:<22}"),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         TextColumn("{task.fields[rate]}"),
         console=console,
-    ) as bars:
-        job = Job(
-            config=recipe.data,
-            root=data_root(recipe.data),
-            folder=folder,
-            processes=max(1, namespace.processes),
-            report=_Bars(bars),
-        )
-        manifest = prepare(job, overwrite=namespace.overwrite)
-    show_manifest(console, manifest)
-    console.print(f"\n{folder} is ready ({time.monotonic() - started:.1f} s).")
-    recipe_name = shlex.quote(namespace.recipe)
-    console.print(f"Look at it with: clearhead data {recipe_name}{_out('--out', namespace.out)}")
-    console.print(f"Train with: clearhead train {recipe_name}{_out('--prepared', namespace.out)}")
-    return 0
+    )
 
 
-class _Bars:
+class ShowProgress:
     """One bar for each stage, in the order in which they begin."""
 
     def __init__(self, bars: Bars) -> None:

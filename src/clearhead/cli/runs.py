@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from clearhead.cli.train import RUNS
+from clearhead.api.training import RUNS
 from clearhead.errors import ClearheadError
 from clearhead.inspection.curves import Curve, curve_text, curves_png
 from clearhead.training.report import METRICS, MetricsLine, read_metrics

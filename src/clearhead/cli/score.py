@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @polite
 def run(arguments: argparse.Namespace) -> int:
-    opened = open_folder(arguments.model)
+    opened = open_folder(arguments.model, arguments)
     with opened_output(arguments) as out, Bar(arguments) as bar:
         for chunk in read_lines(arguments):
             for text in _scored(opened, arguments, chunk):

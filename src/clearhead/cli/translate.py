@@ -99,7 +99,7 @@ def beam_of(arguments: argparse.Namespace, n_best: int = 1) -> BeamConfig:
 
 @polite
 def run(arguments: argparse.Namespace) -> int:
-    opened = open_folder(arguments.model)
+    opened = open_folder(arguments.model, arguments)
     translator = _Translator(opened, arguments)
     if arguments.input is None and sys.stdin.isatty():
         return talk("A line is translated when you press Enter; Ctrl-D ends.", translator.show)

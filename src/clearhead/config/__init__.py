@@ -17,6 +17,7 @@ from clearhead.config.recipe import (
     recipe_keys,
     recipe_names,
     recipe_toml,
+    revise_recipe,
     with_values,
 )
 from clearhead.config.train import TrainConfig
@@ -38,5 +39,6 @@ __all__ = [
     "recipe_keys",
     "recipe_names",
     "recipe_toml",
+    "revise_recipe",
     "with_values",
 ]

@@ -23,6 +23,8 @@ SECTIONS: dict[str, type] = {
     "train": TrainConfig,
 }
 
+Tables = Mapping[str, Mapping[str, Any]]
+"""Values by table and key: {"train": {"steps": 200}}."""
 FROM_DATA = ("model.vocab_size", "model.target_vocab_size", "model.pad_id")
 
 
@@ -48,8 +50,12 @@ def recipe_keys() -> list[str]:
     return [f"{section}.{field.name}" for section, of in SECTIONS.items() for field in fields(of)]
 
 
-def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
-    """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
+def load_recipe(
+    name: str | Path, overrides: Sequence[tuple[str, str]] = (), *, tables: Tables | None = None
+) -> Recipe:
+    """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text); values in
+    `tables` replace those of the file."""
+    name = str(name)
     path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
@@ -59,23 +65,61 @@ def load_recipe(name: str, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
             remedy = "check the path, or have one made: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
-    _check_keys(tables, str(path))
-    given = {f"{section}.{key}" for section, table in tables.items() for key in table}
-    for key in FROM_DATA:
-        if key in given | {key for key, _ in overrides}:
-            raise ClearheadError(
-                f"{key} comes from the prepared data; leave it out (data.vocab_size sets the "
-                "size of a tokenizer)"
-            )
+    _check_keys(found, str(path))
+    found = _merged(found, tables or {})
+    _refuse_what_data_decide([key for key, _ in overrides])
     for key, _ in overrides:
         if key not in recipe_keys():
             raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
     # A run's own recipe.toml has the name of its run.
     name = path.resolve().parent.name if path.name == "recipe.toml" else path.stem
-    return Recipe(name=name, **_parse(tables, overrides))
+    return Recipe(name=name, **_parse(found, overrides))
+
+
+def revise_recipe(recipe: Recipe, tables: Tables) -> Recipe:
+    """The recipe with other values in some of its tables, checked like those of a file."""
+    found: dict[str, Any] = {}
+    for section in SECTIONS:
+        values = getattr(recipe, section)
+        if values is not None:
+            found[section] = {
+                key: value
+                for key, value in asdict(values).items()
+                if f"{section}.{key}" not in FROM_DATA
+            }
+    return replace(recipe, **_parse(_merged(found, tables), ()))
+
+
+def _merged(found: dict[str, Any], tables: Tables) -> dict[str, Any]:
+    """Tables with other values on top. Paths become texts, as they are in a file."""
+    given = {
+        section: {key: _plain(value) for key, value in table.items()}
+        for section, table in tables.items()
+    }
+    _check_keys(given, "recipe")
+    merged = dict(found)
+    for section, table in given.items():
+        merged[section] = {**found.get(section, {}), **table}
+    _refuse_what_data_decide([f"{section}.{key}" for section in merged for key in merged[section]])
+    return merged
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _refuse_what_data_decide(keys: Sequence[str]) -> None:
+    for key in FROM_DATA:
+        if key in keys:
+            raise ClearheadError(
+                f"{key} comes from the prepared data; leave it out (data.vocab_size sets the "
+                "size of a tokenizer)"
+            )
 
 
 def recipe_toml(recipe: Recipe) -> str:

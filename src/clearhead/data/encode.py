@@ -3,10 +3,12 @@ that a worker starts quickly."""
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -67,12 +69,15 @@ def encode_in_order(
             yield chunk, [encode(*side) for side in zip(tokenizers, chunk.texts)]
         return
     # Fresh processes: a fork would copy the library's threads in an unknown state.
-    with ProcessPoolExecutor(
-        processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
-        initargs=([(each.to_json(), each.special_tokens) for each in tokenizers],),
-    ) as pool:
+    with (
+        _main_is_left_alone(),
+        ProcessPoolExecutor(
+            processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=([(each.to_json(), each.special_tokens) for each in tokenizers],),
+        ) as pool,
+    ):
         under_way: deque[tuple[SomeChunk, Future[list[Encoded]]]] = deque()
         try:
             for chunk in chunks:
@@ -84,6 +89,22 @@ def encode_in_order(
                 yield chunk, future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _main_is_left_alone() -> Iterator[None]:
+    """A spawned process runs the main script again, to find what was defined there. Workers need
+    nothing of it, and a script without `if __name__ == "__main__":` would start itself again."""
+    main = sys.modules["__main__"]
+    names = ("__file__", "__spec__")
+    hidden = {name: getattr(main, name) for name in names if hasattr(main, name)}
+    for name in hidden:
+        setattr(main, name, None)
+    try:
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
 
 
 _tokenizers: list[Tokenizer] = []  # a worker's own, set once when it starts

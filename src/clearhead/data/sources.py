@@ -11,6 +11,7 @@ from clearhead.data.equality import lines_of
 from clearhead.data.formats import Document, count_lines, read_documents
 from clearhead.data.public import public_corpora
 from clearhead.data.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
+from clearhead.environment import data_folder
 from clearhead.errors import DataError
 
 SUFFIXES = {
@@ -28,6 +29,15 @@ class Cursor(NamedTuple):
 
     input: int = 0
     documents: int = 0
+
+
+def data_root(config: DataConfig) -> Path:
+    """Where the paths of a recipe start from: CLEARHEAD_DATA, unless all of them are absolute."""
+    paths = [*config.train, *config.valid, *config.test]
+    paths += [] if config.tokenizer_file is None else [config.tokenizer_file]
+    if all(Path(path).expanduser().is_absolute() for path in paths):
+        return Path()  # never looked at
+    return data_folder()
 
 
 def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:

@@ -1,22 +1,44 @@
-"""What a translation attended to: the cross-attention of one layer as a matrix with labels."""
+"""What a model attended to: the attention of one layer as a matrix with labels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+
 from clearhead.decoding import Output, attention_of
 from clearhead.errors import ConfigError
-from clearhead.models import Seq2Seq
+from clearhead.inspection.pictures import heatmap_svg, heatmap_text
+from clearhead.models import CausalLM, MaskedLM, Seq2Seq
+from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
 
 
 class AttentionMap(NamedTuple):
-    """A row for each generated token, a column for each token of the source."""
+    """A row for each token that attends (of a translation, the generated ones), a column for each
+    token attended to. A notebook shows it as a picture, `print` as text."""
 
     weights: Float[Tensor, "written source"]
     written: list[str]
     source: list[str]
     layer: int
+    head: int | None = None
+    """None: the mean of all heads."""
+    kind: str = "cross-attention, decoder"
+
+    @property
+    def title(self) -> str:
+        heads = "mean of the heads" if self.head is None else f"head {self.head}"
+        return f"{self.kind} layer {self.layer}, {heads}"
+
+    def svg(self) -> str:
+        return heatmap_svg(self.weights, self.written, self.source, self.title)
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+    def __str__(self) -> str:
+        return heatmap_text(self.weights, self.written, self.source)
 
 
 def cross_attention(
@@ -27,20 +49,55 @@ def cross_attention(
     tokenizers: tuple[Tokenizer, Tokenizer],
     start_id: int | None,
     layer: int | None = None,
+    head: int | None = None,
 ) -> AttentionMap:
-    """The mean over the heads. `layer` is the decoder's, from 0; None: the last."""
-    last = model.config.decoder_layers - 1
-    layer = last if layer is None else layer
-    if not 0 <= layer <= last:
-        rule = f"is not a layer of this decoder, which has 0 to {last}"
-        raise ConfigError("layer", layer, rule, f"try layer={last}")
+    """Of a translation. `layer` is the decoder's, from 0; None: the last. `head` counts from 0;
+    None: the mean of all."""
+    layer = _chosen("layer", layer, model.config.decoder_layers)
     recorder = attention_of(model, source, output, start_id=start_id)
     return AttentionMap(
-        weights=recorder["cross", layer][0].mean(dim=0),
+        weights=_of_heads(recorder["cross", layer][0], head),
         written=[token_label(token, tokenizers[1]) for token in output.tokens],
         source=[token_label(token, tokenizers[0]) for token in source],
         layer=layer,
+        head=head,
     )
+
+
+@torch.inference_mode()
+def self_attention(
+    model: CausalLM | MaskedLM,
+    ids: Sequence[int],
+    *,
+    tokenizer: Tokenizer,
+    layer: int | None = None,
+    head: int | None = None,
+) -> AttentionMap:
+    """Of a text that attends to itself, in a decoder or an encoder alone."""
+    layer = _chosen("layer", layer, model.config.decoder_layers)
+    recorder = Recorder(layers=[layer])
+    tokens = torch.tensor([list(ids)], device=model.tokens.weight.device)
+    model(tokens, real="all", recorder=recorder)
+    role = "causal" if isinstance(model, CausalLM) else "self"
+    labels = [token_label(token, tokenizer) for token in ids]
+    weights = _of_heads(recorder[role, layer][0], head)
+    kind = f"self-attention, {model.config.family}"
+    return AttentionMap(weights, labels, labels, layer, head, kind)
+
+
+def _of_heads(weights: Float[Tensor, "heads query key"], head: int | None) -> Tensor:
+    if head is None:
+        return weights.mean(dim=0)
+    _chosen("head", head, len(weights))
+    return weights[head]
+
+
+def _chosen(name: str, index: int | None, n: int) -> int:
+    index = n - 1 if index is None else index
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < n:
+        rule = f"is not one of this model's, which has 0 to {n - 1}"
+        raise ConfigError(name, index, rule, f"try {name}={n - 1}")
+    return index
 
 
 def token_label(token: int, tokenizer: Tokenizer) -> str:

@@ -52,7 +52,7 @@ class Description:
     model: ModelConfig
     ids: TokenIds
     own_parts: dict[str, str] = field(default_factory=dict)
-    """By role, the names (FILE.py:NAME) of parts that are not ours."""
+    """By role, the names (FILE.py:NAME) of parts that are the user's own."""
 
 
 def save_model(

@@ -1,4 +1,4 @@
-"""A part of the user's own in the place of one of ours, without a fork: checked, named, built."""
+"""A part of the user's own in the place of one of clearhead's: checked, named, built."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from clearhead.parts.attention import MultiHeadAttention
 
 @dataclass(frozen=True, kw_only=True)
 class OwnParts:
-    """Classes that replace what the configuration names; None: ours. Each is built as
+    """Classes that replace what the configuration names; None: clearhead's. Each is built as
     `Part(config)`, an attention as `Part(config, causal=…)`; its constructor gives it its first
     weights. Positions are called with the numbers of the positions, and what they return is added
     to the embeddings; they replace rotary positions and ALiBi, too."""
@@ -50,6 +50,7 @@ def part_name(part: type) -> str:
 
 
 def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> nn.Module:
+    """One part of the user's own, if its constructor takes what it is given."""
     try:
         return part(config, **settings)
     except TypeError as error:

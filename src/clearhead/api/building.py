@@ -1,0 +1,36 @@
+"""Models from configurations, and the named configurations."""
+
+from clearhead.api.own_parts import PartGiven, own_parts
+from clearhead.config import ModelConfig
+from clearhead.errors import InputError
+from clearhead.models import Model, preset
+from clearhead.models import build_model as build
+
+
+def build_model(
+    config: ModelConfig | str,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    attention: PartGiven = None,
+    feed_forward: PartGiven = None,
+    norm: PartGiven = None,
+    positions: PartGiven = None,
+) -> Model:
+    """A model with its first weights, from a configuration or the name of a preset. The same seed
+    gives the same weights; on the device "meta" there are none, and no memory is used.
+
+    A part of your own is a class, given in the place of one of clearhead's: it is built as `Part(config)`
+    (an attention, a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`), and its
+    constructor gives it its first weights. Norms and feed-forward networks are called with
+    (batch, length, d_model); positions with the numbers of the positions, and what they return is
+    added to the embeddings.
+    """
+    if not isinstance(config, ModelConfig | str):
+        raise InputError(
+            f"config={config!r:.60} is a {type(config).__name__}; give a ModelConfig, or the name "
+            "of a preset"
+        )
+    own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
+    found = preset(config) if isinstance(config, str) else config
+    return build(found, seed=seed, device=device, own_parts=own)

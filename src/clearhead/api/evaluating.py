@@ -1,0 +1,328 @@
+"""How good a model is."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from clearhead.api.loading import load
+from clearhead.api.preparing import PREPARED, is_prepared
+from clearhead.api.recipes import as_path
+from clearhead.api.text_model import TextModel, TrainedRun
+from clearhead.api.tokenized_model import Start
+from clearhead.config import DataConfig
+from clearhead.config.decode import LengthPenalty
+from clearhead.data.cleaning import split_reader
+from clearhead.data.corpus import open_corpus
+from clearhead.data.formats import BYTE_ORDER_MARK
+from clearhead.data.sources import Cursor, data_root
+from clearhead.data.unpack import naming, open_bytes
+from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.masked import masked_loss
+from clearhead.evaluation.perplexity import perplexity
+from clearhead.evaluation.translation import (
+    N_RESAMPLES,
+    check_scoring,
+    compare_translations,
+    exact_share,
+    translation_scores,
+)
+from clearhead.models import MaskedLM, Seq2Seq
+
+Lines = str | Path | Iterable[str]
+"""The path of a file (also .gz), or lines in memory."""
+Split = Literal["train", "valid", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Figures by name, as in `evaluation["BLEU"]`; `print` shows them with their intervals."""
+
+    values: dict[str, float]
+    records: list[dict[str, Any]]
+    """All that is known of each figure, in plain values."""
+    lines: list[str]
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+class _Search(NamedTuple):
+    beam: int
+    length_penalty: LengthPenalty
+    alpha: float
+    max_new: int
+    batch: int
+
+
+class _Scoring(NamedTuple):
+    resamples: int
+    tokenize: str | None
+    lowercase: bool
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "n_resamples": self.resamples,
+            "tokenize": self.tokenize,
+            "lowercase": self.lowercase,
+        }
+
+
+def evaluate(
+    model: TextModel | str | Path,
+    split: str | None = None,
+    *,
+    source: Lines | None = None,
+    reference: Lines | None = None,
+    against: TextModel | str | Path | None = None,
+    exact: bool = False,
+    tokenize: str | None = None,
+    lowercase: bool = False,
+    resamples: int = N_RESAMPLES,
+    beam: int = 4,
+    length_penalty: LengthPenalty = "average",
+    alpha: float = 1.0,
+    max_new: int = 256,
+    batch: int = 32,
+    text: Lines | None = None,
+    document: Literal["line", "file"] = "line",
+    stride: int | None = None,
+    start: Start = "none",
+    prepared: str | Path | None = None,
+    p_mask: float = 0.15,
+) -> Evaluation:
+    """How good a model is. Of a run, on its own test set (or the `split`), unless text is given.
+
+    An encoder-decoder: BLEU and chrF++ (the extra `eval`) of translations of `source` against
+    `reference`, with 95 % intervals from `resamples`, and whether it differs from the model
+    `against`; with `exact`, the share of lines that are right to the last character. A language
+    model: perplexity of `text`, read in windows that move by `stride`. An encoder: accuracy of a
+    classifier, or loss on masked tokens (`p_mask`), on the data in `prepared`.
+    """
+    found = model if isinstance(model, TextModel) else load(model)
+    if split not in (None, "train", "valid", "test"):
+        raise InputError(f"split={split!r} is not a choice; give 'train', 'valid' or 'test'")
+    if isinstance(found.model, Seq2Seq):
+        other = against
+        if against is not None and (exact or resamples < 2):
+            raise ClearheadError(
+                "against= compares BLEU and chrF++ by resampling; leave out exact, and have "
+                f"resamples={N_RESAMPLES}"
+            )
+        if against is not None and not isinstance(against, TextModel):
+            other = load(against)
+        assert other is None or isinstance(other, TextModel)
+        sources, references, where = _pairs(found, split, source, reference)
+        search = _Search(beam, length_penalty, alpha, max_new, batch)
+        scoring = _Scoring(resamples, tokenize, lowercase)
+        if exact:
+            return _exact(found, sources, references, where, search)
+        return _translation(found, other, sources, references, where, search, scoring)
+    if isinstance(found.model, MaskedLM):
+        return _encoder(found, found.model, split, prepared, p_mask)
+    return _perplexity(found, split, text, document, stride, start)
+
+
+def _pairs(
+    model: TextModel, split: str | None, source: Lines | None, reference: Lines | None
+) -> tuple[list[str], list[str], str]:
+    if source is None and reference is None and isinstance(model, TrainedRun):
+        _, split, documents = _documents(model, split)
+        pairs = list(documents)
+        return [p[0] for p in pairs], [p[1] for p in pairs], f"{split} of {model.folder}"
+    sources = _lines("source", source, "the lines to translate")
+    references = _lines("reference", reference, "their right translations")
+    if len(sources) != len(references):
+        raise DataError(
+            f"source has {len(sources)} lines and reference {len(references)}; line n of one must "
+            "belong to line n of the other"
+        )
+    return sources, references, str(source) if isinstance(source, str | Path) else "given lines"
+
+
+def _translate(model: TextModel, sources: list[str], search: _Search) -> list[str]:
+    # A test set without its longest lines would flatter: they are cut, with a warning.
+    return model.translate(sources, **search._asdict(), too_long="cut")
+
+
+def _exact(
+    model: TextModel, sources: list[str], references: list[str], where: str, search: _Search
+) -> Evaluation:
+    mine = _translate(model, sources, search)
+    share = exact_share(mine, references)
+    return Evaluation(
+        values={"exact": share},
+        records=[{"name": "exact", "value": share, "n_lines": len(mine)}],
+        lines=[f"exact   {share:.2%} of {len(mine):,} lines ({where})"],
+    )
+
+
+def _translation(
+    model: TextModel,
+    against: TextModel | None,
+    sources: list[str],
+    references: list[str],
+    where: str,
+    search: _Search,
+    scoring: _Scoring,
+) -> Evaluation:
+    check_scoring(**scoring.settings())  # before the translating, which takes its time
+    mine = _translate(model, sources, search)
+    values: dict[str, float] = {}
+    records: list[dict[str, Any]] = []
+    lines = [f"{where}: {len(mine):,} lines"]
+    for metric in translation_scores(mine, references, **scoring.settings()):
+        half = "" if metric.half_interval is None else f" ± {metric.half_interval:.2f}"
+        values[metric.name] = metric.value
+        records.append(dict(vars(metric)))
+        lines.append(f"{metric.name:<8}{metric.value:6.2f}{half}   {metric.signature}")
+    if against is not None:
+        theirs = _translate(against, sources, search)
+        for each in compare_translations(mine, theirs, references, **scoring.settings()):
+            records.append(dict(vars(each)))
+            lines.append(
+                f"{each.name:<8}{each.first:6.2f} against {each.second:.2f}: {each.verdict}"
+            )
+    return Evaluation(values=values, records=records, lines=lines)
+
+
+def _perplexity(
+    model: TextModel,
+    split: str | None,
+    text: Lines | None,
+    document: Literal["line", "file"],
+    stride: int | None,
+    start: Start,
+) -> Evaluation:
+    language_model, tokenizer, ids = model.opened.language_model, model.tokenizer, model.opened.ids
+    if text is None and isinstance(model, TrainedRun):
+        config, split, documents = _documents(model, split)
+        texts = [texts[0] for texts in documents]
+        # As in training: one stream, in which an end stands behind every document. A file that was
+        # cut in two has no end to be expected.
+        end = None if config.document == "file" else ids.eos
+        found = perplexity(language_model, tokenizer, texts, stride=stride, eos_id=end, joined=True)
+    else:
+        texts = _lines("text", text, "the text to be expected")
+        texts = ["\n".join(texts)] if document == "file" else texts
+        texts = [each for each in texts if each]
+        first = model.start_ids(start)
+        found = perplexity(
+            language_model, tokenizer, texts, stride=stride, bos_id=first[0] if first else None
+        )
+    per = {
+        "token": (found.per_token, found.n_tokens),
+        "byte": (found.per_byte, found.n_bytes),
+        "character": (found.per_character, found.n_characters),
+        "word": (found.per_word, found.n_words),
+    }
+    values = {f"perplexity_per_{name}": value for name, (value, _) in per.items()}
+    counts = {f"n_{name}s": n for name, (_, n) in per.items()}
+    record = {**values, **counts, "bits_per_byte": found.bits_per_byte}
+    lines = [
+        f"perplexity per {name:<9}{'—':>14}   (no blanks between the {name}s)"
+        if value is None
+        else f"perplexity per {name:<9}{value:>14,.3f}   ({n:,} {name}s)"
+        for name, (value, n) in per.items()
+    ]
+    figures = {name: value for name, value in values.items() if value is not None}
+    return Evaluation(
+        values={**figures, "bits_per_byte": found.bits_per_byte},
+        records=[record],
+        lines=[*lines, f"bits per byte           {found.bits_per_byte:>14,.3f}"],
+    )
+
+
+def _encoder(
+    model: TextModel,
+    encoder: MaskedLM,
+    split: str | None,
+    prepared: str | Path | None,
+    p_mask: float,
+) -> Evaluation:
+    default = PREPARED / model.folder.resolve().name if isinstance(model, TrainedRun) else None
+    if prepared is None and default is None:
+        raise InputError("prepared= is missing: the folder of the prepared data")
+    folder = as_path("prepared", prepared, default)
+    if not is_prepared(folder):
+        raise DataError(
+            f"{folder} holds no prepared data; name what the run was trained on: --prepared FOLDER"
+        )
+    corpus = open_corpus(folder)
+    split = split or ("test" if "test" in corpus.manifest.splits else "valid")
+    words = model.tokenizer.library.get_vocab()
+    if corpus.tokenizers[next(iter(corpus.tokenizers))].library.get_vocab() != words:
+        raise DataError(
+            f"{folder} was prepared with another tokenizer than the model's; prepare it with "
+            "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
+        )
+    match corpus.manifest.task:
+        case "classification":
+            right = accuracy(encoder, corpus, split)
+            low, high = right.interval
+            values = {"accuracy": right.value}
+            record = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
+            line = (
+                f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of "
+                f"{split}; 95 % interval {100 * low:.2f} … {100 * high:.2f})"
+            )
+        case "masked-lm":
+            loss = masked_loss(encoder, corpus, split, p_mask=p_mask)
+            values = {"loss": loss.per_token, "perplexity": loss.perplexity}
+            record = {**values, "n": loss.n_tokens}
+            line = (
+                f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of "
+                f"{split}, {100 * p_mask:g} % of all)\n"
+                f"pseudo-perplexity {loss.perplexity:.3f}"
+            )
+        case task:
+            raise DataError(
+                f"{folder} was prepared for {task}, which is not for an encoder; name data of the "
+                "task masked-lm or classification"
+            )
+    return Evaluation(values=values, records=[{"split": split, **record}], lines=[line])
+
+
+def _documents(
+    run: TrainedRun, split: str | None
+) -> tuple[DataConfig, str, Iterator[tuple[str, ...]]]:
+    """The texts of a split of the run's data, cleaned as its training data were; those with more
+    than data.max_tokens stay, since a test set without its hardest lines flatters."""
+    config = run.recipe.data
+    split = split or ("test" if config.paths("test") else "valid")
+    reader = split_reader(config, split, data_root(config))
+    if not reader.inputs:
+        remedy = "name one in the recipe, or give the files"
+        raise DataError(f"the data of {run.folder} have no split {split!r}; {remedy}")
+    documents = reader.documents(Cursor(), {})
+    return config, split, (document.texts for document in documents)
+
+
+def _lines(name: str, given: Lines | None, what: str) -> list[str]:
+    if given is None:
+        raise InputError(f"{name} is missing: {what}")
+    if not isinstance(given, str | Path):
+        if not isinstance(given, Iterable):
+            raise InputError(
+                f"{name}={given!r:.60} is neither a path nor a list of lines; give one"
+            )
+        lines = list(given)
+        for place, line in enumerate(lines, 1):
+            if not isinstance(line, str):
+                raise InputError(f"{name}: line {place} is {line!r:.60}; give strings")
+        return lines
+    path = as_path(name, given)
+    try:
+        with ExitStack() as stack:
+            opened = open_bytes(path, stack)
+            stack.enter_context(naming(path))
+            text = opened.data.read().removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert it first") from None
+    lines = text.split("\n")
+    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -1,0 +1,84 @@
+"""Opening a model: of a run, a model folder, a Hugging Face folder, or a shipped one."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+
+from clearhead.api.own_parts import PartGiven, own_parts
+from clearhead.api.recipes import as_path
+from clearhead.api.text_model import TextModel, TrainedRun
+from clearhead.config import recipe_names
+from clearhead.decoding.opening import RECIPE
+from clearhead.environment import keep_freed_memory
+from clearhead.errors import FolderError, nearest
+from clearhead.interop.folders import has_file, read_json
+from clearhead.interop.huggingface.importing import import_model
+from clearhead.interop.model_folder import CONFIG, FORMAT
+from clearhead.models.own_parts import NONE, OwnParts
+
+SHIPPED = Path(__file__).parent.parent / "shipped"
+
+
+def load(
+    path: str | Path,
+    *,
+    attention: PartGiven = None,
+    feed_forward: PartGiven = None,
+    norm: PartGiven = None,
+    positions: PartGiven = None,
+) -> TextModel:
+    """A model that takes and gives text.
+
+    `path` is the folder of a run, a model folder, a Hugging Face folder (no code in it is run), or
+    the name of a shipped model; a folder of that name wins. A model that was saved with parts of
+    your own needs their classes.
+    """
+    own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
+    found = find_model(path, own)
+    keep_freed_memory()  # every step of decoding frees what the next one needs
+    found.open()
+    return found
+
+
+def shipped_models() -> list[str]:
+    """The names that `load` knows."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
+def find_model(path: str | Path, own: OwnParts = NONE) -> TextModel:
+    """What `load` opens, not opened yet."""
+    folder = as_path("path", path)
+    if not folder.exists() and str(path) in shipped_models():
+        # Half precision saves space in the package; a processor computes in fp32.
+        return TextModel(SHIPPED / str(path), own_parts=own, dtype=torch.float32)
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
+    if (folder / RECIPE).is_file() or (folder / "model").is_dir():
+        return TrainedRun(folder, own_parts=own)
+    if not has_file(folder, CONFIG):
+        raise FolderError(
+            f"{folder} is neither a run nor a model folder: it has no {RECIPE} and no {CONFIG}; "
+            f"{_remedy(folder)}"
+        )
+    if _is_of_hugging_face(folder):
+        temporary = tempfile.TemporaryDirectory(prefix="clearhead-")
+        import_model(folder, Path(temporary.name) / "model")
+        return TextModel(Path(temporary.name) / "model", own_parts=own, keeps=temporary)
+    return TextModel(folder, own_parts=own)
+
+
+def _is_of_hugging_face(folder: Path) -> bool:
+    content = read_json(folder, CONFIG)
+    return "model_type" in content and content.get("format") != FORMAT
+
+
+def _remedy(folder: Path) -> str:
+    names = recipe_names()
+    run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
+    recipe = run.name if run.name in names else "RECIPE"
+    shipped = nearest(folder.name, shipped_models()) if folder.name == str(folder) else ""
+    return (
+        "give the folder that a run has written, or make one with: "
+        f"clearhead train {recipe}{f' (shipped models: {shipped})' if shipped else ''}"
+    )

@@ -1,0 +1,226 @@
+"""A recipe for somebody's own text, in files or in memory: what `clearhead new` does."""
+
+import hashlib
+import json
+import math
+import os
+import shlex
+import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clearhead.api.recipes import as_path
+from clearhead.config import Recipe, explained_toml, with_values
+from clearhead.config.data import DEFECTS
+from clearhead.config.recipe import TEMPLATES, load_recipe
+from clearhead.data.cleaning import Defects, find_defects
+from clearhead.data.survey import check_files
+from clearhead.environment import keep_freed_memory
+from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.files import write_whole
+from clearhead.text.tokenizer import check_is_text
+from clearhead.training.sizing import size_recipe
+
+TEXT = Path("text")
+WIDTH = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedRecipe(Recipe):
+    """A recipe whose sizes were chosen for a text, a machine and a time."""
+
+    reasons: tuple[str, ...] = ()
+    defects: Defects
+    """What is wrong with the text, by kind, found before anything was removed."""
+
+
+def recipe_for(
+    name: str | None = None,
+    *,
+    pairs: Iterable[Any] | None = None,
+    texts: Iterable[Any] | None = None,
+    minutes: float = 30.0,
+    clean: Sequence[str] | None = None,
+    out: str | Path | None = None,
+    folder: str | Path | None = None,
+) -> SizedRecipe:
+    """A recipe for your own text, with sizes that suit the text, this machine and the time.
+
+    `pairs` are for a translator: (source, target) strings from a list, a generator, or a data frame
+    of two columns; or two paths of files whose lines belong together. `texts` are for a language
+    model: strings, or paths of files. Strings are text, paths (`pathlib.Path`) are files.
+
+    Text in memory is written into `folder` (text/NAME unless given), where the recipe's run finds
+    it again. `clean` names kinds of defects that prepare removes (`[]`: all kinds); what was found
+    is in the recipe's `defects`. `out` is a .toml file for the recipe, with every key explained.
+    """
+    if (pairs is None) == (texts is None):
+        raise InputError(
+            "give pairs= or texts=, not both and not neither: pairs for a translator, texts for a "
+            "language model"
+        )
+    task = "pairs" if pairs is not None else "text"
+    name = f"my-{task}" if name is None else name
+    given, what = (pairs, "pairs") if pairs is not None else (texts, "texts")
+    if not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+        raise ClearheadError(
+            f"minutes={_shown(minutes)} must be a number above 0 and finite; try 30"
+        )
+    written = None if out is None else as_path("out", out)
+    if written is not None:
+        _check_out(written)
+    template = load_recipe(TEMPLATES / f"my-{task}.toml")
+    data = template.data
+    if files := _as_files(given, what):
+        for path in files:
+            _check_name(path)
+        data = replace(data, train=tuple(str(path.expanduser().absolute()) for path in files))
+    else:
+        assert given is not None
+        place = as_path("folder", folder, TEXT / name)
+        file = _write(_rows(given) if pairs is not None else _strings(given), place, what)
+        data = replace(
+            data, train=(str(file),), format="jsonl", columns=data.sides, document="line"
+        )
+    check_files(data)
+    removed = _kinds(clean)
+    defects = find_defects(data, Path("/"))
+    keep_freed_memory()  # as training does: the steps are timed
+    template = replace(template, name=name, data=data)
+    sized = size_recipe(template, float(minutes))
+    found = with_values(template, {"data.clean": removed, **sized.values})
+    if written is not None:
+        head = f"{name}: made by clearhead new, for {minutes:g} minutes."
+        paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
+        try:
+            write_whole(written, explained_toml(found, head="\n".join([head, *paragraphs])))
+        except OSError as error:
+            raise _unwritable(written, error) from None
+        found = load_recipe(written)
+    return SizedRecipe(
+        name=found.name,
+        data=found.data,
+        batches=found.batches,
+        model=found.model,
+        train=found.train,
+        reasons=tuple(sized.reasons),
+        defects=defects,
+    )
+
+
+def _kinds(clean: Sequence[str] | None) -> tuple[str, ...]:
+    """Of defects, all where the list is empty."""
+    if clean is None:
+        return ()
+    if isinstance(clean, str):
+        raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
+    return tuple(clean) or DEFECTS
+
+
+def _as_files(given: Any, what: str) -> list[Path]:
+    """The paths, if that is what was given."""
+    if isinstance(given, Path):
+        given = [given]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(
+            f"{what}={given!r:.60} is a {type(given).__name__}; give a list, a generator or a data "
+            "frame of strings; for files, pathlib.Path objects"
+        )
+    if not isinstance(given, list | tuple) or not any(isinstance(each, Path) for each in given):
+        return []
+    if not all(isinstance(each, Path) for each in given) or (what == "pairs" and len(given) != 2):
+        rule = "two of them, source and target" if what == "pairs" else "nothing but paths"
+        raise InputError(f"{what} holds paths and must hold {rule}; strings are text, not files")
+    return list(given)
+
+
+def _rows(given: Any) -> Iterator[dict[str, str]]:
+    if hasattr(given, "itertuples"):  # pandas
+        given = given.itertuples(index=False, name=None)
+    elif hasattr(given, "iter_rows"):  # polars
+        given = given.iter_rows()
+    for number, row in enumerate(given, 1):
+        texts = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            raise DataError(
+                f"pair {number} is {row!r:.60}; a pair is (source, target), two strings"
+            )
+        yield {"source": texts[0], "target": texts[1]}
+
+
+def _strings(given: Any) -> Iterator[dict[str, str]]:
+    for number, text in enumerate(given, 1):
+        if not isinstance(text, str):
+            raise DataError(
+                f"text {number} is {text!r:.60}, a {type(text).__name__}; give strings "
+                "(one column of a data frame: texts=frame['text'])"
+            )
+        yield {"text": text}
+
+
+def _write(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path:
+    """One line of JSON for each; the name of the file says what is in it, so that other text never
+    passes for text that has been prepared."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=folder, suffix=".part", delete=False) as out:
+            try:
+                digest, n_rows = hashlib.sha256(), 0
+                for row in rows:
+                    n_rows += 1
+                    for text in row.values():
+                        check_is_text(text)
+                    line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+                    digest.update(line)
+                    out.write(line)
+                if not n_rows:
+                    raise DataError(f"{what} is empty; give at least a few hundred")
+                out.close()
+                file = folder / f"{what}-{digest.hexdigest()[:12]}.jsonl"
+                os.replace(out.name, file)
+            except BaseException:
+                os.unlink(out.name)
+                raise
+    except OSError as error:
+        raise ClearheadError(
+            f"{folder} cannot be written ({error.strerror}); name another: folder="
+        ) from None
+    return file.absolute()
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value!r:.40}"
+
+
+def _check_name(path: Path) -> None:
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ClearheadError(
+            f"the name {str(path)!r} is not UTF-8, and a recipe is; rename it"
+        ) from None
+
+
+def _check_out(out: Path) -> None:
+    """What can be wrong with the name alone: nothing has been read or measured yet."""
+    _check_name(out)
+    if out.suffix != ".toml":
+        raise ClearheadError(f"out={str(out)!r} must end in .toml; try {out}.toml")
+    try:
+        parent_is_there, is_there = out.parent.is_dir(), out.exists()
+    except OSError as error:  # too long a name, or no right to look
+        raise _unwritable(out, error) from None
+    if not parent_is_there:
+        raise ClearheadError(
+            f"out={str(out)!r} is in a folder that does not exist; make it first: "
+            f"mkdir -p {shlex.quote(str(out.parent))}"
+        )
+    if is_there:
+        raise ClearheadError(f"{out} already exists; remove it, or name another: --out FILE")
+
+
+def _unwritable(out: Path, error: OSError) -> ClearheadError:
+    return ClearheadError(f"{out} cannot be written ({error.strerror}); name another: --out FILE")

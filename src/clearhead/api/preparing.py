@@ -1,0 +1,54 @@
+"""Text into token files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from clearhead.api.recipes import RecipeGiven, as_path, as_recipe
+from clearhead.config import Recipe
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.manifest import MANIFEST
+from clearhead.data.prepare import prepare as prepare_job
+from clearhead.data.shards import Job, Progress
+from clearhead.data.sources import data_root
+from clearhead.errors import InputError
+
+PREPARED = Path("prepared")
+
+
+def prepare(
+    recipe: RecipeGiven,
+    *,
+    folder: str | Path | None = None,
+    processes: int | None = None,
+    overwrite: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Corpus:
+    """Turn a recipe's text into token files: train the tokenizer, encode, write a manifest.
+
+    `folder` is prepared/NAME unless given. A folder that is finished is only checked, one that was
+    interrupted is continued; `overwrite` makes it anew. `processes` encode: one for each core
+    unless given.
+    """
+    found = as_recipe(recipe)
+    if processes is not None and (not isinstance(processes, int) or processes < 1):
+        raise InputError(f"processes={processes!r} must be a whole number of at least 1; try 1")
+    job = Job(
+        config=found.data,
+        root=data_root(found.data),
+        folder=prepared_folder(found, folder),
+        processes=processes or os.cpu_count() or 1,
+        report=progress or (lambda _: None),
+    )
+    prepare_job(job, overwrite=overwrite)
+    return open_corpus(job.folder)
+
+
+def prepared_folder(recipe: Recipe, folder: str | Path | None) -> Path:
+    """prepared/NAME, unless another folder is given."""
+    return as_path("folder", folder, PREPARED / recipe.name)
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether preparing has finished there."""
+    return (folder / MANIFEST).is_file()

@@ -1,0 +1,61 @@
+"""What a model's answers are made of, for whoever wants more than the text."""
+
+from dataclasses import dataclass
+
+from clearhead.decoding import Output
+from clearhead.decoding.results import StopReason
+from clearhead.inspection.attention import token_label
+from clearhead.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """A text that a model generated, and how."""
+
+    text: str
+    tokens: list[int]
+    """The ids, the end included where it was generated."""
+    pieces: list[str]
+    """Each token as text; blanks and line ends have signs."""
+    log_probs: list[float]
+    """Of each token, by the model itself."""
+    score: float
+    """What texts are compared by: the sum of `log_probs`, divided by the beam's length penalty."""
+    stop: StopReason
+
+
+def decoded(output: Output, tokenizer: Tokenizer) -> Decoded:
+    """An output with its text."""
+    return Decoded(
+        text=tokenizer.decode(output.tokens),
+        tokens=output.tokens,
+        pieces=[token_label(token, tokenizer) for token in output.tokens],
+        log_probs=output.log_probs,
+        score=output.score,
+        stop=output.stop,
+    )
+
+
+NOTHING = Decoded(text="", tokens=[], pieces=[], log_probs=[], score=0.0, stop="end")
+"""The answer to an empty text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """How likely a model finds a text."""
+
+    tokens: list[int]
+    log_probs: list[float]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole text."""
+        return sum(self.log_probs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classified:
+    """What a classifier says of a text."""
+
+    label: str
+    probabilities: dict[str, float]

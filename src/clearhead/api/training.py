@@ -1,0 +1,231 @@
+"""Training a recipe's model: everything that `clearhead train` does."""
+
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from clearhead.api.own_parts import PartGiven, own_parts
+from clearhead.api.preparing import PREPARED, is_prepared, prepare
+from clearhead.api.recipes import RecipeGiven, as_path, as_recipe
+from clearhead.api.text_model import TrainedRun
+from clearhead.config import Recipe, recipe_toml
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.shards import Progress
+from clearhead.decoding.opening import RECIPE
+from clearhead.environment import keep_freed_memory, torchrun
+from clearhead.errors import ClearheadError, DataError
+from clearhead.evaluation.classification import accuracy
+from clearhead.files import write_whole
+from clearhead.interop.labels import Labels, write_labels
+from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.models import MaskedLM, Model
+from clearhead.models.own_parts import OwnParts
+from clearhead.training.averaging import borrowed
+from clearhead.training.changes import recipe_facts
+from clearhead.training.distributed import Ranks, joined, objective_of, whole_model
+from clearhead.training.loop import Ending
+from clearhead.training.loop import train as train_run
+from clearhead.training.plan import TrainingPlan, make_plan
+from clearhead.training.report import (
+    Listener,
+    MetricsLine,
+    Reporter,
+    RunFiles,
+    Trackers,
+    step_line,
+    validation_line,
+)
+from clearhead.training.run import Run, open_run, own
+from clearhead.training.signals import StopRequests
+from clearhead.training.validation import Measure
+
+RUNS = Path("runs")
+_log = logging.getLogger("clearhead")
+
+
+def train(
+    recipe: RecipeGiven,
+    *,
+    folder: str | Path | None = None,
+    prepared: str | Path | None = None,
+    attention: PartGiven = None,
+    feed_forward: PartGiven = None,
+    norm: PartGiven = None,
+    positions: PartGiven = None,
+    listeners: Sequence[Listener] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> TrainedRun:
+    """Train a recipe's model, and return the run, which takes and gives text.
+
+    The run's `folder` is runs/NAME and its data are in prepared/NAME unless given; data that are
+    not prepared are prepared first. A run that was stopped or killed resumes from its newest
+    checkpoint. The four parts replace those that the recipe names: see `build_model`. `listeners`
+    receive every step; without any, what `clearhead train` prints is logged (logger "clearhead").
+    `progress` receives how far preparing has come.
+    """
+    found = as_recipe(recipe)
+    parts = own_parts(
+        attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
+    )
+    place = as_path("folder", folder, RUNS / found.name)
+    corpus = _open_data(found, prepared, progress)
+    keep_freed_memory()
+    with joined(found.train) as ranks:
+        told: Sequence[Listener] = ()
+        if ranks.first:
+            told = [_LogLines(found.train.log_every)] if listeners is None else listeners
+        with own(place) if ranks.first else nullcontext():
+            ending = _train(found, corpus, place, ranks, parts, told)
+        ranks.gather(None)  # nobody opens the model before it is written
+    return TrainedRun(place, own_parts=parts, ending=ending)
+
+
+def plan(
+    recipe: RecipeGiven,
+    *,
+    prepared: str | Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> TrainingPlan:
+    """What a run will take: sizes from arithmetic, time from a few real steps that are forgotten.
+    Data that are not prepared are prepared first; nothing else is written."""
+    found = as_recipe(recipe)
+    corpus = _open_data(found, prepared, progress)
+    keep_freed_memory()
+    with joined(found.train) as ranks:
+        run = open_run(found, corpus, None, ranks, _log.info)
+        return make_plan(run)
+
+
+def _open_data(
+    recipe: Recipe,
+    folder: str | Path | None,
+    progress: Callable[[Progress], None] | None,
+) -> Corpus:
+    path = as_path("prepared", folder, PREPARED / recipe.name)
+    if not is_prepared(path):
+        place = torchrun()
+        if place is not None and place.world > 1:
+            raise DataError(
+                f"{path} holds no prepared data, and several ranks would prepare them at once; "
+                f"prepare them first: clearhead prepare {recipe.name}"
+            )
+        _log.info("preparing %s", path)
+        return prepare(recipe, folder=path, progress=progress)
+    corpus = open_corpus(path)
+    corpus.manifest.check_recipe(path, recipe.data)
+    return corpus
+
+
+def _train(
+    recipe: Recipe,
+    corpus: Corpus,
+    folder: Path,
+    ranks: Ranks,
+    parts: OwnParts,
+    listeners: Sequence[Listener],
+) -> Ending:
+    report = Reporter(listeners)
+    try:
+        files = None
+        if ranks.first:
+            files = RunFiles(folder, log_every=recipe.train.log_every)
+            report.listeners.insert(0, files)
+        run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=parts)
+        if files is not None:
+            files.forget_after(run.state.step)
+            write_whole(folder / RECIPE, recipe_toml(run.recipe))
+            report.listeners += _trackers(run)
+        report.say(_introduction(run, folder))
+        ending = train_run(run, report, measure=_measure(run, corpus))
+        with StopRequests():  # a signal waits until the model is written
+            _publish(run, corpus, report)
+        report.say(_farewell(run, ending))
+        return ending
+    except ClearheadError as error:
+        report.say(f"error: {error}")
+        raise
+    finally:
+        report.close()
+
+
+def _measure(run: Run, corpus: Corpus) -> Measure | None:
+    """What validation says of a classifier beside its loss."""
+    if corpus.manifest.task != "classification" or run.valid is None:
+        return None
+
+    def measure(model: Model) -> dict[str, float]:
+        assert isinstance(model, MaskedLM)
+        return {"accuracy": accuracy(model, corpus, "valid").value}
+
+    return measure
+
+
+def _trackers(run: Run) -> list[Listener]:
+    config = run.recipe.train
+    if not config.trackers:
+        return []
+    return [Trackers(config.trackers, run.folder, recipe_facts(run.recipe), config.log_every)]
+
+
+def _introduction(run: Run, folder: Path) -> str:
+    total = sum(p.numel() for p in run.objective.parameters())
+    ranks = run.ranks
+    many = f", {ranks.world} ranks ({run.recipe.train.parallel})" if ranks.world > 1 else ""
+    return f"{run.recipe.name}: {total:,} parameters on {ranks.device}{many}; run: {folder}"
+
+
+def _farewell(run: Run, ending: Ending) -> str:
+    state, told = run.state, f"the model is in {run.folder / 'model'}."
+    if state.best is not None:
+        told += f" Best {run.recipe.train.metric}: {state.best:.4f} at step {state.best_step:,}."
+    return told if ending.finished else f"{told} Run the same command to resume."
+
+
+def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:
+    """Write the model folder, in place of an older one."""
+    with borrowed(objective_of(run.objective), run.published_weights(report.say)):
+        model = whole_model(run.objective, run.ranks)
+        if model is None:
+            return
+        new, place, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
+        if old.exists() and not place.exists():  # killed between the two renames
+            old.rename(place)
+        shutil.rmtree(new, ignore_errors=True)
+        tokenizers = list(corpus.tokenizers.values())
+        ids = TokenIds(
+            bos=tokenizers[-1].bos_id,
+            eos=tokenizers[-1].eos_id,
+            decoder_start=tokenizers[-1].bos_id,
+        )
+        save_model(model, new, ids=ids, tokenizer=corpus.folder)
+        if corpus.manifest.task == "classification":
+            mask = tokenizers[0].mask_id
+            assert mask is not None
+            write_labels(new, Labels(mask=mask, ids=corpus.labels))
+        shutil.rmtree(old, ignore_errors=True)
+        if place.exists():
+            place.rename(old)
+        new.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+class _LogLines:
+    """Without a listener: the log."""
+
+    def __init__(self, log_every: int) -> None:
+        self.log_every = log_every
+
+    def step(self, record: MetricsLine) -> None:
+        if record["step"] % self.log_every == 0 or record.get("skipped"):
+            _log.info(step_line(record))
+
+    def validation(self, record: MetricsLine) -> None:
+        _log.info(validation_line(record))
+
+    def say(self, text: str) -> None:
+        pass  # a report logs it by itself
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,53 @@
+"""What the command line shares with the API: an option has the name and the default of a parameter
+of the function that its verb calls."""
+
+import argparse
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from clearhead.errors import ClearheadError, nearest
+
+
+def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
+    """Every option that is a parameter of the function gets its default: defaults have one home."""
+    known = _parameters(function)
+    for action in parser._actions:
+        if action.dest in known:
+            action.default = known[action.dest]
+
+
+def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dict[str, Any]:
+    """The options that are parameters of the function, to be passed on."""
+    given = vars(namespace)
+    return {name: given[name] for name in _parameters(function) if name in given}
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    found = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in found if each.default is not each.empty}
+
+
+def add_part_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        metavar="ROLE=FILE.py:NAME",
+        help="a class of your own in the place of attention, feed_forward, norm or positions; the "
+        "file is run",
+    )
+
+
+def parts(namespace: argparse.Namespace) -> dict[str, str]:
+    """By role, as the API takes them."""
+    from clearhead.api.own_parts import ROLES
+
+    found: dict[str, str] = {}
+    for text in namespace.part:
+        role, equals, name = text.partition("=")
+        if not equals or role not in ROLES:
+            remedy = nearest(role, ROLES)
+            raise ClearheadError(f"--part {text!r} is not ROLE=FILE.py:NAME; {remedy}")
+        found[role] = name
+    return found

@@ -1,0 +1,134 @@
+"""A model folder as a whole: the model, and what turns text into its tokens and back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clearhead.config import recipe_names
+from clearhead.decoding.text import Codec
+from clearhead.errors import ClearheadError, FolderError
+from clearhead.interop.labels import LABELS, Labels, read_labels
+from clearhead.interop.model_folder import TokenIds, load_model, read_description
+from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER, open_tokenizer
+from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.models.own_parts import NONE, OwnParts
+from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+
+RECIPE = "recipe.toml"  # in the folder of a run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A model, and what turns text into its tokens and back."""
+
+    folder: Path
+    model: Model
+    ids: TokenIds
+    source: Tokenizer
+    target: Tokenizer
+    labels: Labels | None = None
+
+    @property
+    def codec(self) -> Codec:
+        """What turns text into the model's tokens and back."""
+        return Codec(source=self.source, target=self.target, ids=self.ids)
+
+    @property
+    def translator(self) -> Seq2Seq:
+        """The model, if it can translate."""
+        if not isinstance(self.model, Seq2Seq):
+            raise ClearheadError(
+                f"this model is of the family {self.model.config.family!r}, and cannot translate; "
+                "a decoder writes with: clearhead generate"
+            )
+        return self.model
+
+    @property
+    def classifier(self) -> tuple[MaskedLM, Labels]:
+        """The model and its labels, if it is a classifier."""
+        if not isinstance(self.model, MaskedLM) or self.labels is None:
+            raise ClearheadError(
+                f"this model has no {LABELS}, so there is nothing that it could call a text; train "
+                "one with data.task='classification'"
+            )
+        return self.model, self.labels
+
+    @property
+    def writer(self) -> Seq2Seq | CausalLM:
+        """The model, if it generates text."""
+        return self.model if isinstance(self.model, Seq2Seq) else self.language_model
+
+    @property
+    def language_model(self) -> CausalLM:
+        """The model, if it is a decoder."""
+        if not isinstance(self.model, CausalLM):
+            raise ClearheadError(
+                f"this model is of the family {self.model.config.family!r}, not a language model; "
+                "an encoder-decoder writes with: clearhead translate"
+            )
+        return self.model
+
+
+def model_folder(folder: Path) -> Path:
+    """A run's folder stands for the model that the run has left in it."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def open_folder(
+    folder: Path, *, own_parts: OwnParts = NONE, dtype: torch.dtype | None = None
+) -> Opened:
+    """The model folder, or that of a run, with its tokenizer, or one for each side."""
+    if (folder / RECIPE).is_file() and not (folder / "model").is_dir():
+        raise FolderError(
+            f"{folder} has not written its model yet; run the same `clearhead train` command to "
+            "resume: it writes the model at its end, or when Ctrl-C stops it"
+        )
+    folder = model_folder(folder)
+    if not folder.is_dir():
+        names = recipe_names()
+        run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
+        recipe = run.name if run.name in names else "RECIPE"
+        raise FolderError(
+            f"{folder} is not a folder; give the model folder that a run has written, or make one "
+            f"with: clearhead train {recipe}"
+        )
+    ids = read_description(folder).ids
+    model = load_model(folder, own_parts=own_parts, dtype=dtype)
+    pad_id = model.config.pad_id
+    if (folder / SOURCE).exists() and (folder / TARGET).exists():
+        source, target = (_open(folder / name, ids, pad_id) for name in (SOURCE, TARGET))
+    else:
+        if not (folder / TOKENIZER).exists():
+            raise FolderError(
+                f"{folder} has no {TOKENIZER}, so text cannot be turned into tokens; "
+                "copy the one that the model was trained with into it"
+            )
+        source = target = _open(folder / TOKENIZER, ids, pad_id)
+    for side, tokenizer, size in (
+        ("source", source, model.config.vocab_size),
+        ("target", target, model.config.output_vocab_size),
+    ):
+        if tokenizer.vocab_size > size:
+            raise FolderError(
+                f"the {side} tokenizer in {folder} has {tokenizer.vocab_size} tokens and the model "
+                f"{size}; they do not belong together"
+            )
+    labels = read_labels(folder, model.config)
+    return Opened(folder=folder, model=model, ids=ids, source=source, target=target, labels=labels)
+
+
+def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:
+    """Its control tokens are those whose ids the model's config.json gives."""
+    library = open_tokenizer(path.parent, path.name)
+    start = ids.bos if ids.bos is not None else ids.decoder_start
+    end = ids.eos
+    names: list[str] = []
+    for role, index in (("pad", pad_id), ("start", start), ("end", end)):
+        # A role that the model does not have is given to a control token that it has.
+        index = next(i for i in (index, end, start, pad_id, 0) if i is not None)
+        name = library.id_to_token(index)
+        if name is None:
+            raise FolderError(f"{path} has no token {index}, which config.json makes the {role}")
+        names.append(name)
+    return load_tokenizer(path, names)

@@ -1,0 +1,191 @@
+"""What people do every day, from Python: each call with strings, paths, lists and generators."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead.api.results import Classified, Decoded, Scored
+from tests.api.conftest import PAIRS, tiny_recipe
+from tests.models.own import OWN, SquaredReLU
+
+
+def test_a_run_leaves_what_the_command_leaves_and_loads_from_strings_and_paths(
+    translator: ch.TrainedRun,
+):
+    folder = translator.folder
+    names = {path.name for path in folder.iterdir()}
+    assert {"model", "recipe.toml", "metrics.jsonl", "log.txt", "checkpoints"} <= names
+    assert [m["step"] for m in translator.metrics if "valid" not in m] == [1, 2, 3, 4]
+    assert translator.recipe.train.steps == 4 and translator.ending.finished
+    for path in (folder, str(folder), folder / "model"):
+        again = ch.load(path)
+        assert again.translate("aei") == translator.translate("aei")
+        assert again.config == translator.config
+
+
+def test_training_again_resumes_and_a_longer_run_goes_on(place: Path, translator: ch.TrainedRun):
+    recipe = tiny_recipe(place / "corpus", "pairs")
+    before = translator.metrics
+    longer = ch.train(
+        ch.recipe(recipe, train={"steps": 6}),
+        folder=str(translator.folder),
+        prepared=str(place / "prepared" / "pairs"),
+    )
+    steps = [m for m in longer.metrics if "valid" not in m]
+    assert [m["step"] for m in steps] == [1, 2, 3, 4, 5, 6]
+    assert steps[:4] == [m for m in before if "valid" not in m]
+
+
+def test_a_string_gives_a_string_and_a_list_or_a_generator_a_list(translator: ch.TrainedRun):
+    one, *_ = many = translator.translate(["aei", "", "bfj"], max_new=6)
+    assert translator.translate("aei", max_new=6) == one and many[1] == ""
+    assert translator.translate((text for text in ["aei", "", "bfj"]), max_new=6) == many
+    assert translator.translate([]) == []
+    detail = translator.translate("aei", max_new=6, details=True)
+    assert isinstance(detail, Decoded) and detail.text == one
+    assert len(detail.tokens) == len(detail.pieces) == len(detail.log_probs)
+    best = translator.translate(["aei"], max_new=6, n_best=3, details=True)
+    assert [len(texts) for texts in best] == [3] and best[0][0].score >= best[0][1].score
+
+
+def test_generating_depends_on_the_seed_and_streams_the_same_text(language_model: ch.TrainedRun):
+    settings = {"max_new": 8, "seed": 3}
+    whole = language_model.generate("ae", **settings)
+    assert isinstance(whole, str)
+    assert "".join(language_model.stream("ae", **settings)) == whole
+    both = language_model.generate(["ae", "bf"], **settings)
+    assert both[0] == whole and language_model.generate(["ae", "bf"], **settings) == both
+    assert language_model.generate("ae", only=["xyz"], details=True).text == "xyz"
+
+
+def test_scores_are_the_log_probabilities_of_what_is_generated(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun
+):
+    found = translator.translate("aei", beam=1, max_new=12, details=True)
+    if found.stop == "end":
+        assert translator.score("aei", found.text) == pytest.approx(sum(found.log_probs), abs=1e-4)
+    assert translator.score(["aei", ""], ["iea", ""])[1] == 0.0
+    scored = language_model.score("aei", details=True)
+    assert isinstance(scored, Scored) and len(scored.log_probs) == 2
+    assert language_model.score("aei") == pytest.approx(scored.log_prob)
+
+
+def test_a_classifier_names_labels(classifier: ch.TrainedRun):
+    found = classifier.classify("aei", details=True)
+    assert isinstance(found, Classified) and sum(found.probabilities.values()) == pytest.approx(1)
+    assert classifier.classify(["aei", ""]) == [found.label, None]
+
+
+@pytest.mark.parametrize("kind", ["translator", "language_model", "classifier"])
+def test_attention_is_a_matrix_with_texts_that_shows_itself(kind: str, request):
+    model: ch.TrainedRun = request.getfixturevalue(kind)
+    found = model.attention("aei")
+    rows, columns = found.weights.shape
+    assert (len(found.written), len(found.source)) == (rows, columns)
+    assert found.source[0] == "a"
+    torch.testing.assert_close(found.weights.sum(dim=1), torch.ones(rows))
+    assert found._repr_html_().startswith("<svg") and "aei"[0] in str(found)
+    one_head = model.attention("aei", head=1, layer=0)
+    assert "head 1" in one_head.title and one_head.weights.shape == found.weights.shape
+
+
+def test_evaluate_takes_lists_files_and_the_runs_own_split(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun, tmp_path: Path, monkeypatch
+):
+    sources, targets = ([pair[side] for pair in PAIRS[:20]] for side in (0, 1))
+    found = translator.evaluate(source=sources, reference=targets, exact=True, max_new=6)
+    assert 0 <= found["exact"] <= 1 and "of 20 lines" in str(found)
+    for name, lines in (("s", sources), ("t", targets)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    files = ch.evaluate(
+        str(translator.folder), source=tmp_path / "s", reference=str(tmp_path / "t"), exact=True,
+        max_new=6,
+    )  # fmt: skip
+    assert files.values == found.values
+    assert "of 7 lines" in str(translator.evaluate(exact=True, max_new=6))
+    assert language_model.evaluate(text=sources)["perplexity_per_character"] > 1
+    assert language_model.evaluate("valid")["bits_per_byte"] > 0
+
+
+def test_exported_and_imported_models_say_the_same(translator: ch.TrainedRun, tmp_path: Path):
+    certificate = translator.export(tmp_path / "hf")
+    assert not certificate.failed
+    there = ch.load(str(tmp_path / "hf"))  # a Hugging Face folder, opened as it is
+    assert there.translate("aei", max_new=6) == translator.translate("aei", max_new=6)
+    imported = ch.import_model(tmp_path / "hf", str(tmp_path / "back"))
+    assert imported.translate("aei", max_new=6) == translator.translate("aei", max_new=6)
+    built = ch.build_model("tiny-decoder")
+    assert not ch.export(built, tmp_path / "gpt", to="huggingface").failed
+
+
+def test_the_shipped_model_copies_lines_it_has_never_seen():
+    model = ch.load("copy-task")
+    lines = ["clearhead2026", "qaz", "0zz09ab", "7391xkvtr0lmnp2q"]
+    assert model.translate(lines) == lines
+    assert model.model.tokens.weight.dtype == torch.float32
+    assert ch.shipped_models() == sorted(ch.shipped_models()) and "copy-task" in ch.shipped_models()
+
+
+def test_an_existing_folder_wins_over_a_shipped_name(
+    translator: ch.TrainedRun, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    translator.save(tmp_path / "copy-task")
+    assert ch.load("copy-task").config == translator.config
+
+
+def test_a_part_of_ones_own_trains_resumes_and_loads_by_class_or_file(place: Path, tmp_path: Path):
+    recipe = tiny_recipe(place / "corpus", "pairs")
+    folders = {"folder": tmp_path / "run", "prepared": place / "prepared" / "pairs"}
+    run = ch.train(recipe, **folders, feed_forward=SquaredReLU)
+    with pytest.raises(ch.ClearheadError, match="give the same parts, or start anew"):
+        ch.train(ch.recipe(recipe, train={"steps": 5}), **folders)
+    assert isinstance(run.model.get_submodule("decoder.layers.0.feed_forward"), SquaredReLU)
+    text = run.translate("aei", max_new=6)
+    file = Path(__file__).parent.parent / "models" / "own.py"
+    assert (
+        ch.load(run.folder, feed_forward=f"{file}:SquaredReLU").translate("aei", max_new=6) == text
+    )
+    with pytest.raises(
+        ch.ClearheadError, match=r"feed_forward=own\.py:SquaredReLU; give its class"
+    ):
+        ch.load(run.folder)
+    with pytest.raises(ch.ClearheadError, match="which Hugging Face does not know"):
+        run.export(tmp_path / "hf")
+    assert ch.build_model("tiny-decoder", **OWN).own_parts.names["norm"] == "own.py:ScaleNorm"
+
+
+def test_a_recipe_is_made_of_names_files_values_and_dataclasses(tmp_path: Path):
+    shipped = ch.recipe("multi30k-de-en", train={"steps": 200})
+    assert shipped.train.steps == 200 and shipped.name == "multi30k-de-en"
+    copied = ch.recipe(shipped, model={"n_heads": 2}, name="mine")
+    assert (copied.name, copied.model.n_heads, copied.train.steps) == ("mine", 2, 200)
+    (tmp_path / "r.toml").write_text('[data]\ntrain = ["a.txt"]\ntokenizer = "character"\n')
+    for path in (tmp_path / "r.toml", str(tmp_path / "r.toml")):
+        assert ch.recipe(path, data={"train": [tmp_path / "b.txt"]}).data.train == (
+            str(tmp_path / "b.txt"),
+        )
+    config = replace(shipped.train, steps=7)
+    assert ch.recipe("multi30k-de-en", train=config).train == config
+
+
+def test_a_script_without_a_main_guard_prepares_in_several_processes(tmp_path: Path):
+    """A spawned worker would run the script again, which would start workers again."""
+    script = tmp_path / "script.py"
+    (tmp_path / "text.txt").write_text("one line of text, and another\n" * 40_000)
+    script.write_text(
+        "import clearhead as ch\n"
+        "data = ch.DataConfig(train=('text.txt',), tokenizer='character', sample_mb=1)\n"
+        "corpus = ch.prepare(ch.recipe(name='x', data=data), processes=2)\n"
+        "print(corpus.manifest.splits['train'].documents, __file__)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True,
+        env={**__import__("os").environ, "CLEARHEAD_DATA": str(tmp_path)},
+    )  # fmt: skip
+    assert (run.returncode, run.stdout.split()[0]) == (0, "40000"), run.stderr

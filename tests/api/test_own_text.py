@@ -1,0 +1,109 @@
+"""A recipe for text in memory: lists, generators, data frames."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clearhead as ch
+from clearhead.errors import ClearheadError
+from clearhead.training import sizing
+
+PAIRS = [(f"number {n}\nline two", f"Zahl {n}") for n in range(60)]
+
+
+class Frame:
+    """As pandas does it: to iterate gives the names of the columns."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["de", "en"])
+
+    def itertuples(self, index: bool, name: str | None) -> Iterator[tuple[str, str]]:
+        return iter(PAIRS)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, and steps that are not timed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLEARHEAD_DATA", raising=False)
+    monkeypatch.setattr(sizing, "_time", lambda *_: (0.1, 100.0))
+    return tmp_path
+
+
+def rows(recipe: ch.Recipe) -> list[dict[str, str]]:
+    (file,) = recipe.data.train
+    return [json.loads(line) for line in Path(file).read_text("utf-8").splitlines()]
+
+
+def test_lists_generators_and_frames_give_the_same_recipe(here: Path):
+    by_list = ch.recipe_for(pairs=PAIRS, minutes=1)
+    assert rows(by_list)[0] == {"source": "number 0\nline two", "target": "Zahl 0"}
+    assert by_list.name == "my-pairs" and by_list.reasons[0].startswith("Text: 60 pairs")
+    for pairs in ((pair for pair in PAIRS), zip(*zip(*PAIRS)), Frame()):
+        assert ch.recipe_for(pairs=pairs, minutes=1) == by_list
+    assert len(list((here / "text" / "my-pairs").iterdir())) == 1
+
+
+def test_text_in_memory_can_be_prepared_and_keeps_its_line_ends(here: Path):
+    recipe = ch.recipe_for("poem", texts=[f"line {n}\n\tnext {n}" for n in range(400)], minutes=1)
+    corpus = ch.prepare(recipe)
+    assert corpus.folder == Path("prepared/poem")
+    store = corpus.store("train", "text")
+    assert corpus.tokenizers["text"].decode(store.document(0)) == "line 0\n\tnext 0"
+
+
+def test_other_text_of_the_same_name_never_passes_for_what_was_prepared(here: Path):
+    ch.prepare(ch.recipe_for(pairs=PAIRS, minutes=1))
+    other = ch.recipe_for(pairs=[(b, a) for a, b in PAIRS], minutes=1)
+    with pytest.raises(ClearheadError, match=r"was prepared with another recipe: .*train"):
+        ch.train(other)
+
+
+def test_files_are_paths_and_the_recipe_can_be_written(here: Path):
+    for name, side in (("a.de", 0), ("a.en", 1)):
+        lines = [pair[side].replace("\n", " ") for pair in PAIRS]
+        (here / name).write_text("\n".join(lines) + "\n")
+    recipe = ch.recipe_for("mine", pairs=(Path("a.de"), Path("a.en")), minutes=1, out="mine.toml")
+    assert recipe.data.train == (str(here / "a.de"), str(here / "a.en"))
+    assert ch.recipe("mine.toml").data == recipe.data
+    (here / "a.de").write_text("a longer text, line by line\n" * 400)
+    text = ch.recipe_for(texts=[Path("a.de")], minutes=30)
+    assert text.data.train == (str(here / "a.de"),) and text.name == "my-text"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give pairs= or texts="),
+        ({"pairs": PAIRS, "texts": ["x"]}, "not both"),
+        ({"pairs": []}, "pairs is empty"),
+        ({"texts": iter(())}, "texts is empty"),
+        ({"pairs": "a b"}, "is a str; give a list"),
+        ({"texts": "a text"}, "for files, pathlib.Path"),
+        ({"pairs": 5}, "is a int; give a list"),
+        ({"pairs": [("one",)]}, "pair 1 is"),
+        ({"pairs": [("one", "two"), ("one", 2)]}, "pair 2 is"),
+        ({"pairs": ["ab"]}, "two strings"),
+        ({"pairs": [{"source": "a", "target": "b"}]}, "two strings"),
+        ({"texts": ["fine", None]}, "text 2 is None"),
+        ({"texts": ["\ud800"]}, "lone surrogate"),
+        ({"pairs": (Path("a"),)}, "two of them, source and target"),
+        ({"pairs": (Path("a"), "b")}, "strings are text, not files"),
+        ({"pairs": (Path("a"), Path("b"))}, "there is no file"),
+        ({"pairs": PAIRS, "minutes": 0}, "minutes=0 must be"),
+        ({"pairs": PAIRS, "minutes": "5"}, "minutes='5' must be a number"),
+        ({"pairs": PAIRS, "out": "x.txt"}, "must end in .toml"),
+        ({"pairs": PAIRS[:5]}, "only 5 pair"),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_is_refused_and_leaves_no_file(
+    here: Path, given: dict[str, Any], message: str
+):
+    with pytest.raises(ClearheadError) as caught:
+        ch.recipe_for(**given)
+    assert message in str(caught.value)
+    assert not list(here.rglob("*.part"))

@@ -1,0 +1,136 @@
+"""Every call with what it cannot take: an error of ours that says what to do, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+import clearhead as ch
+from clearhead.errors import ClearheadError
+
+WRONG: list[Any] = [None, 5, 2.5, b"bytes", {"a": 1}, object(), [1, 2], [None], ["text", 7]]
+
+
+def refused(call: Callable[[], Any]) -> str:
+    """The message of the error; it names a remedy behind a semicolon or a colon."""
+    with pytest.raises(ClearheadError) as caught:
+        call()
+    message = str(caught.value)
+    assert ";" in message or ": " in message, message
+    return message
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_wrong_texts_are_refused_with_what_to_give(
+    wrong: Any, translator: ch.TrainedRun, language_model: ch.TrainedRun, classifier: ch.TrainedRun
+):
+    assert "string" in refused(lambda: translator.translate(wrong))
+    assert "string" in refused(lambda: language_model.generate(wrong))
+    assert "string" in refused(lambda: language_model.stream(wrong))
+    assert "string" in refused(lambda: language_model.score(wrong))
+    assert "string" in refused(lambda: translator.score(wrong, wrong))
+    assert "string" in refused(lambda: classifier.classify(wrong))
+    assert "string" in refused(lambda: translator.attention(wrong))
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"x", {"a": 1}, object(), [], ["runs"], ""], ids=repr)
+def test_wrong_paths_and_recipes_are_refused_with_what_to_give(wrong: Any, tmp_path: Path):
+    refused(lambda: ch.load(wrong))
+    refused(lambda: ch.evaluate(wrong))
+    refused(lambda: ch.export(wrong, tmp_path / "x", to="huggingface"))
+    refused(lambda: ch.import_model(wrong, tmp_path / "x"))
+    refused(lambda: ch.build_model(wrong))
+    for call in (ch.recipe, ch.prepare, ch.train, ch.plan):
+        refused(lambda call=call: call(wrong))
+    if wrong is not None:
+        refused(lambda: ch.train("copy-task", folder=wrong))
+        refused(lambda: ch.prepare("copy-task", folder=wrong))
+
+
+def test_a_folder_that_is_no_run_is_refused_by_every_call(tmp_path: Path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    for name in ("folder", "file", "damaged", "missing"):
+        path = tmp_path / name
+        for call in (
+            lambda path=path: ch.load(path),
+            lambda path=path: ch.evaluate(path),
+            lambda path=path: ch.export(path, tmp_path / "out", to="huggingface"),
+            lambda path=path: ch.import_model(path, tmp_path / "out"),
+        ):
+            assert name in refused(call)
+    assert not (tmp_path / "out").exists()
+
+
+def test_choices_and_numbers_that_are_none_are_refused(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun, tmp_path: Path
+):
+    refused(lambda: translator.translate("aei", too_long="drop"))
+    refused(lambda: translator.translate("aei", beam=0))
+    refused(lambda: translator.translate("aei", beam="4"))
+    refused(lambda: translator.translate("aei", max_new=-1))
+    refused(lambda: translator.translate("aei", length_penalty="heavy"))
+    refused(lambda: translator.translate("aei" * 20))
+    refused(lambda: translator.attention("aei", layer=7))
+    refused(lambda: translator.attention("aei", head=7))
+    refused(lambda: translator.score("aei"))
+    refused(lambda: translator.score(["aei", "bfj"], ["iea"]))
+    refused(lambda: language_model.score("aei", "iea"))
+    refused(lambda: language_model.generate("aei", temperature="hot"))
+    refused(lambda: language_model.generate("aei", start="middle"))
+    refused(lambda: language_model.generate("aei", window="open"))
+    refused(lambda: language_model.attention(""))
+    refused(lambda: language_model.attention("aei", "iea"))
+    refused(lambda: translator.evaluate("tset"))
+    refused(lambda: translator.evaluate(source=["aei"]))
+    refused(lambda: translator.evaluate(source=["aei"], reference=["iea", "jfb"], exact=True))
+    refused(lambda: translator.evaluate(source=[], reference=[], exact=True))
+    refused(lambda: translator.evaluate(source=5, reference=5, exact=True))
+    refused(lambda: translator.export(tmp_path / "x", to="tensorflow"))
+    refused(lambda: translator.export(translator.folder))
+    refused(lambda: ch.prepare("copy-task", processes=0))
+    refused(lambda: ch.build_model("tiny-decodr"))
+
+
+def test_a_model_is_told_what_it_is_not(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun, classifier: ch.TrainedRun
+):
+    assert "encoder-decoder" in refused(lambda: translator.generate("aei"))
+    assert "decoder" in refused(lambda: language_model.translate("aei"))
+    refused(lambda: classifier.generate("aei"))
+    refused(lambda: classifier.score("aei"))
+    refused(lambda: translator.classify("aei"))
+
+
+@pytest.mark.parametrize("part", ["own.py:SquaredReLU", "no-colon", 5, nn.Identity(), int, str])
+def test_what_is_no_part_is_refused(part: Any):
+    for role in ("attention", "feed_forward", "norm", "positions"):
+        refused(lambda role=role: ch.build_model("tiny-decoder", **{role: part}))
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"train": {"step": 5}},
+        {"train": {"steps": "many"}},
+        {"train": {"steps": 0}},
+        {"train": 5},
+        {"model": {"vocab_size": 7}},
+        {"data": {"train": "one.txt"}},
+        {"data": {"task": "chess"}},
+        {"batches": ["x"]},
+    ],
+    ids=repr,
+)
+def test_wrong_values_of_a_recipe_are_refused(tables: dict[str, Any]):
+    refused(lambda: ch.recipe("copy-task", **tables))
+
+
+def test_a_name_that_is_not_offered_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        ch.trian  # noqa: B018
+    assert set(ch.__all__) <= set(dir(ch)) and all(getattr(ch, name) for name in ch.__all__)
