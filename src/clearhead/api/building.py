@@ -20,9 +20,9 @@ def build_model(
     """A model with its first weights, from a configuration or the name of a preset. The same seed
     gives the same weights; on the device "meta" there are none, and no memory is used.
 
-    A part of your own is a class, given in the place of one of clearhead's: it is built as `Part(config)`
-    (an attention, a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`), and its
-    constructor gives it its first weights. Norms and feed-forward networks are called with
+    A part of your own is a class, given in the place of one of clearhead's: it is built as
+    `Part(config)` (an attention, a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`),
+    and its constructor gives it its first weights. Norms and feed-forward networks are called with
     (batch, length, d_model); positions with the numbers of the positions, and what they return is
     added to the embeddings.
     """
