@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import clearhead as ch
-from clearhead.api.results import Classified, Decoded, Scored
+from clearhead.api.results import Classified, DecodedText, Scored
 from tests.api.conftest import PAIRS, tiny_recipe
 from tests.models.own import OWN, SquaredReLU
 
@@ -47,7 +47,7 @@ def test_a_string_gives_a_string_and_a_list_or_a_generator_a_list(translator: ch
     assert translator.translate((text for text in ["aei", "", "bfj"]), max_new=6) == many
     assert translator.translate([]) == []
     detail = translator.translate("aei", max_new=6, details=True)
-    assert isinstance(detail, Decoded) and detail.text == one
+    assert isinstance(detail, DecodedText) and detail.text == one
     assert len(detail.tokens) == len(detail.pieces) == len(detail.log_probs)
     best = translator.translate(["aei"], max_new=6, n_best=3, details=True)
     assert [len(texts) for texts in best] == [3] and best[0][0].score >= best[0][1].score

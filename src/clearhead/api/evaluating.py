@@ -10,9 +10,8 @@ from clearhead.api.loading import load
 from clearhead.api.preparing import PREPARED, is_prepared
 from clearhead.api.recipes import as_path
 from clearhead.api.text_model import TextModel, TrainedRun
-from clearhead.api.tokenized_model import Start
 from clearhead.config import DataConfig
-from clearhead.config.decode import LengthPenalty
+from clearhead.config.decode import LengthPenalty, Start
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.formats import BYTE_ORDER_MARK
@@ -31,7 +30,7 @@ from clearhead.evaluation.translation import (
 )
 from clearhead.models import MaskedLM, Seq2Seq
 
-Lines = str | Path | Iterable[str]
+LinesGiven = str | Path | Iterable[str]
 """The path of a file (also .gz), or lines in memory."""
 Split = Literal["train", "valid", "test"]
 
@@ -77,8 +76,8 @@ def evaluate(
     model: TextModel | str | Path,
     split: str | None = None,
     *,
-    source: Lines | None = None,
-    reference: Lines | None = None,
+    source: LinesGiven | None = None,
+    reference: LinesGiven | None = None,
     against: TextModel | str | Path | None = None,
     exact: bool = False,
     tokenize: str | None = None,
@@ -89,7 +88,7 @@ def evaluate(
     alpha: float = 1.0,
     max_new: int = 256,
     batch: int = 32,
-    text: Lines | None = None,
+    text: LinesGiven | None = None,
     document: Literal["line", "file"] = "line",
     stride: int | None = None,
     start: Start = "none",
@@ -129,7 +128,7 @@ def evaluate(
 
 
 def _pairs(
-    model: TextModel, split: str | None, source: Lines | None, reference: Lines | None
+    model: TextModel, split: str | None, source: LinesGiven | None, reference: LinesGiven | None
 ) -> tuple[list[str], list[str], str]:
     if source is None and reference is None and isinstance(model, TrainedRun):
         _, split, documents = _documents(model, split)
@@ -194,7 +193,7 @@ def _translation(
 def _perplexity(
     model: TextModel,
     split: str | None,
-    text: Lines | None,
+    text: LinesGiven | None,
     document: Literal["line", "file"],
     stride: int | None,
     start: Start,
@@ -303,7 +302,7 @@ def _documents(
     return config, split, (document.texts for document in documents)
 
 
-def _lines(name: str, given: Lines | None, what: str) -> list[str]:
+def _lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
     if given is None:
         raise InputError(f"{name} is missing: {what}")
     if not isinstance(given, str | Path):

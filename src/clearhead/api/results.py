@@ -9,7 +9,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoded:
+class DecodedText:
     """A text that a model generated, and how."""
 
     text: str
@@ -24,9 +24,9 @@ class Decoded:
     stop: StopReason
 
 
-def decoded(output: Output, tokenizer: Tokenizer) -> Decoded:
+def decoded(output: Output, tokenizer: Tokenizer) -> DecodedText:
     """An output with its text."""
-    return Decoded(
+    return DecodedText(
         text=tokenizer.decode(output.tokens),
         tokens=output.tokens,
         pieces=[token_label(token, tokenizer) for token in output.tokens],
@@ -36,7 +36,7 @@ def decoded(output: Output, tokenizer: Tokenizer) -> Decoded:
     )
 
 
-NOTHING = Decoded(text="", tokens=[], pieces=[], log_probs=[], score=0.0, stop="end")
+NOTHING = DecodedText(text="", tokens=[], pieces=[], log_probs=[], score=0.0, stop="end")
 """The answer to an empty text."""
 
 

@@ -16,10 +16,10 @@ from clearhead.api.texts import (
     one_string,
     seed_of,
 )
-from clearhead.api.tokenized_model import Start, TokenizedModel, TooLong
+from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config import BeamConfig, Choice, Recipe, load_recipe
 from clearhead.config.checks import check_at_least
-from clearhead.config.decode import LengthPenalty, Window
+from clearhead.config.decode import LengthPenalty, Start, TooLong, Window
 from clearhead.data.batches import labelled_batch
 from clearhead.decoding import Output, beam_search, greedy, one_of_strings, sample, stream_text
 from clearhead.decoding import score as score_tokens
@@ -62,7 +62,7 @@ class TextModel(TokenizedModel):
         of translations of each text. `length_penalty` and `alpha`: how long and short translations
         are compared. `max_new`: tokens of a translation. `too_long`: a text beyond the model's
         length is refused, or cut with a warning. `batch`: texts that run side by side. `details`
-        gives `Decoded` objects. `number` is the first text's, in messages.
+        gives `DecodedText` objects. `number` is the first text's, in messages.
         """
         for name, value in {"beam": beam, "n_best": n_best, "batch": batch}.items():
             check_at_least(name, value, 1)
@@ -116,7 +116,7 @@ class TextModel(TokenizedModel):
         each prompt, if the model was trained with one. `window`: what happens at the model's
         length: refuse, stop, slide. `too_long`: a longer prompt is refused, or its front is cut
         with a warning. A text depends on `seed` and its own number only, not on its neighbours;
-        `number` is the first one's. `details` gives `Decoded` objects.
+        `number` is the first one's. `details` gives `DecodedText` objects.
         """
         check_at_least("batch", batch, 1)
         settings = Choice(

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from clearhead.errors import InputError, nearest
 
 Texts = str | Iterable[str]
+Word = TypeVar("Word", bound=str)
 WINDOWS = ("refuse", "stop", "slide")
 
 
@@ -15,7 +16,7 @@ def seed_of(seed: int, number: int) -> int:
     return seed * 2**32 + number
 
 
-def check_choice(name: str, value: str, known: tuple[str, ...]) -> str:
+def check_choice(name: str, value: Word, known: tuple[str, ...]) -> Word:
     """The value, if it is one of the known words."""
     if value not in known:
         raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), known)}")

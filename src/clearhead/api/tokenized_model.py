@@ -3,12 +3,12 @@
 import logging
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import torch
 
 from clearhead.api.texts import check_choice
 from clearhead.config import ModelConfig
+from clearhead.config.decode import Start, TooLong
 from clearhead.decoding.opening import Opened, model_folder, open_folder
 from clearhead.errors import ClearheadError, InputError
 from clearhead.interop.labels import write_labels
@@ -17,8 +17,6 @@ from clearhead.models import Model, Seq2Seq
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.text.tokenizer import Tokenizer
 
-TooLong = Literal["refuse", "cut"]
-Start = Literal["none", "bos", "eos"]
 _log = logging.getLogger("clearhead")
 
 
