@@ -190,7 +190,7 @@ def _permutation(n: int, generator: torch.Generator) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("kind", choices=["induction", "decoder", "translator"])
     parser.add_argument("folder", type=Path, nargs="?")
     arguments = parser.parse_args()

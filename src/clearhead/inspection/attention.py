@@ -28,10 +28,12 @@ class AttentionMap(NamedTuple):
 
     @property
     def title(self) -> str:
+        """Which attention it is."""
         heads = "mean of the heads" if self.head is None else f"head {self.head}"
         return f"{self.kind} layer {self.layer}, {heads}"
 
     def svg(self) -> str:
+        """As a picture."""
         return heatmap_svg(self.weights, self.written, self.source, self.title)
 
     def _repr_html_(self) -> str:
