@@ -14,7 +14,7 @@ from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU
 
-ALONE = {"quickstart", "runs", "describe", "data", "doctor", "see"}
+ALONE = {"quickstart", "runs", "describe", "data", "doctor", "see", "plan"}
 """They show things, and change nothing that Python could not see itself."""
 BELOW = {"translate", "generate", "score", "evaluate"}
 """They read lines as they come, and call what the API calls, in `decoding.text`."""
