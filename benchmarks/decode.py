@@ -43,7 +43,7 @@ from clearhead.config import (
 )
 from clearhead.decoding import beam_search, greedy
 from clearhead.decoding.cached import CachedModel
-from clearhead.decoding.engine import CTranslate2Engine, Precision
+from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
 from clearhead.decoding.text import Codec, generate_texts, translate_texts
 from clearhead.environment import data_folder, keep_freed_memory
 from clearhead.interop.model_folder import TokenIds, save_model
@@ -124,7 +124,7 @@ def ours(model: Seq2Seq | CausalLM, rows_together: int) -> Contestant:
 
 
 def whole_path(
-    folder: Path, out: Path, tokenizer: Tokenizer, texts: list[str], precision: Precision
+    folder: Path, out: Path, tokenizer: Tokenizer, texts: list[str], precision: EnginePrecision
 ) -> Contestant:
     """Text in, text out; the rows of tokens that the others are given are not used."""
     engine = CTranslate2Engine(folder, precision=precision, folder=out)
@@ -140,6 +140,7 @@ def whole_path(
             decoded = generate_texts(engine, codec, given, how)
         return [each.outputs[0].tokens for each in decoded]
 
+    run([[], []], 1)  # the weights are read when they are first needed
     return run
 
 

@@ -40,6 +40,9 @@ def main() -> None:
     run: Path = arguments.run or run_folder(arguments.recipe, arguments.seed)
     sources, references = map(list, zip(*split_documents(run)))
     opened = open_folder(run)
+    result = arguments.name or f"serving_{arguments.recipe}"
+    steps = [r["step"] for r in read_metrics(run / "metrics.jsonl") if "valid" not in r]
+    measured = {"recipe": arguments.recipe, "steps": steps[-1], "beam": BEAM}
     rows: list[dict[str, Any]] = []
     first: list[str] = []
     with TemporaryDirectory() as name:
@@ -76,10 +79,7 @@ def main() -> None:
                 }
             )
             print(rows[-1], flush=True)
-    steps = [r["step"] for r in read_metrics(run / "metrics.jsonl") if "valid" not in r]
-    measured = {"recipe": arguments.recipe, "steps": steps[-1], "beam": BEAM}
-    name = arguments.name or f"serving_{arguments.recipe}"
-    write_result(name, {**measured, "n_lines": len(sources), "rows": rows})
+            write_result(result, {**measured, "n_lines": len(sources), "rows": rows})
 
 
 if __name__ == "__main__":

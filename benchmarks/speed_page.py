@@ -18,8 +18,8 @@ HEADINGS = {
     "zh": ("网络", "dropout", "毫秒", "占矩阵乘法峰值"),
 }
 DECODE_HEADINGS = {
-    "en": ("network", "input", "search", "tokens/s", "of the matrix products"),
-    "zh": ("网络", "输入", "搜索", "词元/秒", "相对矩阵乘法"),
+    "en": ("network", "input", "search", "tokens/s", "of the matrix products", "engine", "int8"),
+    "zh": ("网络", "输入", "搜索", "词元/秒", "相对矩阵乘法", "引擎", "int8"),
 }
 
 
@@ -39,22 +39,26 @@ def step_table(result: dict[str, Any], language: str) -> str:
 
 
 def decode_table(result: dict[str, Any], language: str) -> str:
-    network, given, search, speed, bound = DECODE_HEADINGS[language]
+    network, given, search, speed, bound, engine, int8 = DECODE_HEADINGS[language]
     rivals = list(result["decoding"][0]["our_speed_relative_to"])
     lines = [
-        f"| {network} | {given} | {search} | {speed} | {' | '.join(rivals)} | {bound} |",
-        "|---|---|---|---|" + "---|" * (len(rivals) + 1),
+        f"| {network} | {given} | {search} | {speed} | {' | '.join(rivals)} | {bound} "
+        f"| {engine} | {int8} |",
+        "|---|---|---|---|" + "---|" * (len(rivals) + 3),
     ]
     for row in result["decoding"]:
         ratios = " | ".join(f"{row['our_speed_relative_to'][rival]:.2f}" for rival in rivals)
         share = row.get("share_of_matmul_bound")
         cells = f"{row['setting']} | {row['input']} | {row['search']}"
         cells += f" | {row['tokens_per_second']['clearhead']:,.0f} | {ratios}"
-        lines.append(f"| {cells} | {'' if share is None else f'{share:.2f}'} |")
+        whole = row.get("whole_path_relative_to_ours", {})
+        last = [share, whole.get("float32"), whole.get("int8")]
+        shown = " | ".join("" if each is None else f"{each:.2f}" for each in last)
+        lines.append(f"| {cells} | {shown} |")
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"step.json": step_table, "decode.json": decode_table}
+TABLES = {"step.json": step_table, "decode_one_thread.json": decode_table}
 
 
 def with_tables(text: str, language: str) -> str:

@@ -1,5 +1,7 @@
 """One training step (forward, loss, backward, clip, AdamW) of our models against the same network
-in bare torch, torch's own classes and Hugging Face's. Interleaved, best of several, as ratios.
+in bare torch, torch's own classes and Hugging Face's. Interleaved, as ratios of the fastest steps
+and of the medians. Each finished row is written, and the same command continues with those that
+are missing.
 
     python -m benchmarks.step
     python -m benchmarks.step --profile    # where our time goes; writes step_profile.json
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -20,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import rivals
-from benchmarks.result import write_result
+from benchmarks.result import FOLDER, write_result
 from benchmarks.rivals import PAD, Size
 from clearhead.config import ModelConfig
 from clearhead.environment import keep_freed_memory
@@ -127,18 +130,23 @@ def rival_step(setting: Setting, model: nn.Module) -> Step:
     return step
 
 
-def best_times(steps: dict[str, Step], rounds: int) -> dict[str, float]:
-    """Seconds of each contestant's fastest step; they take turns, so that a disturbance of the
-    machine meets all of them."""
-    best = dict.fromkeys(steps, float("inf"))
+def all_times(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contestant's steps; they take turns, so that a disturbance of the machine
+    meets all of them."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()
     for _ in range(rounds):
         for name, step in steps.items():
             start = time.perf_counter()
             step()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            times[name].append(time.perf_counter() - start)
+    return times
+
+
+def best_times(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+    """Seconds of each contestant's fastest step."""
+    return {name: min(times) for name, times in all_times(steps, rounds).items()}
 
 
 def matmul_peak(rounds: int = 20) -> float:
@@ -156,7 +164,9 @@ def measure(setting: Setting, p_dropout: float, rounds: int) -> dict[str, Any]:
     steps = {"clearhead": our_step(setting, p_dropout)}
     for name, model in setting.rivals(p_dropout).items():
         steps[name] = rival_step(setting, model)
-    seconds = best_times(steps, rounds)
+    times = all_times(steps, rounds)
+    seconds = {name: min(each) for name, each in times.items()}
+    medians = {name: median(each) for name, each in times.items()}
     ours = seconds["clearhead"]
     return {
         "setting": setting.name,
@@ -164,6 +174,12 @@ def measure(setting: Setting, p_dropout: float, rounds: int) -> dict[str, Any]:
         "milliseconds": {name: round(1000 * t, 2) for name, t in seconds.items()},
         "our_speed_relative_to": {
             name: round(t / ours, 3) for name, t in seconds.items() if name != "clearhead"
+        },
+        "median_milliseconds": {name: round(1000 * t, 2) for name, t in medians.items()},
+        "our_median_speed_relative_to": {
+            name: round(t / medians["clearhead"], 3)
+            for name, t in medians.items()
+            if name != "clearhead"
         },
         "tokens_per_second": round(setting.size.batch * setting.size.length / ours),
         "gflops": setting.matmul_flops() / ours / 1e9,
@@ -208,10 +224,12 @@ def write_trainer(rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="the best of so many steps counts")
+    parser.add_argument("--rounds", type=int, default=20, help="steps of each contestant")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--default-malloc", action="store_true", help="leave glibc as it is")
     parser.add_argument("--name", default="step", help="of the result file")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no row after these")
+    parser.add_argument("--again", action="store_true", help="forget the rows that are there")
     parser.add_argument("--profile", action="store_true", help="where our time goes, instead")
     parser.add_argument("--trainer", action="store_true", help="the whole loop, instead")
     arguments = parser.parse_args()
@@ -226,21 +244,27 @@ def main() -> None:
         write_trainer(arguments.rounds)
         return
 
-    rows = []
+    deadline = time.monotonic() + 60 * arguments.minutes
+    path = FOLDER / f"{arguments.name}.json"
+    before = json.loads(path.read_text("utf-8")) if path.exists() and not arguments.again else {}
+    rows: list[dict[str, Any]] = before.get("steps", [])
+    done = {(row["setting"], row["dropout"]) for row in rows}
     print(f"{'setting':<28}{'dropout':>8}{'bare':>8}{'nn.Tr.':>8}{'HF':>8}{'ms':>9}{'peak':>7}")
     for setting in SETTINGS:
         for p_dropout in (0.0, 0.1):
+            if (setting.name, p_dropout) in done or time.monotonic() > deadline:
+                continue
             peak = matmul_peak()
             row = measure(setting, p_dropout, arguments.rounds)
             peak = max(peak, matmul_peak())  # a disturbance must not pass for a low peak
             row["utilisation_of_matmul_peak"] = round(row.pop("gflops") * 1e9 / peak, 3)
             rows.append(row)
+            measured = {"rounds": arguments.rounds, "freed_memory_kept": kept, "steps": rows}
+            write_result(arguments.name, measured)
             ratios = "".join(f"{ratio:>8.2f}" for ratio in row["our_speed_relative_to"].values())
             ms, share = row["milliseconds"]["clearhead"], row["utilisation_of_matmul_peak"]
             print(f"{setting.name:<28}{p_dropout:>8}{ratios}{ms:>9.1f}{share:>7.0%}", flush=True)
     print("Ratios are our speed over theirs: above 1, ours is the faster.")
-    measured = {"rounds": arguments.rounds, "freed_memory_kept": kept, "steps": rows}
-    print("written:", write_result(arguments.name, measured).name)
 
 
 if __name__ == "__main__":

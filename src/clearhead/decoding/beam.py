@@ -21,7 +21,7 @@ from torch import Tensor
 from clearhead.config import BeamConfig, DecodeConfig
 from clearhead.decoding.cached import CachedModel, GenerativeModel
 from clearhead.decoding.constraints import Constraint, constrain
-from clearhead.decoding.hypotheses import Hypothesis, SentenceBeam
+from clearhead.decoding.hypotheses import EndOf, Hypothesis, SentenceBeam
 from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
 from clearhead.decoding.ranking import rank
 from clearhead.decoding.results import BeamStep, Output, StopReason, Watch
@@ -165,7 +165,7 @@ class BeamSearch:
                     row[:, slot.token] -= self.beam.diversity
         return ranked_by
 
-    def _end_of(self, sentence: SentenceBeam):
+    def _end_of(self, sentence: SentenceBeam) -> EndOf:
         at_limit: StopReason = "length" if sentence.max_tokens == self.config.max_new else "window"
 
         def end_of(hypothesis: Hypothesis, length: int) -> StopReason | None:

@@ -32,8 +32,8 @@ from clearhead.interop.folders import read_json, regular_file
 from clearhead.interop.model_folder import read_description
 
 EngineName = Literal["clearhead", "ctranslate2"]
-Precision = Literal["float32", "int8"]
-BATCH_TOKENS = 2048
+EnginePrecision = Literal["float32", "int8"]
+TOKENS_TOGETHER = 2048
 """Source tokens that CTranslate2 runs side by side."""
 _log = logging.getLogger("clearhead")
 
@@ -105,7 +105,11 @@ class CTranslate2Engine:
     log-probabilities of single tokens. What CTranslate2 cannot do is refused."""
 
     def __init__(
-        self, model_folder: Path, *, precision: Precision = "float32", folder: Path | None = None
+        self,
+        model_folder: Path,
+        *,
+        precision: EnginePrecision = "float32",
+        folder: Path | None = None,
     ) -> None:
         """`folder`: where CTranslate2's folders are kept, instead of the user's cache directory."""
         description = read_description(model_folder)
@@ -139,7 +143,7 @@ class CTranslate2Engine:
             num_hypotheses=beam.n_best,
             patience=beam.patience,
             length_penalty=0.0 if beam.length_penalty == "none" else beam.alpha,
-            max_batch_size=BATCH_TOKENS,
+            max_batch_size=TOKENS_TOGETHER,
             batch_type="tokens",
             max_input_length=0,
             max_decoding_length=limit,
@@ -188,7 +192,7 @@ class CTranslate2Engine:
                 [[self.names.target[i] for i in given[place]] for place in places],
                 beam_size=1,
                 length_penalty=0,
-                max_batch_size=BATCH_TOKENS,
+                max_batch_size=TOKENS_TOGETHER,
                 batch_type="tokens",
                 max_length=limit,
                 min_length=0,
@@ -266,7 +270,7 @@ def _refuse(name: str, value: object, remedy: str) -> None:
     raise ConfigError(name, value, rule, f"use {remedy}, or the engine clearhead")
 
 
-def check_engine(engine: EngineName, precision: Precision) -> None:
+def check_engine(engine: EngineName, precision: EnginePrecision) -> None:
     if engine == "clearhead" and precision != "float32":
         raise InputError(
             f"precision={precision!r} is not supported by the engine clearhead; use the engine "

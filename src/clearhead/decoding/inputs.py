@@ -45,7 +45,7 @@ def _checked_input(index: int, given: Any, config: DecodeConfig, model: ModelCon
         given, model.vocab_size, model.pad_id, "source" if seq2seq else "prompt", index
     )
     if not seq2seq:
-        check_fits(len(ids), config, model)
+        check_prompt_fits(len(ids), config, model)
         return DecodeInput(index, ids, None)
     if len(ids) > model.max_length:
         raise InputError(
@@ -53,7 +53,7 @@ def _checked_input(index: int, given: Any, config: DecodeConfig, model: ModelCon
             "cut it, or split it"
         )
     assert config.start_id is not None
-    check_fits(1, config, model)
+    check_prompt_fits(1, config, model)
     return DecodeInput(index, [config.start_id], ids)
 
 
@@ -96,7 +96,7 @@ def check_config(config: DecodeConfig, model: ModelConfig) -> None:
             raise ConfigError("window", "slide", rule, "use 'stop'")
 
 
-def check_fits(n_given: int, config: DecodeConfig, model: ModelConfig) -> None:
+def check_prompt_fits(n_given: int, config: DecodeConfig, model: ModelConfig) -> None:
     """Raises if input and new tokens together exceed the model's max_length."""
     longest = n_given + (config.max_new if config.window == "refuse" else 0)
     if longest > model.max_length:
