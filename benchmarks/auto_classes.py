@@ -143,11 +143,10 @@ def main() -> None:
         command = [sys.executable, "-m", "benchmarks.auto_classes", "--one", name]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-            line = run.stdout.splitlines()[-1]
+            failed = {"name": name, "built": False, "why": run.stderr[-160:]}
+            line = (run.stdout.splitlines() or [json.dumps(failed)])[-1]
         except subprocess.TimeoutExpired:
             line = json.dumps({"name": name, "built": False, "why": f"no answer in {SECONDS} s"})
-        except IndexError:
-            line = json.dumps({"name": name, "built": False, "why": run.stderr[-160:]})
         print(line[:400], flush=True)
         if not arguments.names:
             with RESULT.open("a", encoding="utf-8") as file:
