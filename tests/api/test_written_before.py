@@ -24,5 +24,5 @@ def test_the_prepared_folder_opens_and_belongs_to_the_run(tmp_path: Path):
 
 
 def test_text_that_is_gone_is_named_with_what_to_do():
-    with pytest.raises(ch.ClearheadError, match="source.txt matches no file; check the path"):
+    with pytest.raises(ch.ClearheadError, match=r"source\.txt matches no file; check the path"):
         ch.load(BEFORE / "run").evaluate(exact=True)
