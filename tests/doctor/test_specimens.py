@@ -22,6 +22,7 @@ EDGES = {
     "past_the_limit.crash",
     "ignored_targets.none_left",
     "dtypes.weights",
+    "dtypes.mixed",
     "greedy.train",
     "returned_weights.train",
 }
