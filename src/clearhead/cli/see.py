@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     document = see(
-        subject_of(open_folder(arguments.model), _name(arguments.model)),
+        subject_of(open_folder(arguments.model, arguments), _name(arguments.model)),
         arguments.text,
         target=arguments.target,
         beam=arguments.beam,

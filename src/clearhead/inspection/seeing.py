@@ -27,7 +27,7 @@ def see(
     """The document of one run.
 
     An encoder-decoder translates the text (by beam search, `beam` 4 unless given), or is shown
-    `target` instead. A decoder goes on from the text: greedily, with a `beam`, or drawn at a
+    `target` instead. A decoder continues the text: greedily, with a `beam`, or drawn at a
     `temperature`. An encoder fills in each place of the text.
     """
     if not text.strip():

@@ -18,6 +18,8 @@ MAX_LINES = 40
 
 
 class Entry(NamedTuple):
+    """What is said of a tensor beside its shape."""
+
     section: str
     """Of "Attention Is All You Need"; empty: it is not in the paper."""
     formula: str
