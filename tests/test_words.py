@@ -12,14 +12,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "clearhead"
 WORDS = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
-NOT_YET = ("cli", "doctor")
+NOT_YET = ("cli",)
 SOURCES = [
     path
     for path in sorted(PACKAGE.rglob("*.py"))
     if path.relative_to(PACKAGE).parts[0] not in NOT_YET
 ]
-# A generated page, and pages about other people's code, which they quote.
-OTHER_PAGES = {"checks.md", "example.md", "field-notes.md"}
+# A report as it was printed, and notes on other people's code, which they quote.
+OTHER_PAGES = {"example.md", "field-notes.md"}
 
 
 def pages(language: str) -> list[Path]:
@@ -27,24 +27,15 @@ def pages(language: str) -> list[Path]:
     return [page for page in found if page.name not in OTHER_PAGES]
 
 
+TEXTS = PACKAGE / "doctor" / "texts"
 ENGLISH = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
-    *(
-        page
-        for page in sorted((ROOT / "docs" / "en").rglob("*.md"))
-        if page.name not in OTHER_PAGES
-    ),
+    *pages("en"),
     *sorted((PACKAGE / "recipes").rglob("*.toml")),
     PACKAGE / "data" / "public.toml",
+    TEXTS / "en.toml",
 ]
-CHINESE = [
-    ROOT / "README.zh-CN.md",
-    *(
-        page
-        for page in sorted((ROOT / "docs" / "zh").rglob("*.md"))
-        if page.name not in OTHER_PAGES
-    ),
-]
+CHINESE = [ROOT / "README.zh-CN.md", *pages("zh"), TEXTS / "zh.toml"]
 
 
 def ids(path: Path) -> str:
@@ -59,8 +50,10 @@ def strings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def prose(text: str) -> str:
-    """A page without its blocks and its names of code."""
-    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    """A page without its blocks, its names of code, and the keys of a TOML file."""
+    for code in (r"^```.*?^```", r"`[^`\n]*`", r"^\w+ = "):
+        text = re.sub(code, "", text, flags=re.M | re.S)
+    return text
 
 
 def unwanted(text: str, language: str) -> list[str]:

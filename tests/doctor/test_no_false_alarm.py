@@ -12,6 +12,7 @@ from clearhead.config import ModelConfig
 from clearhead.doctor import Examination, examine
 from clearhead.models import build_model
 from tests.doctor import others
+from tests.drawing import draws
 
 FIELD_NOTES = Path(__file__).parents[2] / "docs" / "en" / "doctor" / "field-notes.md"
 # Errors and warnings that are true of all models of this library: none. Its notes are documented.
@@ -136,7 +137,7 @@ def check_health(config: ModelConfig, seed: int) -> None:
     assert crashed(report) == []
 
 
-@settings(max_examples=8)
+@settings(max_examples=draws(2, nightly=8))
 @given(config=configs(), seed=st.integers(0, 3))
 def test_our_own_models_are_healthy(config: ModelConfig, seed: int):
     check_health(config, seed)

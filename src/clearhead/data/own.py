@@ -15,6 +15,8 @@ TEMPLATES: dict[Task, str] = {
 
 
 class OwnData(NamedTuple):
+    """How a user's own files become a recipe: the template, and the values to change in it."""
+
     template: str
     """The recipe to start from, in recipes/templates."""
     values: dict[str, Any]

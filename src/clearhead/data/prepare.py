@@ -37,10 +37,10 @@ _OUTPUT = rf"(({_SPLITS})/\d{{5}}\.\w+\.ds({re.escape(INDEX)})?|tokenizer(\.\w+)
 _NOTES = "|".join(map(re.escape, (MANIFEST, VERIFIED, REPORT)))
 _PARTIAL = rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}"
 WORK_FILES = re.compile(_WORK)
-"""What is remembered of a run that is not finished."""
+"""The records of an unfinished run."""
 PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){_PARTIAL}")
 MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
-"""What prepare makes anew when it is told to overwrite; it holds the lock meanwhile."""
+"""What `--overwrite` makes again; the lock stays held meanwhile."""
 
 TOKENIZER = "tokenizer.json"
 PreparePlan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
@@ -194,7 +194,7 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
 
 def _begin(job: Job, plan: PreparePlan) -> None:
     """What an earlier command has begun is continued, if it was the same. What was begun with other
-    settings or files can serve nobody, and is removed: mostly they have just been corrected."""
+    settings or files is of no use, and is removed: usually they have just been corrected."""
     path = job.work / "plan.json"
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != plan:
         _remove(job, MADE_FILES)

@@ -39,14 +39,20 @@ _log = logging.getLogger("clearhead")
 
 
 class SeededPrompt(NamedTuple):
+    """A prompt, with the seed of its own random numbers."""
+
     tokens: list[int]
     seed: int
     """Of this text alone, where tokens are drawn."""
 
 
 class Engine(Protocol):
+    """What translates and generates tokens: clearhead itself, or CTranslate2."""
+
     @property
-    def config(self) -> ModelConfig: ...
+    def config(self) -> ModelConfig:
+        """The configuration of the model."""
+        ...
 
     def translate(
         self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
@@ -73,11 +79,13 @@ class OwnEngine:
 
     @property
     def config(self) -> ModelConfig:
+        """The configuration of the model."""
         return self.model.config
 
     def translate(
         self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
     ) -> list[list[Output]]:
+        """The n best translations of each source, by clearhead's own beam search."""
         if how.beam.width == 1:
             return [[text] for text in greedy(self.model, sources, ends, max_rows=how.batch)]
         return beam_search(self.model, sources, ends, how.beam, max_sentences=how.batch)
@@ -89,6 +97,7 @@ class OwnEngine:
         how: GenerateConfig,
         constraint: Constraint | None,
     ) -> list[Output]:
+        """A continuation of each prompt, by clearhead's own sampling."""
         return sample(
             self.model,
             [prompt.tokens for prompt in prompts],
@@ -122,6 +131,7 @@ class CTranslate2Engine:
 
     @property
     def config(self) -> ModelConfig:
+        """The configuration of the model."""
         return self._config
 
     def translate(
@@ -247,7 +257,9 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
                 ) from None
     certificate = read_json(found, PARITY)
     if certificate.get("agrees") is not True:
-        raise FolderError(f"{found} has no certificate that it agrees; remove it and run again")
+        raise FolderError(
+            f"{found} has no parity certificate that it agrees; remove it and run again"
+        )
     return found
 
 
@@ -271,6 +283,7 @@ def _refuse(name: str, value: object, remedy: str) -> None:
 
 
 def check_engine(engine: EngineName, precision: EnginePrecision) -> None:
+    """Raises if the engine does not support the precision."""
     if engine == "clearhead" and precision != "float32":
         raise InputError(
             f"precision={precision!r} is not supported by the engine clearhead; use the engine "

@@ -34,14 +34,17 @@ class Codec:
         return [[*ids, *end] for ids in self.source.encode_batch([text.strip() for text in texts])]
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of target texts, each with its end."""
         end = [] if self.ids.eos is None else [self.ids.eos]
         return [[*ids, *end] for ids in self.target.encode_batch([text.strip() for text in texts])]
 
     def encode_prompts(self, texts: Sequence[str], start: Start = "none") -> list[list[int]]:
+        """The tokens of prompts, after the start token that is asked for."""
         first = self.start_ids(start)
         return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
 
     def start_ids(self, start: Start) -> list[int]:
+        """The start token as a list; empty for none. Raises if the model has no such token."""
         first = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}[start]
         if start != "none" and first is None:
             others = "none or eos" if self.ids.eos is not None else "none"
@@ -49,6 +52,7 @@ class Codec:
         return [] if first is None else [first]
 
     def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
+        """Where decoding starts and ends for this model."""
         return DecodeConfig(
             max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
         )
@@ -161,6 +165,8 @@ def stream_generated(
 
 
 class ScoredText(NamedTuple):
+    """The tokens of a text with their log-probabilities."""
+
     tokens: list[int]
     log_probs: list[float]
 
@@ -201,6 +207,7 @@ def score_texts(
 
 
 def seed_of_text(seed: int, number: int) -> int:
+    """The seed of the n-th text, from the common seed."""
     return seed * 2**32 + number
 
 

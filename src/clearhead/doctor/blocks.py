@@ -13,6 +13,8 @@ from clearhead.doctor.witness import Visit, watch
 
 @dataclass(frozen=True)
 class Tower:
+    """A list of layers through which one stream of vectors passes."""
+
     path: str
     """Of the list that holds the layers."""
     layers: tuple[str, ...]
@@ -22,6 +24,7 @@ class Tower:
 
 @lru_cache(maxsize=1)  # several checks ask about one patient
 def find_towers(patient: Patient) -> list[Tower]:
+    """The stacks of layers of a model, found by running it once."""
     model = patient.plain
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
@@ -42,15 +45,18 @@ def find_towers(patient: Patient) -> list[Tower]:
 
 
 def stream_into(visit: Visit) -> Tensor:
+    """The vectors that a layer was given."""
     return visit.given[0]
 
 
 def stream_out_of(visit: Visit) -> Tensor:
+    """The vectors that a layer returned, with the shape of its input."""
     return next(t for t in visit.returned if t.shape == visit.given[0].shape)
 
 
 def is_norm(module: nn.Module) -> bool:
-    """By its name, or by what it does: it has no matrix, and to it size is nothing."""
+    """Whether a module is a norm: by its name, or because it has no matrix and its output does not
+    depend on the scale of its input."""
     if "norm" in type(module).__name__.lower():
         return True
     weights = list(module.parameters())

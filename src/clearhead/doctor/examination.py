@@ -89,9 +89,9 @@ def _chosen(only: Collection[str] | None, quick: bool) -> list[Check]:
 
 
 def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
-    """A check that fails says so, and the others go on: it is the model's code that runs here,
-    and nobody knows what it raises. What is found, or fails, in double precision is asked again in
-    the model's own, and only what both say is said."""
+    """A check that fails is reported, and the others still run: the model's code may raise
+    anything. A finding or failure in double precision is checked again in the model's own
+    precision, and only what both agree on is reported."""
     started = time.monotonic()
     found, status, reason = _attempt(check, patient)
     if status in ("found", "could not run") and patient.runs_in_double:

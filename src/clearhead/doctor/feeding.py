@@ -16,12 +16,14 @@ Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]
 
 @dataclass(frozen=True)
 class Feeding:
+    """How a model is run with its cache, one step at a time."""
+
     form: Form
     make: Callable[[nn.Module, CallInputs], Any]
     """An empty cache; None where the first call makes one."""
     step: Step
     mask: Literal["whole", "new"] | None = None
-    """Whether a padding mask speaks of all tokens so far, or of the new ones only."""
+    """Whether a padding mask covers all tokens so far, or the new ones only."""
 
     def __call__(
         self, model: nn.Module, inputs: CallInputs, pieces: list[int], rows: list[int] | None = None
@@ -51,6 +53,7 @@ class Feeding:
 
 
 def can_reorder(cache: Any) -> bool:
+    """Whether the cache has a method that reorders its rows."""
     return any(callable(getattr(cache, name, None)) for name in ("reorder", "reorder_cache"))
 
 
@@ -90,16 +93,19 @@ def none_yet(_model: nn.Module, _inputs: CallInputs) -> None:
 
 
 def new_cache(model: Any, inputs: CallInputs) -> Any:
+    """A cache from the model's own new_cache(batch, length)."""
     return model.new_cache(*inputs.tokens.shape)
 
 
 def grown_in_place(
     model: Any, inputs: CallInputs, cache: Any, more: dict[str, Any]
 ) -> tuple[Tensor, Any]:
+    """A step of a model whose forward takes a cache and extends it."""
     return model(inputs.tokens, cache=cache, **more), cache
 
 
 def new_cache_of_source(model: Any, inputs: CallInputs) -> Any:
+    """A cache from an encoder-decoder's own encode and new_cache."""
     masked = inputs.source_real is not None and "real" in arguments_of(model, "encode")
     real = {"real": inputs.source_real} if masked else {}
     return model.new_cache(model.encode(inputs.source, **real), inputs.tokens.shape[1])
@@ -108,11 +114,12 @@ def new_cache_of_source(model: Any, inputs: CallInputs) -> Any:
 def decoded_in_place(
     model: Any, inputs: CallInputs, cache: Any, more: dict[str, Any]
 ) -> tuple[Tensor, Any]:
+    """A step of an encoder-decoder whose decode takes a cache and extends it."""
     return model.decode(inputs.tokens, cache=cache, **more), cache
 
 
 def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
-    """A cache that the model keeps to itself, and forgets when it is told to."""
+    """A cache that the model keeps in itself, and clears when this method is called."""
 
     def make(model: nn.Module, _inputs: CallInputs) -> None:
         getattr(model, name)()
@@ -121,6 +128,8 @@ def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
 
 
 def kept_by_the_model(form: Form, flag: str) -> Step:
+    """A step of a model that stores its cache in itself, switched on by a flag."""
+
     def step(
         model: nn.Module, inputs: CallInputs, _cache: Any, more: dict[str, Any]
     ) -> tuple[Tensor, Any]:

@@ -13,6 +13,8 @@ Cell = Literal["sees", "blind", "leaks"]
 
 @dataclass(frozen=True)
 class Finding:
+    """One defect that a check has found, with its numbers and its place."""
+
     case: str
     """Check and case, `causal.leak`: the key of its texts."""
     severity: Severity
@@ -26,6 +28,7 @@ class Finding:
 
     @property
     def check(self) -> str:
+        """The name of the check that found it."""
         return self.case.partition(".")[0]
 
 

@@ -37,6 +37,8 @@ HEADS = ("generator", "project", "projection", "proj", "lm_head", "head", "out",
 
 @dataclass(frozen=True)
 class MaskForm:
+    """How a model takes one mask: argument, shape, dtype, and what True means."""
+
     argument: str
     shape: MaskShape
     true_is_real: bool
@@ -80,6 +82,8 @@ class MaskForm:
 
 @dataclass(frozen=True)
 class Form:
+    """How a model is called, and where its logits are in the output."""
+
     tokens: str | None
     """The keyword for the tokens; None: they are the last positional argument."""
     vocab_size: int
@@ -88,8 +92,8 @@ class Form:
     """An argument that must be given before the logits of all positions come back."""
     constants: dict[str, Any] = field(default_factory=dict)
     masks: dict[str, MaskForm] = field(default_factory=dict)
-    """By role: "real" and "source_real"; further arguments that speak of the same tokens are
-    "real 2", "source_real 2" and so on."""
+    """By role: "real" and "source_real"; further arguments that describe the same tokens are "real
+    2", "source_real 2" and so on."""
     rest: tuple[str, ...] = ()
     """Masks that go in as further positional arguments (`*args`), by role."""
     segments: str | None = None
@@ -114,6 +118,7 @@ class Form:
     """With `inside`: the last token is a target only, and gets no logits."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
+        """Calls the model with these inputs in the way it takes them."""
         turned = (lambda t: t.t()) if self.length_first else (lambda t: t)
         args = [turned(inputs.source)] if self.two_sequences else []
         masks = self.mask_arguments(model, inputs)
@@ -130,6 +135,7 @@ class Form:
         return model(*args, **{**kwargs, **more})
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        """The logits (batch, length, vocab) of these inputs."""
         if self.inside is not None and not self.drops_last:
             return self.checked(self._inside(model, inputs, 0), inputs)
         if self.shifts_itself or self.inside is not None:
@@ -203,6 +209,7 @@ class Form:
         return model.decode(*_by_name(arguments_of(model, "decode"), masks, given))
 
     def checked(self, logits: Tensor, inputs: CallInputs) -> Tensor:
+        """The logits; raises if their shape is wrong."""
         shape = (*inputs.tokens.shape, self.vocab_size)
         if tuple(logits.shape) != shape:
             got = tuple(logits.shape)
@@ -210,6 +217,7 @@ class Form:
         return logits
 
     def mask_arguments(self, model: nn.Module, inputs: CallInputs) -> dict[str, Tensor]:
+        """The masks of these inputs as keyword arguments of the model."""
         given: dict[str, Tensor] = {}
         for role, mask in self.masks.items():
             kind = role.split()[0]
@@ -225,6 +233,7 @@ class Form:
 
 
 def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
+    """The mask of a role; all real where there is none."""
     kind = role.split()[0]
     real: Tensor | None = getattr(inputs, kind)
     if real is not None:
@@ -255,11 +264,13 @@ def _by_name(
 
 
 def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect.Parameter]:
+    """The parameters of a method of the model, by name; empty if it has no such method."""
     function: Callable[..., Any] | None = getattr(model, method, None)
     return dict(inspect.signature(function).parameters) if callable(function) else {}
 
 
 def has_forward(model: nn.Module) -> bool:
+    """Whether the model defines forward."""
     forward = getattr(type(model), "forward", None)
     return "forward" in vars(model) or forward is not nn.Module.forward
 
@@ -287,6 +298,7 @@ def logits_in(
 
 
 def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -> Tensor:
+    """The hidden states (batch, length, width) in an output; raises if there are none."""
     states = logits_in(output, shape, None, length_first)
     if states is None:
         raise ValueError(f"no states of (batch, length, width) came back, but {describe(output)}")

@@ -12,6 +12,7 @@ from clearhead.doctor.texts import LANGUAGES, Language, code, sentences, word
 
 
 def handbook(language: Language) -> str:
+    """The page that explains every check, made from the texts."""
     lines = [f"# {word('handbook', language)}", "", word("handbook_intro", language), ""]
     for check in CHECKS:
         lines += _entry(check, language)
@@ -41,10 +42,12 @@ def _label(key: str, language: Language) -> str:
 
 
 def path(folder: Path, language: Language) -> Path:
+    """The place of the page of a language."""
     return folder / "docs" / language / "doctor" / "checks.md"
 
 
 def write(folder: Path) -> None:
+    """Writes the pages of all languages."""
     for language in LANGUAGES:
         path(folder, language).write_text(handbook(language), encoding="utf-8")
 

@@ -47,10 +47,12 @@ _HIDDEN = 2
 
 
 def is_mask(name: str) -> bool:
+    """Whether an argument of this name is a mask."""
     return "mask" in name.lower() or name in ("real", "source_real")
 
 
 def is_length(name: str) -> bool:
+    """Whether an argument of this name is a length."""
     low = name.lower()
     return "len" in low and not low.startswith("max")
 

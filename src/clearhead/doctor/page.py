@@ -53,6 +53,7 @@ td:last-child, th:last-child { text-align: right; font-variant-numeric: tabular-
 
 
 def as_html(report: Examination, language: Language = "en") -> str:
+    """The report as one HTML page without external files."""
     title = escape(word("examination", language).format(subject=report.subject))
     return f"""<!doctype html>
 <html lang="{_CODES[language]}">

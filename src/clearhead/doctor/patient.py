@@ -34,6 +34,8 @@ class CallInputs:
     source_real: Tensor | None = None
 
     def rows(self, index: slice | list[int]) -> "CallInputs":
+        """The same inputs with only these rows."""
+
         def pick(t: Tensor | None) -> Tensor | None:
             return None if t is None else t[index]
 
@@ -43,6 +45,8 @@ class CallInputs:
 
 
 class Generated(NamedTuple):
+    """What a model's own generation returned."""
+
     prefix: Tensor
     """(batch, prefix): what the decoder started from: the prompt, or an encoder-decoder's first
     token."""
@@ -53,6 +57,8 @@ class Generated(NamedTuple):
 
 
 class Generate(Protocol):
+    """How the model's own generation is called."""
+
     def __call__(
         self, model: nn.Module, inputs: CallInputs, n_new: int, /, **settings: Any
     ) -> Generated: ...
@@ -98,6 +104,8 @@ class Calls:
 
 @dataclass(frozen=True, eq=False)  # one patient is not another, however alike
 class Patient:
+    """The model under examination, how it is called, and what is known about it."""
+
     model: nn.Module
     kind: ModelKind
     vocab_size: int
@@ -122,10 +130,12 @@ class Patient:
 
     @property
     def has_source(self) -> bool:
+        """Whether it takes a source beside its tokens."""
         return self.kind == "encoder-decoder" and not self.one_sequence
 
     @property
     def length(self) -> int:
+        """Length of the token sequences that the checks draw."""
         return min(_LENGTH, self.max_length or _LENGTH)
 
     @property
@@ -135,16 +145,20 @@ class Patient:
 
     @property
     def source_length(self) -> int:
+        """Length of the source sequences that the checks draw."""
         return self.length if self.equal_lengths else min(_SOURCE_LENGTH, max(self.length - 1, 1))
 
     @property
     def device(self) -> torch.device:
+        """The device of the model's weights."""
         return next(self.model.parameters()).device
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        """The logits of a model (this one or a copy) for these inputs."""
         return self.calls.logits(model, inputs)
 
     def copy(self) -> nn.Module:
+        """A copy of the model in evaluation mode."""
         return copy_model(self.model).eval()
 
     @cached_property
@@ -219,6 +233,7 @@ class Patient:
 
     @property
     def runs_in_double(self) -> bool:
+        """Whether a copy in double precision runs."""
         return self._precise[1]
 
     @cached_property

@@ -12,6 +12,8 @@ from clearhead.doctor.texts import Language, explain, summary
 
 @dataclass(frozen=True)
 class Examination:
+    """The result of an examination: findings, and the outcome of each check."""
+
     subject: str
     n_parameters: int
     recognised: dict[str, str]
@@ -46,6 +48,7 @@ class Examination:
         return any(f.severity in levels for f in self.findings) or (strict and bool(self.not_run))
 
     def found(self, check: str) -> list[Finding]:
+        """The findings of one check."""
         return [finding for finding in self.findings if finding.check == check]
 
     def to_json(self, language: Language = "en") -> str:

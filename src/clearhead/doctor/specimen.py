@@ -32,6 +32,8 @@ DEFECTS = {
 
 
 class TutorialAttention(nn.Module):
+    """Attention as tutorials write it."""
+
     def __init__(self, d_model: int, n_heads: int, p_dropout: float, causal: bool) -> None:
         super().__init__()
         self.n_heads, self.causal = n_heads, causal
@@ -53,6 +55,8 @@ class TutorialAttention(nn.Module):
 
 
 class TutorialFeedForward(nn.Module):
+    """A feed-forward network as tutorials write it."""
+
     def __init__(self, d_model: int, p_dropout: float) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(d_model, 4 * d_model), nn.Linear(4 * d_model, d_model)
@@ -63,6 +67,8 @@ class TutorialFeedForward(nn.Module):
 
 
 class TutorialEncoderLayer(nn.Module):
+    """An encoder layer as tutorials write it."""
+
     def __init__(self, d_model: int, n_heads: int, p_dropout: float) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
@@ -77,6 +83,8 @@ class TutorialEncoderLayer(nn.Module):
 
 
 class TutorialDecoderLayer(nn.Module):
+    """A decoder layer as tutorials write it."""
+
     def __init__(self, d_model: int, n_heads: int, p_dropout: float) -> None:
         super().__init__()
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
@@ -137,6 +145,7 @@ class TutorialTransformer(nn.Module):
     def generate(
         self, idx: Tensor, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None
     ) -> Tensor:
+        """Greedy decoding without a cache."""
         for _ in range(max_new_tokens):
             logits = self(idx)[0][:, -1] / temperature
             if top_k is not None:
@@ -147,5 +156,6 @@ class TutorialTransformer(nn.Module):
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
+    """The table of sinusoidal positions."""
     angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)

@@ -24,6 +24,7 @@ class ExamineFirst(TrainerCallback):
         self.report: Examination | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        """Examines the model before the first step."""
         if state.global_step or not state.is_world_process_zero:
             return
         self.report = examine(given["model"], **self.how)

@@ -117,6 +117,7 @@ def _any_change(one: list[Tensor], other: list[Tensor], changed: Change) -> bool
 
 
 def differs(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Whether two results differ by more than the tolerance, relative to the size of the first."""
     size = one.double().square().mean().sqrt().clamp(min=1e-12)
     return not bool(((one - other).double().abs().max() <= tolerance * size).item())
 

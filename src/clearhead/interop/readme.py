@@ -81,6 +81,7 @@ print(tokenizer.decode(found[0].sequences_ids[0]))
 def write_readme(
     folder: Path, library: Library, config: ModelConfig, certificate: Certificate
 ) -> None:
+    """Writes the README.md of an exported folder: how to open it, with commands that run."""
     name = "Hugging Face Transformers" if library == "huggingface" else "CTranslate2"
     lines = [
         f"# A Transformer for {name}",

@@ -267,8 +267,8 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
 
 
 def _lengths(template: Recipe) -> tuple[int, int]:
-    """The most tokens of a document, and the least that the model must hold. Positions that were
-    learnt end where they end; all others are computed, and can go on."""
+    """The most tokens of a document, and the least that the model must hold. Learned positions have
+    a fixed number; all others are computed, and can be extended."""
     assert template.model is not None
     if template.train.start_from is None:
         return TOO_LONG, 128 if template.data.task != "language-model" else 1

@@ -31,6 +31,8 @@ from clearhead.doctor.patient import Patient
 
 @dataclass(frozen=True)
 class Check:
+    """One check of the examination."""
+
     name: str
     """The key of its texts."""
     run: Callable[[Patient], Iterator[Finding]]

@@ -26,7 +26,7 @@ def batch(patient: Patient) -> Iterator[Finding]:
 
 
 def _place(patient: Patient, model: nn.Module) -> str | None:
-    """The first module that is told apart by a batch in which only the other rows changed."""
+    """The first module whose output changes when only the other rows of the batch change."""
     inputs, others = patient.draw(4), patient.draw(4, seed=1)
     others.tokens[1] = inputs.tokens[1]
     if others.source is not None and inputs.source is not None:

@@ -116,7 +116,7 @@ def _in_some_precision(
 
 
 def _reordered(patient: Patient) -> Iterator[Finding]:
-    """As in beam search: rows of the cache change places, and go on as those rows would."""
+    """As in beam search: rows of the cache change places, and continue as those rows would."""
     if patient.calls.reordered is None:
         return
     length, inputs = patient.length, patient.draw(3)

@@ -111,7 +111,7 @@ def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[F
 
 
 def _fused_at(patient: Patient, model: nn.Module, rate: float) -> bool:
-    """Whether a fused kernel drops at this rate, which it was told when the model was built."""
+    """Whether a fused kernel drops at this rate, which was fixed when the model was built."""
     rates: list[float] = []
     kernel = F.scaled_dot_product_attention
 

@@ -128,7 +128,7 @@ def stops(patient: Patient) -> Iterator[Finding]:
 
 
 def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> Iterator[Finding]:
-    """One row of a batch ends at once; the other goes on as it would alone."""
+    """One row of a batch ends at once; the other continues as it would alone."""
     prompt = patient.draw(_N_ROWS, min(_PROMPT, patient.length))
     if prompt.source is not None:
         return

@@ -47,7 +47,7 @@ def overfits(patient: Patient) -> Iterator[Finding]:
 
 
 def knows_the_future(patient: Patient) -> Iterator[Finding]:
-    """New random tokens at every step: nobody can do better than their entropy."""
+    """New random tokens at every step: no model can do better than their entropy."""
     if patient.kind == "encoder":
         raise NotApplicableError("encoder")
     model = patient.training_copy()

@@ -135,7 +135,7 @@ def roles(patient: Patient) -> list[str]:
 
 
 def _room(patient: Patient) -> tuple[int, int]:
-    """Lengths that leave room for the pads, and still differ."""
+    """Lengths that leave space for the pads, and still differ."""
     length = patient.length - _N_PADS
     return length, max(min(patient.source_length, length - 1), 1)
 

@@ -27,12 +27,13 @@ class Explanation:
 
 @cache
 def sentences(language: Language) -> dict[str, Any]:
+    """The texts of a language, from its TOML file."""
     return _read(f"{language}.toml")
 
 
 @cache
 def code() -> dict[str, dict[str, str]]:
-    """The four lines that are usually wrong, and how they are right: one pair per check, or per
+    """The lines that are usually wrong, and their correction: one pair per check, or per
     case where cases differ."""
     return _read("code.toml")
 
@@ -42,6 +43,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def explain(finding: Finding, language: Language) -> Explanation:
+    """A finding in words: title, reason, place and fix."""
     check, _, case = finding.case.partition(".")
     text = sentences(language)["checks"][check]
     pair = code().get(finding.case) or code()[check]
@@ -99,5 +101,6 @@ def summary(findings: tuple[Finding, ...], language: Language) -> str:
 
 
 def not_run(outcomes: list[Outcome], language: Language) -> str:
+    """The line that names the checks that did not run."""
     names = ", ".join(outcome.check for outcome in outcomes)
     return word("not_run", language).format(names=names)
