@@ -185,17 +185,17 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x", "--source", "source.txt", "--target", "short"], "300 lines and .*short 2;"),
         (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
         (["new", "x", "--text", "blank"], "no text is left; skipped: 1 blank; name a file"),
-        (["new", "x", "--source", "blank", "--target", "blank"], "skipped: 2 blank; name a file"),
-        (["new", "x", "--source", "long", "--target", "long"], "2 too-long; break the lines up"),
-        (["new", "x", "--source", "wide", "--target", "wide"], "too-long; break .*tokens = 512 "),
+        (["new", "x", "--source", "blank", "--target", "blank.2"], "skipped: 2 blank; name a file"),
+        (["new", "x", "--source", "long", "--target", "long.2"], "2 too-long; break the lines up"),
+        (["new", "x", "--source", "wide", "--target", "wide.2"], "too-long; break .*tokens = 512 "),
         (
-            ["new", "x", "--source", "one", "--target", "one"],
+            ["new", "x", "--source", "one", "--target", "one.2"],
             "only 1 pairs .* needs 10, .*give more",
         ),
         (["new", "x", "--text", "folder"], "folder holds no file that ends in .txt"),
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
         (["new", "x", "--text", "latin"], r"not UTF-8 \(.*\); convert it to UTF-8, .* iconv$"),
-        (["new", "x", "--source", "latin", "--target", "latin"], "convert it to UTF-8"),
+        (["new", "x", "--source", "latin", "--target", "latin.2"], "convert it to UTF-8"),
         ([*PAIRS, "--minutes", "0"], "minutes=0 must be a number above 0 and finite; try 30"),
         ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be a number above 0"),
         ([*PAIRS, "--minutes", "inf"], "minutes=inf must be .* finite; try 30"),
@@ -222,6 +222,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     (here / "wide").write_text("".join(f"{n * n} " for n in range(2000)) + "\n")
     (here / "folder").mkdir()
     (here / "latin").write_bytes("ein grüner Vogel\n".encode("latin-1"))
+    for name in ("blank", "one", "long", "wide", "latin"):  # a target is not its source
+        (here / f"{name}.2").write_bytes(b" " + (here / name).read_bytes())
     (here / "there.toml").write_text("mine")
     (here / "\udce9.txt").write_bytes((here / "text.txt").read_bytes())
     before = sorted(here.iterdir())
