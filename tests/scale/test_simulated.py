@@ -27,12 +27,15 @@ def test_replicas_also_reduce_between_each_other():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "world"), [("llama-3-70b", 1024), ("llama-3.1-405b", 16_384)])
-def test_the_planned_layout_is_built_on_thousands_of_ranks(name: str, world: int):
+@pytest.mark.parametrize(
+    ("name", "world", "kind"),
+    [("llama-3-70b", 1024, "H100"), ("llama-3.1-405b", 16_384, "H200")],
+)
+def test_the_planned_layout_is_built_on_thousands_of_ranks(name: str, world: int, kind: str):
     """One sequence on each rank. A layer is gathered forward and backward and reduces once; the
     root does both once."""
     model = preset(name)
-    found = plan(model, gpus=world, kind="H100", tokens=15e12, batch_tokens=world * 8192).best
+    found = plan(model, gpus=world, kind=kind, tokens=15e12, batch_tokens=world * 8192).best
     assert found is not None and found.layout.tensor == 1
     layout = found.layout
     train = TrainConfig(
@@ -48,3 +51,16 @@ def test_the_planned_layout_is_built_on_thousands_of_ranks(name: str, world: int
     assert simulated.gradients == memory.at_end.gradients
     assert simulated.collectives["_allgather_base_"] == 2 * model.n_layers + 1
     assert simulated.collectives["_reduce_scatter_base_"] == model.n_layers + 1
+
+
+@pytest.mark.slow
+def test_405_billion_parameters_on_80_gb_need_tensor_parallel_which_is_missing():
+    found = plan(
+        preset("llama-3.1-405b"),
+        gpus=16_384,
+        kind="H100",
+        tokens=15e12,
+        batch_tokens=16_384 * 8192,
+    )
+    assert found.best is not None
+    assert found.best.missing_keys == ["train.tensor_parallel"]
