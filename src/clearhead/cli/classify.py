@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
     given = settings(namespace, TextModel.classify)
+    model.classify([], **given)  # a model that cannot do it says so before anything is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]
