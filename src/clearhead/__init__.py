@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clearhead.api.preparing import prepare as prepare
     from clearhead.api.recipes import recipe as recipe
     from clearhead.api.text_model import TextModel as TextModel
-    from clearhead.api.text_model import TrainedRun as TrainedRun
+    from clearhead.api.trained_run import TrainedRun as TrainedRun
     from clearhead.api.training import plan as plan
     from clearhead.api.training import train as train
     from clearhead.config import BatchConfig as BatchConfig
@@ -66,7 +66,7 @@ _HOMES = {
     "Recorder": "clearhead.parts.recorder",
     "TextModel": "clearhead.api.text_model",
     "TrainConfig": "clearhead.config",
-    "TrainedRun": "clearhead.api.text_model",
+    "TrainedRun": "clearhead.api.trained_run",
     "add": "clearhead.inspection.edits",
     "attribution": "clearhead.inspection.lens",
     "build_model": "clearhead.api.building",

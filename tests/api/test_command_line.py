@@ -16,9 +16,7 @@ from tests.models.own import SquaredReLU
 
 ALONE = {"quickstart", "runs", "describe", "data", "doctor", "see", "plan"}
 """They show things, and change nothing that Python could not see itself."""
-BELOW = {"translate", "generate", "score", "evaluate"}
-"""They read lines as they come, and call what the API calls, in `decoding.text`."""
-CALLING = sorted(set(VERBS) - ALONE - BELOW)
+CALLING = sorted(set(VERBS) - ALONE)
 
 
 def module_of(verb: str) -> Any:

@@ -63,6 +63,24 @@ def test_generating_depends_on_the_seed_and_streams_the_same_text(language_model
     assert language_model.generate("ae", only=["xyz"], details=True).text == "xyz"
 
 
+def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun, caplog
+):
+    long = "aei" * 40
+    cut = {"too_long": "cut", "max_new": 3}
+    translator.translate(["aei", long], **cut, called="line", number=4)
+    (told,) = caplog.messages
+    longest = translator.config.max_length
+    assert told == f"line 5 has 121 tokens, and the model takes {longest}: it was cut"
+    found = translator.attention(long, "iea", too_long="cut")
+    assert len(found.source) == longest
+    caplog.clear()
+    whole = language_model.generate(long, **cut)
+    assert "".join(language_model.stream(long, **cut)) == whole
+    assert [told.split(":")[1] for told in caplog.messages] == [" its front was cut"] * 2
+    assert list(language_model.stream("")) == []
+
+
 def test_scores_are_the_log_probabilities_of_what_is_generated(
     translator: ch.TrainedRun, language_model: ch.TrainedRun
 ):

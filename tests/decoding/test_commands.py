@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.cli import evaluate, main
+from clearhead.api import evaluating
+from clearhead.cli import main
 from clearhead.cli.lines import one_line
 from clearhead.config import ModelConfig
 from clearhead.interop.model_folder import load_model, save_model
@@ -164,15 +165,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, tmp_path: 
     [
         (["--tokenize", "bogus"], "tokenize='bogus' is not known to sacrebleu; choose from none"),
         (["--resamples", "-3"], "resamples=-3 must not be below 0"),
-        (["--against", "mt2", "--exact"], "leave out --exact"),
-        (["--against", "mt2", "--resamples", "0"], "have --resamples 1000"),
+        (["--against", "mt2", "--exact"], "leave out exact"),
+        (["--against", "mt2", "--resamples", "0"], "have resamples=1000"),
     ],
 )
 def test_a_wrong_way_of_scoring_is_told_before_anything_is_translated(
     folder: Path, tmp_path: Path, inside, monkeypatch, options, message
 ):
     pytest.importorskip("sacrebleu", reason="needs the extra eval")
-    monkeypatch.setattr(evaluate, "translate_lines", None)  # not reached
+    monkeypatch.setattr(evaluating, "translate_lines", None)  # not reached
     (tmp_path / "lines").write_text("ein Hund\n")
     files = ["--source", tmp_path / "lines", "--reference", tmp_path / "lines"]
     told = inside("evaluate", folder / "mt", *files, *options)

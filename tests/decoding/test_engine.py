@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("ctranslate2", reason="needs the extra serve")
 
+import clearhead as ch
 from clearhead.cli import main
 from clearhead.config import (
     BeamConfig,
@@ -175,6 +176,24 @@ def test_what_it_cannot_do_is_refused_with_the_remedy(folder: Path, run, options
     verb, model, *rest = options
     status, out, told = run(verb, folder / model, *rest, "--engine", "ctranslate2")
     assert (status, out) == (2, "") and message in told
+
+
+def test_python_has_the_same_engines(folder: Path, tmp_path: Path):
+    there = {"engine": "ctranslate2", "engine_folder": str(tmp_path)}
+    lines = LINES.splitlines()
+    model, writer = ch.load(folder / "mt"), ch.load(folder / "lm")
+    mine = model.translate(lines, max_new=9)
+    assert model.translate(lines, max_new=9, **there) == mine and mine[1] == ""
+    assert model.translate(lines[0], max_new=9, **there) == mine[0]
+    assert len(list(tmp_path.iterdir())) == 1
+    greedy = {"max_new": 9, "temperature": 0.0}
+    assert writer.generate(lines, **greedy, **there) == writer.generate(lines, **greedy)
+    found = model.evaluate(source=lines, reference=mine, exact=True, max_new=9, **there)
+    assert found["exact"] == 1
+    with pytest.raises(ConfigError, match=r"temperature=1\.0 is not supported by CTranslate2"):
+        writer.generate("a dog", **there)
+    with pytest.raises(ch.ClearheadError, match="a decoder is evaluated by the engine clearhead"):
+        writer.evaluate(text=lines, **there)
 
 
 def test_a_precision_needs_the_engine_that_has_it(folder: Path, run):

@@ -9,14 +9,17 @@ from typing import Any, Literal, NamedTuple
 from clearhead.api.loading import load
 from clearhead.api.preparing import PREPARED, is_prepared
 from clearhead.api.recipes import as_path
-from clearhead.api.text_model import TextModel, TrainedRun
-from clearhead.config import DataConfig
+from clearhead.api.text_model import TextModel
+from clearhead.api.trained_run import TrainedRun
+from clearhead.config import BeamConfig, DataConfig, TranslateConfig
+from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.sources import Cursor, data_root
 from clearhead.data.unpack import naming, open_bytes
+from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
@@ -26,6 +29,7 @@ from clearhead.evaluation.translation import (
     check_scoring,
     compare_translations,
     exact_share,
+    translate_lines,
     translation_scores,
 )
 from clearhead.models import MaskedLM, Seq2Seq
@@ -52,11 +56,10 @@ class Evaluation:
 
 
 class _Search(NamedTuple):
-    beam: int
-    length_penalty: LengthPenalty
-    alpha: float
-    max_new: int
-    batch: int
+    config: TranslateConfig
+    engine: EngineName
+    precision: EnginePrecision
+    engine_folder: str | Path | None
 
 
 class _Scoring(NamedTuple):
@@ -88,6 +91,9 @@ def evaluate(
     alpha: float = 1.0,
     max_new: int = 256,
     batch: int = 32,
+    engine: EngineName = "clearhead",
+    precision: EnginePrecision = "float32",
+    engine_folder: str | Path | None = None,
     text: LinesGiven | None = None,
     document: Literal["line", "file"] = "line",
     stride: int | None = None,
@@ -101,7 +107,8 @@ def evaluate(
     `reference`, with 95 % intervals from `resamples`, and whether it differs from the model
     `against`; with `exact`, the share of lines that are right to the last character. A language
     model: perplexity of `text`, read in windows that move by `stride`. An encoder: accuracy of a
-    classifier, or loss on masked tokens (`p_mask`), on the data in `prepared`.
+    classifier, or loss on masked tokens (`p_mask`), on the data in `prepared`. How texts are
+    translated, and by which `engine`: see `TextModel.translate`.
     """
     found = model if isinstance(model, TextModel) else load(model)
     if split not in (None, "train", "valid", "test"):
@@ -117,11 +124,19 @@ def evaluate(
             other = load(against)
         assert other is None or isinstance(other, TextModel)
         sources, references, where = _pairs(found, split, source, reference)
-        search = _Search(beam, length_penalty, alpha, max_new, batch)
+        check_at_least("beam", beam, 1)
+        how = BeamConfig(width=beam, length_penalty=length_penalty, alpha=alpha)
+        config = TranslateConfig(beam=how, max_new=max_new, batch=batch)
+        search = _Search(config, engine, precision, engine_folder)
         scoring = _Scoring(resamples, tokenize, lowercase)
         if exact:
             return _exact(found, sources, references, where, search)
         return _translation(found, other, sources, references, where, search, scoring)
+    if engine != "clearhead":
+        raise ClearheadError(
+            f"engine={engine!r} translates; a {found.config.family} is evaluated by the engine "
+            "clearhead: leave engine out"
+        )
     if isinstance(found.model, MaskedLM):
         return _encoder(found, found.model, split, prepared, p_mask)
     return _perplexity(found, split, text, document, stride, start)
@@ -145,8 +160,9 @@ def _pairs(
 
 
 def _translate(model: TextModel, sources: list[str], search: _Search) -> list[str]:
-    # A test set without its longest lines would flatter: they are cut, with a warning.
-    return model.translate(sources, **search._asdict(), too_long="cut")
+    opened = model.opened
+    runs = model.engine(opened.translator, search.engine, search.precision, search.engine_folder)
+    return translate_lines(runs, opened.codec, sources, search.config)
 
 
 def _exact(
@@ -210,7 +226,7 @@ def _perplexity(
         texts = _lines("text", text, "the text to be expected")
         texts = ["\n".join(texts)] if document == "file" else texts
         texts = [each for each in texts if each]
-        first = model.start_ids(start)
+        first = model.opened.codec.start_ids(start)
         found = perplexity(
             language_model, tokenizer, texts, stride=stride, bos_id=first[0] if first else None
         )
@@ -246,7 +262,9 @@ def _encoder(
 ) -> Evaluation:
     default = PREPARED / model.folder.resolve().name if isinstance(model, TrainedRun) else None
     if prepared is None and default is None:
-        raise InputError("prepared= is missing: the folder of the prepared data")
+        raise InputError(
+            "prepared= is missing: the folder of the prepared data (--prepared FOLDER)"
+        )
     folder = as_path("prepared", prepared, default)
     if not is_prepared(folder):
         raise DataError(
@@ -304,7 +322,7 @@ def _documents(
 
 def _lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
     if given is None:
-        raise InputError(f"{name} is missing: {what}")
+        raise InputError(f"{name}= is missing: {what} (--{name} FILE)")
     if not isinstance(given, str | Path):
         if not isinstance(given, Iterable):
             raise InputError(

@@ -7,7 +7,8 @@ import torch
 
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.recipes import as_path
-from clearhead.api.text_model import TextModel, TrainedRun
+from clearhead.api.text_model import TextModel
+from clearhead.api.trained_run import TrainedRun
 from clearhead.config import recipe_names
 from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from clearhead.decoding import Output
-from clearhead.decoding.results import StopReason
+from clearhead.decoding.results import Scored, StopReason
 from clearhead.inspection.attention import token_label
 from clearhead.text.tokenizer import Tokenizer
+
+__all__ = ["NOTHING", "Classified", "DecodedText", "Scored", "decoded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +40,6 @@ def decoded(output: Output, tokenizer: Tokenizer) -> DecodedText:
 
 NOTHING = DecodedText(text="", tokens=[], pieces=[], log_probs=[], score=0.0, stop="end")
 """The answer to an empty text."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """How likely a model finds a text."""
-
-    tokens: list[int]
-    log_probs: list[float]
-
-    @property
-    def log_prob(self) -> float:
-        """Of the whole text."""
-        return sum(self.log_probs)
 
 
 @dataclass(frozen=True, kw_only=True)

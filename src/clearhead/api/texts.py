@@ -1,26 +1,59 @@
-"""One text or many, as they are given: checked, answered together, given back in their order."""
+"""One text or many, as they are given, and what can be said of how they are answered."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict
 
-from clearhead.errors import InputError, nearest
+from clearhead.config.decode import LengthPenalty, Start, TooLong, Window
+from clearhead.decoding.engine import EngineName, EnginePrecision
+from clearhead.errors import InputError
 
 Texts = str | Iterable[str]
-Word = TypeVar("Word", bound=str)
-WINDOWS = ("refuse", "stop", "slide")
+ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
+"""To a type checker, a string is an iterable of strings as well: these are not strings."""
 
 
-def seed_of(seed: int, number: int) -> int:
-    """Of a text: it does not depend on the texts around it."""
-    return seed * 2**32 + number
+class Running(TypedDict, total=False):
+    """What runs the model, and what messages call the texts: see `TextModel.translate`."""
+
+    max_new: int
+    too_long: TooLong
+    batch: int
+    engine: EngineName
+    precision: EnginePrecision
+    engine_folder: str | Path | None
+    number: int
+    called: str
 
 
-def check_choice(name: str, value: Word, known: tuple[str, ...]) -> Word:
-    """The value, if it is one of the known words."""
-    if value not in known:
-        raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), known)}")
-    return value
+class Translating(Running, total=False):
+    """The settings of `TextModel.translate` that do not change the type of its answer."""
+
+    beam: int
+    length_penalty: LengthPenalty
+    alpha: float
+
+
+class Generating(Running, total=False):
+    """The settings of `TextModel.generate` that do not change the type of its answer."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    only: Iterable[str] | None
+    start: Start
+    window: Window
+
+
+class Scoring(TypedDict, total=False):
+    """The settings of `TextModel.score` that do not change the type of its answer."""
+
+    start: Start
+    number: int
+    called: str
 
 
 def one_string(given: object) -> str:
@@ -46,26 +79,3 @@ def as_list(given: Texts) -> list[str]:
                 f"text {place + 1} is {text!r:.60}, a {type(text).__name__}; give strings"
             )
     return texts
-
-
-def answer_each(
-    given: Texts,
-    encode: Callable[[int, str], list[int]],
-    answer: Callable[[list[list[int]], list[int]], Sequence[Any]],
-    show: Callable[[Any], Any],
-    *,
-    strip: bool = False,
-) -> Any:
-    """Answers in the order of the texts. Texts of one length run together, and waste nothing on
-    padding; an empty text is not run."""
-    texts = as_list(given)
-    ids = {
-        place: encode(place, text)
-        for place, text in enumerate(texts)
-        if (text.strip() if strip else text)
-    }
-    by_length = sorted(ids, key=lambda place: len(ids[place]))
-    rows = [ids[place] for place in by_length]
-    outputs = dict(zip(by_length, answer(rows, by_length)))
-    shown = [show(outputs.get(place)) for place in range(len(texts))]
-    return shown[0] if isinstance(given, str) else shown

@@ -1,23 +1,20 @@
-"""A model folder with its tokenizer: text into the tokens that the model is given."""
+"""A model folder with its tokenizer, and what runs it."""
 
-import logging
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from clearhead.api.texts import check_choice
+from clearhead.api.recipes import as_path
 from clearhead.config import ModelConfig
-from clearhead.config.decode import Start, TooLong
+from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.engine import Engine, EngineName, EnginePrecision, engine_of
 from clearhead.decoding.opening import Opened, model_folder, open_folder
-from clearhead.errors import ClearheadError, InputError
 from clearhead.interop.labels import write_labels
 from clearhead.interop.model_folder import save_model
-from clearhead.models import Model, Seq2Seq
+from clearhead.models import Model
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.text.tokenizer import Tokenizer
-
-_log = logging.getLogger("clearhead")
 
 
 class TokenizedModel:
@@ -37,6 +34,7 @@ class TokenizedModel:
         self.own_parts = own_parts
         self.dtype = dtype
         self._keeps = keeps
+        self._engines: dict[tuple[EngineName, EnginePrecision, Path | None], Engine] = {}
 
     @cached_property
     def opened(self) -> Opened:
@@ -70,66 +68,22 @@ class TokenizedModel:
         """The same, unless the two sides have a tokenizer each."""
         return self.opened.target
 
-    def source_ids(self, text: str, *, too_long: TooLong = "refuse", number: int = 1) -> list[int]:
-        """A text as the encoder is given it: with its end, as in training."""
-        check_choice("too_long", too_long, ("refuse", "cut"))
-        ids, longest = self.opened.source.encode(text.strip()), self.config.max_length
-        end = [] if self.opened.ids.eos is None else [self.opened.source.eos_id]
-        if len(ids) + len(end) > longest:
-            what = f"text {number} has {len(ids) + len(end)} tokens, and the model takes {longest}"
-            if too_long == "refuse":
-                raise InputError(
-                    f"{what}; split it, or have it cut: too_long='cut' (--too-long cut)"
-                )
-            _log.warning("%s: it was cut", what)
-        return ids[: longest - len(end)] + end
-
-    def prompt_ids(
-        self, text: str, *, start: Start = "none", too_long: TooLong = "refuse", number: int = 1
-    ) -> list[int]:
-        """A text as a language model is given it."""
-        check_choice("too_long", too_long, ("refuse", "cut"))
-        ids = self.start_ids(start) + self.target_tokenizer.encode(text)
-        longest = self.config.max_length
-        if len(ids) > longest:
-            what = f"text {number} has {len(ids)} tokens, and the model takes {longest}"
-            if too_long == "refuse":
-                raise InputError(
-                    f"{what}; shorten it, or have its front cut: too_long='cut' (--too-long cut)"
-                )
-            ids = ids[-(longest // 2) :]  # half of the window is left to generate in
-            _log.warning("%s: its front was cut", what)
-        return ids
-
-    def start_ids(self, start: Start) -> list[int]:
-        """The token before a text, if there is to be one."""
-        ids = {"none": None, "bos": self.opened.ids.bos, "eos": self.opened.ids.eos}
-        first = ids[check_choice("start", start, tuple(ids))]
-        if start != "none" and first is None:
-            raise ClearheadError(f"this model has no {start}; use start='none'")
-        return [] if first is None else [first]
-
-    def score_ids(
-        self, number: int, source: str, target: str, start: Start
-    ) -> tuple[list[int], list[int]]:
-        """What is given and what is scored: a source and its target, or a text's first token and
-        the others."""
-        end = [] if self.opened.ids.eos is None else [self.opened.ids.eos]
-        longest = self.config.max_length
-        if isinstance(self.model, Seq2Seq):
-            given = self.opened.source.encode(source.strip()) + end
-            wanted = self.opened.target.encode(target.strip()) + end
-            n_tokens = max(len(given), len(wanted))
-        else:
-            ids = self.start_ids(start) + self.target_tokenizer.encode(source)
-            given, wanted = ids[:1], ids[1:]
-            n_tokens = len(ids)
-        if n_tokens > longest:
-            raise InputError(
-                f"text {number} has more tokens than the model takes ({longest}); split it, "
-                "or measure whole texts with evaluate"
-            )
-        return given, wanted
+    def engine(
+        self,
+        model: GenerativeModel,
+        engine: EngineName = "clearhead",
+        precision: EnginePrecision = "float32",
+        engine_folder: str | Path | None = None,
+    ) -> Engine:
+        """What runs the model. CTranslate2 is opened once, from the folder: it knows nothing of
+        changes to `.model`."""
+        if engine == "clearhead":
+            return engine_of(model, self.opened.folder, engine, precision)
+        folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
+        key = (engine, precision, folder)
+        if key not in self._engines:
+            self._engines[key] = engine_of(model, self.opened.folder, engine, precision, folder)
+        return self._engines[key]
 
     def save(self, folder: str | Path) -> None:
         """Write a new model folder."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.preparing import PREPARED, is_prepared, prepare
 from clearhead.api.recipes import RecipeGiven, as_path, as_recipe
-from clearhead.api.text_model import TrainedRun
+from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.shards import Progress

@@ -9,8 +9,9 @@ from typing import Any
 from clearhead.api.results import Classified
 from clearhead.api.text_model import TextModel
 from clearhead.cli.calling import settings
+from clearhead.cli.engines import add_batch_argument
 from clearhead.cli.folders import add_folder, open_model
-from clearhead.cli.lines import add_line_arguments, answer_lines, at_least_one, polite, talk
+from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines, polite, talk
 
 CALLS = TextModel.classify
 
@@ -23,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="as text: each label and its probability, by tabs, the likeliest first",
     )
-    parser.add_argument(
-        "--batch", type=at_least_one, metavar="N", help="lines that run side by side"
-    )
+    add_batch_argument(parser)
 
 
 @polite
@@ -36,7 +35,7 @@ def run(namespace: argparse.Namespace) -> int:
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]
-        found = model.classify(lines, **given | {"details": True, "number": chunk[0][0]})
+        found = model.classify(lines, **given, **of_lines(chunk))
         return [
             _shown(namespace, number, line, classified)
             for (number, line), classified in zip(chunk, found)

@@ -6,9 +6,6 @@ from pathlib import Path
 from clearhead.api.loading import load
 from clearhead.api.text_model import TextModel
 from clearhead.cli.calling import add_part_argument, parts
-from clearhead.decoding.opening import RECIPE, Opened
-
-__all__ = ["RECIPE", "Opened", "add_folder", "open_folder", "open_model"]
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +17,3 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
 
 def open_model(namespace: argparse.Namespace) -> TextModel:
     return load(namespace.model, **parts(namespace))
-
-
-def open_folder(folder: Path, namespace: argparse.Namespace | None = None) -> Opened:
-    return load(folder, **({} if namespace is None else parts(namespace))).opened

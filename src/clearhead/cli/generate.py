@@ -5,32 +5,34 @@ import argparse
 import json
 import sys
 
-from clearhead.cli.engines import add_engine_arguments, engine_of
-from clearhead.cli.folders import Opened, add_folder, open_folder
+from clearhead.api.results import NOTHING
+from clearhead.api.text_model import TextModel
+from clearhead.cli.calling import settings
+from clearhead.cli.engines import add_batch_argument, add_engine_arguments, add_start_argument
+from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
     add_line_arguments,
     answer_lines,
+    as_json,
     at_least_one,
+    of_lines,
     one_line,
     opened_output,
     polite,
     talk,
 )
-from clearhead.cli.translate import as_json
-from clearhead.config import Choice, GenerateConfig
-from clearhead.decoding.text import generate_texts, stream_generated
+
+CALLS = TextModel.generate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_line_arguments(parser)
     parser.add_argument("--prompt", metavar="TEXT", help="continue this, and show it as it comes")
-    parser.add_argument("--max-new", type=at_least_one, default=128, metavar="N", help="tokens")
-    choice = Choice()
+    parser.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens")
     parser.add_argument(
         "--temperature",
         type=float,
-        default=choice.temperature,
         metavar="T",
         help="below 1: likely tokens even likelier (default 1)",
     )
@@ -39,126 +41,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top-p",
         type=float,
-        default=choice.top_p,
         metavar="P",
         help="only the likeliest tokens that make up P together",
     )
     parser.add_argument(
         "--min-p",
         type=float,
-        default=choice.min_p,
         metavar="P",
         help="only tokens at least P times as likely as the likeliest",
     )
     parser.add_argument(
         "--repetition-penalty",
         type=float,
-        default=choice.repetition_penalty,
         metavar="R",
         help="above 1: what has been written becomes less likely",
     )
-    parser.add_argument("--seed", type=int, default=0, help="the same seed writes the same texts")
+    parser.add_argument("--seed", type=int, help="the same seed writes the same texts")
     parser.add_argument(
         "--only", action="append", metavar="TEXT", help="write one of these; may be given again"
     )
-    parser.add_argument(
-        "--start",
-        choices=["none", "bos", "eos"],
-        default="none",
-        help="a token before each prompt, if the model was trained with one",
-    )
+    add_start_argument(parser, "a token before each prompt, if the model was trained with one")
     parser.add_argument(
         "--window",
         choices=["refuse", "stop", "slide"],
-        default="stop",
         help="when the model's length is reached: refuse at once, stop (default), slide",
     )
     parser.add_argument(
         "--too-long",
         choices=["refuse", "cut"],
-        default="refuse",
         help="a prompt beyond the model's length ends the run (default), or its front is cut",
     )
-    parser.add_argument(
-        "--batch", type=at_least_one, default=32, metavar="N", help="lines that run side by side"
-    )
-
+    add_batch_argument(parser)
     add_engine_arguments(parser)
 
 
 @polite
-def run(arguments: argparse.Namespace) -> int:
-    choice = Choice(
-        temperature=0.0 if arguments.greedy else arguments.temperature,
-        top_k=arguments.top_k,
-        top_p=arguments.top_p,
-        min_p=arguments.min_p,
-        repetition_penalty=arguments.repetition_penalty,
-    )
-    opened = open_folder(arguments.model, arguments)
-    generator = _Generator(opened, arguments, choice)
-    if arguments.prompt is not None:
-        if arguments.output is None and arguments.format == "text":
-            generator.show(1, arguments.prompt)
-        else:
-            with opened_output(arguments) as out:
-                out.writelines(generator([(1, arguments.prompt)]))
-        return 0
-    if arguments.input is None and sys.stdin.isatty():
-        return talk("A line is continued when you press Enter; Ctrl-D ends.", generator.show)
-    return answer_lines(arguments, generator)
+def run(namespace: argparse.Namespace) -> int:
+    if namespace.greedy:
+        namespace.temperature = 0.0
+    model, given = open_model(namespace), settings(namespace, TextModel.generate)
+    model.generate([], **given)  # what cannot be done is refused before a line is read
 
+    def answer(chunk: list[tuple[int, str]]) -> list[str]:
+        found = model.generate([line for _, line in chunk], **given, **of_lines(chunk))
+        shown: list[str] = []
+        for (number, line), each in zip(chunk, found):
+            if namespace.format == "jsonl":
+                texts = [] if each is NOTHING else [as_json(each)]
+                whole = {"line": number, "prompt": line, "texts": texts}
+                shown.append(json.dumps(whole, ensure_ascii=False) + "\n")
+            else:
+                shown.append(one_line(each.text) + "\n")
+        return shown
 
-class _Generator:
-    def __init__(self, opened: Opened, arguments: argparse.Namespace, choice: Choice) -> None:
-        self.opened, self.arguments = opened, arguments
-        self.engine = engine_of(arguments, opened, opened.language_model)
-        self.config = GenerateConfig(
-            choice=choice,
-            max_new=arguments.max_new,
-            seed=arguments.seed,
-            only=tuple(arguments.only or ()),
-            start=arguments.start,
-            window=arguments.window,
-            too_long=arguments.too_long,
-            batch=arguments.batch,
-        )
-
-    def show(self, number: int, line: str) -> None:
-        """One continuation on standard output, piece by piece (by another engine, at once)."""
-        if self.arguments.engine == "clearhead" and self._fits(line):
-            model, codec = self.opened.language_model, self.opened.codec
-            for piece in stream_generated(model, codec, line, self.config, number=number):
+    def show(number: int, line: str) -> None:
+        """One text on standard output, piece by piece (by another engine, at once)."""
+        if namespace.engine == "clearhead":
+            how = settings(namespace, TextModel.stream)
+            for piece in model.stream(line, **how, number=number, called="line"):
                 print(piece, end="", flush=True)
             print(flush=True)
         else:
-            print("".join(self([(number, line)])), end="", flush=True)
+            print("".join(answer([(number, line)])), end="", flush=True)
 
-    def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
-        names = [f"line {number}" for number, _ in chunk]
-        found = generate_texts(
-            self.engine,
-            self.opened.codec,
-            [line for _, line in chunk],
-            self.config,
-            first_number=chunk[0][0],
-            names=names,
-        )
-        lines: list[str] = []
-        for (number, line), each in zip(chunk, found):
-            if each.n_cut:
-                n, longest = len(each.given) + each.n_cut, self.engine.config.max_length
-                told = f"line {number} has {n} tokens, and the model takes {longest}"
-                print(f"clearhead: {told}: its front was cut", file=sys.stderr)
-            if self.arguments.format == "jsonl":
-                texts = [as_json(*pair) for pair in zip(each.outputs, each.texts)]
-                whole = {"line": number, "prompt": line, "texts": texts}
-                lines.append(json.dumps(whole, ensure_ascii=False) + "\n")
-            else:
-                lines.append(one_line("".join(each.texts)) + "\n")
-        return lines
-
-    def _fits(self, line: str) -> bool:
-        """What does not is cut, or refused, with its number."""
-        (ids,) = self.opened.codec.encode_prompts([line], self.config.start)
-        return 0 < len(ids) <= self.engine.config.max_length
+    if namespace.prompt is not None:
+        if namespace.output is None and namespace.format == "text":
+            show(1, namespace.prompt)
+        else:
+            with opened_output(namespace) as out:
+                out.writelines(answer([(1, namespace.prompt)]))
+        return 0
+    if namespace.input is None and sys.stdin.isatty():
+        return talk("A line is continued when you press Enter; Ctrl-D ends.", show)
+    return answer_lines(namespace, answer)

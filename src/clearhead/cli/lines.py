@@ -19,8 +19,9 @@ from typing import Any, BinaryIO, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from clearhead.api.results import DecodedText
 from clearhead.data.formats import BYTE_ORDER_MARK
-from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.errors import DataError, InputError
 
 CHUNK = 512
 """Lines that are sorted by length together."""
@@ -200,12 +201,6 @@ def at_least_one(text: str) -> int:
     return number
 
 
-def need(value: Any, option: str, what: str) -> Any:
-    if value is None:
-        raise ClearheadError(f"{option} is missing: {what}")
-    return value
-
-
 def answer_lines(
     arguments: argparse.Namespace, answer: Callable[[list[tuple[int, str]]], list[str]]
 ) -> int:
@@ -218,6 +213,11 @@ def answer_lines(
             out.flush()
             bar.advance(len(chunk))
     return 0
+
+
+def of_lines(chunk: list[tuple[int, str]]) -> dict[str, Any]:
+    """What the API is told of a chunk: messages name its lines, and answers say everything."""
+    return {"number": chunk[0][0], "called": "line", "details": True}
 
 
 def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
@@ -235,3 +235,14 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
             answer(number, line)
         except InputError as error:  # the next line may be better
             print(f"clearhead: {error}", file=sys.stderr)
+
+
+def as_json(found: DecodedText) -> dict[str, Any]:
+    """All that there is to say of a text."""
+    return {
+        "text": found.text,
+        "score": found.score,
+        "stop": found.stop,
+        "tokens": found.tokens,
+        "log_probs": found.log_probs,
+    }

@@ -4,11 +4,16 @@ encoder-decoder, of whole lines for a language model."""
 import argparse
 import json
 
-from clearhead.cli.folders import Opened, add_folder, open_folder
-from clearhead.cli.lines import Bar, add_line_arguments, opened_output, polite, read_lines
-from clearhead.decoding.text import score_texts
+from clearhead.api.results import Scored
+from clearhead.api.text_model import TextModel
+from clearhead.cli.calling import settings
+from clearhead.cli.engines import add_start_argument
+from clearhead.cli.folders import add_folder, open_model
+from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines, polite
 from clearhead.errors import DataError
 from clearhead.models import Seq2Seq
+
+CALLS = TextModel.score
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,53 +22,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "As text: log-probability and number of tokens, by a tab; nothing for an empty line."
     )
-    parser.add_argument(
-        "--start",
-        choices=["none", "bos", "eos"],
-        default="none",
-        help="language models: a token before each line; without one, its first token is given",
+    add_start_argument(
+        parser,
+        "language models: a token before each line; without one, its first token is given",
     )
 
 
 @polite
-def run(arguments: argparse.Namespace) -> int:
-    opened = open_folder(arguments.model, arguments)
-    with opened_output(arguments) as out, Bar(arguments) as bar:
-        for chunk in read_lines(arguments):
-            for text in _scored(opened, arguments, chunk):
-                out.write(text)
-            out.flush()
-            bar.advance(len(chunk))
-    return 0
+def run(namespace: argparse.Namespace) -> int:
+    model, given = open_model(namespace), settings(namespace, TextModel.score)
+    pairs = isinstance(model.model, Seq2Seq)
+
+    def answer(chunk: list[tuple[int, str]]) -> list[str]:
+        texts, targets = [line for _, line in chunk], None
+        if pairs:
+            split = [_pair(number, line) for number, line in chunk]
+            texts, targets = [source for source, _ in split], [target for _, target in split]
+        found = model.score(texts, targets, **given, **of_lines(chunk))
+        return [
+            _shown(namespace, number, text, scored)
+            for (number, _), text, scored in zip(chunk, texts, found)
+        ]
+
+    return answer_lines(namespace, answer)
 
 
-def _scored(
-    opened: Opened, arguments: argparse.Namespace, chunk: list[tuple[int, str]]
-) -> list[str]:
-    model = opened.writer
-    texts = [line for _, line in chunk]
-    targets: list[str] | None = None
-    if isinstance(model, Seq2Seq):
-        pairs = [_pair(number, line) for number, line in chunk]
-        texts, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    names = [f"line {number}" for number, _ in chunk]
-    found = score_texts(model, opened.codec, texts, targets, start=arguments.start, names=names)
-    lines: list[str] = []
-    for (number, _), text, scored in zip(chunk, texts, found):
-        empty = not text.strip()
-        if arguments.format == "jsonl":
-            whole = {
-                "line": number,
-                "log_prob": None if empty else sum(scored.log_probs),
-                "tokens": scored.tokens,
-                "log_probs": scored.log_probs,
-            }
-            lines.append(json.dumps(whole) + "\n")
-        elif empty:
-            lines.append("\n")
-        else:
-            lines.append(f"{sum(scored.log_probs):.6f}\t{len(scored.log_probs)}\n")
-    return lines
+def _shown(namespace: argparse.Namespace, number: int, text: str, scored: Scored) -> str:
+    empty = not text.strip()
+    if namespace.format == "jsonl":
+        whole = {
+            "line": number,
+            "log_prob": None if empty else scored.log_prob,
+            "tokens": scored.tokens,
+            "log_probs": scored.log_probs,
+        }
+        return json.dumps(whole) + "\n"
+    return "\n" if empty else f"{scored.log_prob:.6f}\t{len(scored.log_probs)}\n"
 
 
 def _pair(number: int, line: str) -> tuple[str, str]:

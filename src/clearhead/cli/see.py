@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clearhead.cli.folders import Opened, add_folder, open_folder
+from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import at_least_one
+from clearhead.decoding.opening import Opened
 from clearhead.errors import DataError
 from clearhead.inspection.look import Subject
 from clearhead.inspection.page import page
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     document = see(
-        subject_of(open_folder(arguments.model, arguments), _name(arguments.model)),
+        subject_of(open_model(arguments).opened, _name(arguments.model)),
         arguments.text,
         target=arguments.target,
         beam=arguments.beam,

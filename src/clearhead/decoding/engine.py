@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import torch
 
@@ -25,7 +25,7 @@ from clearhead.decoding.generation import greedy
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import sample
 from clearhead.environment import cache_folder
-from clearhead.errors import ConfigError, FolderError, InputError
+from clearhead.errors import ConfigError, FolderError, InputError, nearest
 from clearhead.interop.certificate import PARITY
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2, names_of_tokens
 from clearhead.interop.folders import read_json, regular_file
@@ -282,10 +282,25 @@ def _refuse(name: str, value: object, remedy: str) -> None:
     raise ConfigError(name, value, rule, f"use {remedy}, or the engine clearhead")
 
 
-def check_engine(engine: EngineName, precision: EnginePrecision) -> None:
-    """Raises if the engine does not support the precision."""
-    if engine == "clearhead" and precision != "float32":
+def engine_of(
+    model: GenerativeModel,
+    model_folder: Path,
+    engine: EngineName = "clearhead",
+    precision: EnginePrecision = "float32",
+    folder: Path | None = None,
+) -> Engine:
+    """The engine of this name, for a model and the folder that it was read from."""
+    for name, value, known in (
+        ("engine", engine, get_args(EngineName)),
+        ("precision", precision, get_args(EnginePrecision)),
+    ):
+        if value not in known:
+            raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), known)}")
+    if engine == "ctranslate2":
+        return CTranslate2Engine(model_folder, precision=precision, folder=folder)
+    if precision != "float32":
         raise InputError(
             f"precision={precision!r} is not supported by the engine clearhead; use the engine "
             "ctranslate2"
         )
+    return OwnEngine(model)

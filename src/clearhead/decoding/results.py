@@ -29,6 +29,19 @@ class Output:
         return sum(self.log_probs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """How likely a model finds a text."""
+
+    tokens: list[int]
+    log_probs: list[float]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole text."""
+        return sum(self.log_probs)
+
+
 class Branch(NamedTuple):
     """One ranked continuation of a beam's step, and whether it was kept."""
 

@@ -1,22 +1,25 @@
 """Text in, text out: encode, run texts of similar length side by side, decode the tokens. Every
 command and the Python API do it here, so that a text means the same tokens everywhere."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from clearhead.config import DecodeConfig, GenerateConfig, TranslateConfig
-from clearhead.config.decode import Start, Window
+from clearhead.config.decode import Start, TooLong, Window
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.engine import Engine, SeededPrompt
-from clearhead.decoding.results import Output
+from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score
 from clearhead.decoding.streaming import stream_text
-from clearhead.errors import InputError
+from clearhead.errors import InputError, nearest
 from clearhead.interop.model_folder import TokenIds
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.text.tokenizer import Tokenizer
+
+_log = logging.getLogger("clearhead")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,10 @@ class Codec:
 
     def start_ids(self, start: Start) -> list[int]:
         """The start token as a list; empty for none. Raises if the model has no such token."""
-        first = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}[start]
+        known = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}
+        if start not in known:
+            raise InputError(f"start={start!r} is not a choice; {nearest(str(start), known)}")
+        first = known[start]
         if start != "none" and first is None:
             others = "none or eos" if self.ids.eos is not None else "none"
             raise InputError(f"this model has no {start} token; use start={others}")
@@ -57,9 +63,28 @@ class Codec:
             max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
         )
 
-    def cut_source(self, ids: list[int], longest: int) -> list[int]:
-        """Its first tokens, and its end."""
+    def fit_source(
+        self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
+    ) -> list[int]:
+        """What the encoder is given: of a source that is too long, the first tokens and the end."""
+        if len(ids) <= longest:
+            return ids
+        if too_long == "refuse":
+            what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
+            raise InputError(f"{what}; split it, or have it cut: too_long='cut' (--too-long cut)")
         return ids[:longest] if self.ids.eos is None else [*ids[: longest - 1], ids[-1]]
+
+    def fit_prompt(
+        self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
+    ) -> list[int]:
+        """What a language model is given: of a prompt that is too long, the last tokens."""
+        if len(ids) <= longest:
+            return ids
+        if too_long == "refuse":
+            what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
+            remedy = "shorten it, or have its front cut: too_long='cut' (--too-long cut)"
+            raise InputError(f"{what}; {remedy}")
+        return ids[-(longest // 2) :]  # half of the window is left for new tokens
 
 
 class Decoded(NamedTuple):
@@ -86,14 +111,11 @@ def translate_texts(
     longest = engine.config.max_length
     filled = [place for place, text in enumerate(texts) if text.strip()]
     encoded = codec.encode_sources([texts[place] for place in filled])
-    sources: dict[int, list[int]] = {}
-    n_cut: dict[int, int] = {}
-    for place, ids in zip(filled, encoded):
-        n_cut[place] = max(0, len(ids) - longest)
-        if n_cut[place] and config.too_long == "refuse":
-            what = f"{_name(names, place)} has {len(ids)} tokens, and the model takes {longest}"
-            raise InputError(f"{what}; split it, or have it cut (too_long: cut)")
-        sources[place] = codec.cut_source(ids, longest) if n_cut[place] else ids
+    sources = {
+        place: codec.fit_source(ids, longest, too_long=config.too_long, name=_name(names, place))
+        for place, ids in zip(filled, encoded)
+    }
+    n_cut = {place: len(ids) - len(sources[place]) for place, ids in zip(filled, encoded)}
     by_length = sorted(filled, key=lambda place: len(sources[place]))
     ends = codec.decode_config(config.max_new)
     found = engine.translate([sources[place] for place in by_length], ends, config)
@@ -122,13 +144,15 @@ def generate_texts(
     on the number of its prompt (the first has `first_number`), not on the other prompts."""
     filled = [place for place, prompt in enumerate(prompts) if prompt]
     encoded = codec.encode_prompts([prompts[place] for place in filled], config.start)
-    fitted = {
-        place: _fitted(ids, engine.config.max_length, config, _name(names, place))
+    longest = engine.config.max_length
+    given = {
+        place: codec.fit_prompt(ids, longest, too_long=config.too_long, name=_name(names, place))
         for place, ids in zip(filled, encoded)
     }
-    by_length = sorted(filled, key=lambda place: len(fitted[place][0]))
+    n_cut = {place: len(ids) - len(given[place]) for place, ids in zip(filled, encoded)}
+    by_length = sorted(filled, key=lambda place: len(given[place]))
     seeded = [
-        SeededPrompt(fitted[place][0], seed_of_text(config.seed, first_number + place))
+        SeededPrompt(given[place], seed_of_text(config.seed, first_number + place))
         for place in by_length
     ]
     ends = codec.decode_config(config.max_new, config.window)
@@ -136,9 +160,9 @@ def generate_texts(
     outputs = dict(zip(by_length, found))
     decoded: list[Decoded] = []
     for place in range(len(prompts)):
-        ids, n_cut = fitted.get(place, ([], 0))
         own = [outputs[place]] if place in outputs else []
-        decoded.append(Decoded(ids, n_cut, own, [codec.target.decode(each.tokens) for each in own]))
+        texts = [codec.target.decode(each.tokens) for each in own]
+        decoded.append(Decoded(given.get(place, []), n_cut.get(place, 0), own, texts))
     return decoded
 
 
@@ -149,10 +173,17 @@ def stream_generated(
     config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
     *,
     number: int = 1,
+    called: str = "text",
 ) -> Iterator[str]:
-    """The text that `generate_texts` gives, piece by piece, as it is generated."""
-    (ids,) = codec.encode_prompts([prompt], config.start)
-    ids, _ = _fitted(ids, model.config.max_length, config, f"text {number}")
+    """The text that `generate_texts` gives, piece by piece, as it is generated. Without a prompt,
+    it begins at `config.start`; without that either, there is none."""
+    (whole,) = codec.encode_prompts([prompt], config.start)
+    name, longest = f"{called} {number}", model.config.max_length
+    ids = codec.fit_prompt(whole, longest, too_long=config.too_long, name=name)
+    if len(ids) < len(whole):
+        warn_of_cut(name, len(whole), longest, "its front")
+    if not ids:
+        return iter(())
     return stream_text(
         model,
         codec.target,
@@ -164,13 +195,6 @@ def stream_generated(
     )
 
 
-class ScoredText(NamedTuple):
-    """The tokens of a text with their log-probabilities."""
-
-    tokens: list[int]
-    log_probs: list[float]
-
-
 def score_texts(
     model: GenerativeModel,
     codec: Codec,
@@ -179,7 +203,7 @@ def score_texts(
     *,
     start: Start = "none",
     names: Sequence[str] | None = None,
-) -> list[ScoredText]:
+) -> list[Scored]:
     """log p of each token: of `targets`, given the texts as sources, for an encoder-decoder; of the
     texts themselves for a language model (without a `start`, their first token is given). An empty
     text has no tokens."""
@@ -202,8 +226,12 @@ def score_texts(
                 "it, or measure whole texts with clearhead evaluate"
             )
     found = score(model, given, wanted, start_id=codec.ids.decoder_start)
-    scored = {place: ScoredText(*each) for place, each in zip(filled, zip(wanted, found))}
-    return [scored.get(place, ScoredText([], [])) for place in range(len(texts))]
+    scored = {
+        place: Scored(tokens=tokens, log_probs=log_probs)
+        for place, tokens, log_probs in zip(filled, wanted, found)
+    }
+    nothing = Scored(tokens=[], log_probs=[])
+    return [scored.get(place, nothing) for place in range(len(texts))]
 
 
 def seed_of_text(seed: int, number: int) -> int:
@@ -215,17 +243,11 @@ def _constraint(codec: Codec, config: GenerateConfig) -> Constraint | None:
     return one_of_strings(config.only, codec.target) if config.only else None
 
 
-def _fitted(
-    ids: list[int], longest: int, config: GenerateConfig, name: str
-) -> tuple[list[int], int]:
-    """The prompt, and how many tokens of its front were cut."""
-    if len(ids) <= longest:
-        return ids, 0
-    if config.too_long == "refuse":
-        what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
-        raise InputError(f"{what}; shorten it, or have its front cut (too_long: cut)")
-    kept = ids[-(longest // 2) :]  # half of the window is left for new tokens
-    return kept, len(ids) - len(kept)
+def warn_of_cut(name: str, n_tokens: int, longest: int, what: str = "it") -> None:
+    """Tells that the model is not given all of a text."""
+    _log.warning(
+        "%s has %d tokens, and the model takes %d: %s was cut", name, n_tokens, longest, what
+    )
 
 
 def _name(names: Sequence[str] | None, place: int) -> str:

@@ -1,17 +1,21 @@
-"""The accuracy of a classifier with its confidence interval."""
+"""The labels that a classifier gives, and their accuracy with its confidence interval."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from clearhead.config import BatchConfig
-from clearhead.data.batches import IGNORED, LabelledBatch, move
+from clearhead.data.batches import IGNORED, LabelledBatch, labelled_batch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.errors import InputError
+from clearhead.interop.labels import Labels
 from clearhead.models import MaskedLM
 from clearhead.shapes import Float, Tensor
+from clearhead.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 4096
 Z = 1.959964  # standard deviations that hold 95 % of a normal distribution
@@ -48,6 +52,45 @@ def label_probabilities(
     hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
     logits = model.output(hidden[None], model.tokens)[0]
     return logits[:, list(label_ids)].float().softmax(-1)
+
+
+def label_texts(
+    model: MaskedLM,
+    labels: Labels,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    batch: int = 32,
+    names: Sequence[str],
+) -> list[dict[str, float] | None]:
+    """The probability of every label for each text; None for an empty one. Texts of one length run
+    together, `batch` at a time. `names` are what messages call the texts."""
+    ids, longest = list(labels.ids.values()), model.config.max_length
+    rows: dict[int, list[int]] = {}
+    for place, text in enumerate(texts):
+        if not text.strip():
+            continue
+        tokens = tokenizer.encode(text.strip())
+        if (n := len(tokens) + 2) > longest:  # the mask and the end
+            raise InputError(
+                f"{names[place]} has {n} tokens, and the model takes {longest}; shorten it, or "
+                "label its parts"
+            )
+        rows[place] = [*tokens, tokenizer.eos_id]
+    by_length = sorted(rows, key=lambda place: len(rows[place]))
+    found: dict[int, dict[str, float]] = {}
+    for first in range(0, len(by_length), batch):
+        places = by_length[first : first + batch]
+        made = labelled_batch(
+            [np.array(rows[place]) for place in places],
+            [ids[0]] * len(places),  # which nobody looks at
+            mask_id=labels.mask,
+            pad_id=tokenizer.pad_id,
+            samples=tuple((row,) for row in range(len(places))),
+        )
+        for place, row in zip(places, label_probabilities(model, made, ids).tolist()):
+            found[place] = dict(zip(labels.ids, row))
+    return [found.get(place) for place in range(len(texts))]
 
 
 def accuracy(model: MaskedLM, corpus: Corpus, split: str) -> Accuracy:
