@@ -102,7 +102,7 @@ def test_classify_answers_each_line_in_order_and_leaves_empty_ones_empty(
 
 def test_a_line_that_is_too_long_is_refused_by_its_number(trained: Path, monkeypatch, capsys):
     assert ask(monkeypatch, "sun\n" + "红" * 200, trained) == 2
-    assert "text 2 has" in (said := capsys.readouterr().err)
+    assert "line 2 has" in (said := capsys.readouterr().err)
     assert "and the model takes 120; shorten it" in said
 
 
