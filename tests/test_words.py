@@ -97,9 +97,14 @@ OF_PROTOCOLS = {"cut", "collate", "step", "validation", "say", "close"}
 
 
 def undocumented(node: ast.Module | ast.ClassDef, described: set[str]) -> Iterator[str]:
-    """Public classes, functions and methods without a docstring."""
+    """Public classes, functions and methods without a docstring; overloads have that of their
+    function."""
     for child in node.body:
         if not isinstance(child, ast.FunctionDef | ast.ClassDef) or child.name.startswith("_"):
+            continue
+        if any(
+            isinstance(each, ast.Name) and each.id == "overload" for each in child.decorator_list
+        ):
             continue
         if not ast.get_docstring(child) and child.name not in described:
             yield child.name
