@@ -206,7 +206,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x\udce9", "--text", "text.txt"], "is not UTF-8, and a recipe is; rename it"),
         ([*PAIRS, "--out", "there.toml"], "there.toml already exists; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
-        (["new", "x", "--source", "source.txt"], "needs pairs .* or text"),
+        (["new", "x", "--source", "source.txt"], "needs pairs .* one of them"),
         ([*PAIRS, "--text", "text.txt"], "not both"),
         (["new", "x"], "needs pairs"),
     ],

@@ -77,7 +77,7 @@ def test_files_are_paths_and_the_recipe_can_be_written(here: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give pairs= or texts="),
+        ({}, "give one of pairs= "),
         ({"pairs": PAIRS, "texts": ["x"]}, "not both"),
         ({"pairs": []}, "pairs is empty"),
         ({"texts": iter(())}, "texts is empty"),

@@ -76,12 +76,13 @@ class _Scoring(NamedTuple):
 
 
 def evaluate(
-    model: TextModel | str | Path,
+    model: TextModel | str | Path | None = None,
     split: str | None = None,
     *,
     source: LinesGiven | None = None,
     reference: LinesGiven | None = None,
-    against: TextModel | str | Path | None = None,
+    hypothesis: LinesGiven | None = None,
+    against: TextModel | LinesGiven | None = None,
     exact: bool = False,
     tokenize: str | None = None,
     lowercase: bool = False,
@@ -105,33 +106,42 @@ def evaluate(
 
     An encoder-decoder: BLEU and chrF++ (the extra `eval`) of translations of `source` against
     `reference`, with 95 % intervals from `resamples`, and whether it differs from the model
-    `against`; with `exact`, the share of lines that are right to the last character. A language
+    `against`; with `exact`, the share of lines that are right to the last character. Without a
+    model, the `hypothesis`, which is the output of any system, is scored in the same way, and
+    `against` is another output. A language
     model: perplexity of `text`, read in windows that move by `stride`. An encoder: accuracy of a
     classifier, or loss on masked tokens (`p_mask`), on the data in `prepared`. How texts are
     translated, and by which `engine`: see `TextModel.translate`.
     """
-    found = model if isinstance(model, TextModel) else load(model)
     if split not in (None, "train", "valid", "test"):
         raise InputError(f"split={split!r} is not a choice; give 'train', 'valid' or 'test'")
+    if against is not None and (exact or resamples < 2):
+        raise ClearheadError(
+            "against= compares BLEU and chrF++ by resampling; leave out exact, and have "
+            f"resamples={N_RESAMPLES}"
+        )
+    scoring = _Scoring(resamples, tokenize, lowercase)
+    given = {"text": text, "source": source, "reference": reference, "prepared": prepared}
+    if hypothesis is not None:
+        return _outputs(hypothesis, against, {"model": model} | given, exact, scoring)
+    if model is None:
+        raise InputError("MODEL is missing: a model folder or a run; or --hypothesis FILE")
+    found = model if isinstance(model, TextModel) else load(model)
+    _refuse_what_does_not_apply(found, given)
     if isinstance(found.model, Seq2Seq):
         other = against
-        if against is not None and (exact or resamples < 2):
-            raise ClearheadError(
-                "against= compares BLEU and chrF++ by resampling; leave out exact, and have "
-                f"resamples={N_RESAMPLES}"
-            )
-        if against is not None and not isinstance(against, TextModel):
-            other = load(against)
-        assert other is None or isinstance(other, TextModel)
+        if other is not None and not isinstance(other, TextModel):
+            other = load(as_path("against", other))
         sources, references, where = _pairs(found, split, source, reference)
         check_at_least("beam", beam, 1)
         how = BeamConfig(width=beam, length_penalty=length_penalty, alpha=alpha)
         config = TranslateConfig(beam=how, max_new=max_new, batch=batch)
         search = _Search(config, engine, precision, engine_folder)
-        scoring = _Scoring(resamples, tokenize, lowercase)
-        if exact:
-            return _exact(found, sources, references, where, search)
-        return _translation(found, other, sources, references, where, search, scoring)
+        if not exact:
+            check_scoring(**scoring.settings())  # before the translating, which takes its time
+        mine = _translate(found, sources, search)
+        theirs = None if other is None else _translate(other, sources, search)
+        return _scores(mine, theirs, references, where, exact, scoring)
     if engine != "clearhead":
         raise ClearheadError(
             f"engine={engine!r} translates; a {found.config.family} is evaluated by the engine "
@@ -165,29 +175,61 @@ def _translate(model: TextModel, sources: list[str], search: _Search) -> list[st
     return translate_lines(runs, opened.codec, sources, search.config)
 
 
-def _exact(
-    model: TextModel, sources: list[str], references: list[str], where: str, search: _Search
-) -> Evaluation:
-    mine = _translate(model, sources, search)
-    share = exact_share(mine, references)
-    return Evaluation(
-        values={"exact": share},
-        records=[{"name": "exact", "value": share, "n_lines": len(mine)}],
-        lines=[f"exact   {share:.2%} of {len(mine):,} lines ({where})"],
-    )
+def _refuse_what_does_not_apply(model: TextModel, given: dict[str, Any]) -> None:
+    """A setting of another kind of model would be ignored, and its user misled."""
+    kind, takes = "a language model", ("text",)
+    if isinstance(model.model, Seq2Seq):
+        kind, takes = "an encoder-decoder", ("source", "reference")
+    elif isinstance(model.model, MaskedLM):
+        kind, takes = "an encoder", ("prepared",)
+    for name, value in given.items():
+        if value is not None and name not in takes:
+            instead = " and ".join(f"--{other}" for other in takes)
+            raise InputError(f"--{name} does not apply to {kind}; give {instead} instead")
 
 
-def _translation(
-    model: TextModel,
-    against: TextModel | None,
-    sources: list[str],
-    references: list[str],
-    where: str,
-    search: _Search,
+def _outputs(
+    hypothesis: LinesGiven,
+    against: TextModel | LinesGiven | None,
+    given: dict[str, Any],
+    exact: bool,
     scoring: _Scoring,
 ) -> Evaluation:
-    check_scoring(**scoring.settings())  # before the translating, which takes its time
-    mine = _translate(model, sources, search)
+    """Scores the output of any system: no model is needed."""
+    for name, value in given.items():
+        if value is not None and name != "reference":
+            name = "MODEL" if name == "model" else f"--{name}"
+            raise InputError(f"--hypothesis is scored against --reference alone; leave out {name}")
+    references = _lines("reference", given["reference"], "the right translations")
+    mine = _lines("hypothesis", hypothesis, "the output of a system")
+    if isinstance(against, TextModel):
+        raise InputError("with --hypothesis, --against is another output: give a file or lines")
+    theirs = None if against is None else _lines("against", against, "the other output")
+    for name, lines in {"hypothesis": mine, "against": theirs}.items():
+        if lines is not None and len(lines) != len(references):
+            raise DataError(
+                f"{name} has {len(lines)} lines and reference {len(references)}; line n of one "
+                "must belong to line n of the other"
+            )
+    where = str(hypothesis) if isinstance(hypothesis, str | Path) else "given lines"
+    return _scores(mine, theirs, references, where, exact, scoring)
+
+
+def _scores(
+    mine: list[str],
+    theirs: list[str] | None,
+    references: list[str],
+    where: str,
+    exact: bool,
+    scoring: _Scoring,
+) -> Evaluation:
+    if exact:
+        share = exact_share(mine, references)
+        return Evaluation(
+            values={"exact": share},
+            records=[{"name": "exact", "value": share, "n_lines": len(mine)}],
+            lines=[f"exact   {share:.2%} of {len(mine):,} lines ({where})"],
+        )
     values: dict[str, float] = {}
     records: list[dict[str, Any]] = []
     lines = [f"{where}: {len(mine):,} lines"]
@@ -196,8 +238,7 @@ def _translation(
         values[metric.name] = metric.value
         records.append(dict(vars(metric)))
         lines.append(f"{metric.name:<8}{metric.value:6.2f}{half}   {metric.signature}")
-    if against is not None:
-        theirs = _translate(against, sources, search)
+    if theirs is not None:
         for each in compare_translations(mine, theirs, references, **scoring.settings()):
             records.append(dict(vars(each)))
             lines.append(

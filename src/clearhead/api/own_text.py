@@ -12,17 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from clearhead.api.preparing import PREPARED
 from clearhead.api.recipes import as_path
 from clearhead.config import Recipe, explained_toml, with_values
 from clearhead.config.data import DEFECTS
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
+from clearhead.data.own import own_labels, own_table
 from clearhead.data.survey import check_files
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.files import write_whole
 from clearhead.text.tokenizer import check_is_text
 from clearhead.training.sizing import size_recipe
+from clearhead.training.start import recipe_from
 
 TEXT = Path("text")
 WIDTH = 80
@@ -42,6 +45,10 @@ def recipe_for(
     *,
     pairs: Iterable[Any] | None = None,
     texts: Iterable[Any] | None = None,
+    table: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    label: Sequence[str] | None = None,
+    start: str | Path | None = None,
     minutes: float = 30.0,
     clean: Sequence[str] | None = None,
     out: str | Path | None = None,
@@ -53,17 +60,28 @@ def recipe_for(
     of two columns; or two paths of files whose lines belong together. `texts` are for a language
     model: strings, or paths of files. Strings are text, paths (`pathlib.Path`) are files.
 
+    `table` is a file instead: TSV, CSV, JSON lines, Parquet or TMX, whose `columns` are proposed
+    unless given. `label` is a list of "LABEL=FILE", for a classifier. `start` is a run or a model
+    folder whose tokenizer, shape and weights are taken over.
+
     Text in memory is written into `folder` (text/NAME unless given), where the recipe's run finds
     it again. `clean` names kinds of defects that prepare removes (`[]`: all kinds); what was found
     is in the recipe's `defects`. `out` is a .toml file for the recipe, with every key explained.
     """
-    if (pairs is None) == (texts is None):
+    if sum(each is not None for each in (pairs, texts, table, label)) != 1:
         raise InputError(
-            "give pairs= or texts=, not both and not neither: pairs for a translator, texts for a "
-            "language model"
+            "give one of pairs= (for a translator), texts= (for a language model), table= (a file "
+            "with columns) and label= (for a classifier), not both"
         )
-    task = "pairs" if pairs is not None else "text"
-    name = f"my-{task}" if name is None else name
+    if columns is not None and table is None:
+        raise InputError(f"columns={columns!r} are those of a table; give table= as well")
+    own = None
+    if table is not None:
+        own = own_table(as_path("table", table), tuple(map(str, columns or ())))
+    elif label is not None:
+        own = own_labels(list(label))
+    task = "my-pairs" if pairs is not None else "my-text" if own is None else own.template
+    name = task if name is None else name
     given, what = (pairs, "pairs") if pairs is not None else (texts, "texts")
     if not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
         raise ClearheadError(
@@ -72,9 +90,13 @@ def recipe_for(
     written = None if out is None else as_path("out", out)
     if written is not None:
         _check_out(written)
-    template = load_recipe(TEMPLATES / f"my-{task}.toml")
+    template = load_recipe(TEMPLATES / f"{task}.toml")
+    if own is not None:
+        template = with_values(template, own.values)
     data = template.data
-    if files := _as_files(given, what):
+    if own is not None:
+        pass
+    elif files := _as_files(given, what):
         for path in files:
             _check_name(path)
         data = replace(data, train=tuple(str(path.expanduser().absolute()) for path in files))
@@ -90,11 +112,15 @@ def recipe_for(
     defects = find_defects(data, Path("/"))
     keep_freed_memory()  # as training does: the steps are timed
     template = replace(template, name=name, data=data)
+    if start is not None:
+        first = as_path("start", start)
+        template = recipe_from(template, first, PREPARED / first.resolve().name)
     sized = size_recipe(template, float(minutes))
+    reasons = [*([] if own is None else [own.told]), *sized.reasons]
     found = with_values(template, {"data.clean": removed, **sized.values})
     if written is not None:
         head = f"{name}: made by clearhead new, for {minutes:g} minutes."
-        paragraphs = [textwrap.fill(reason, WIDTH) for reason in sized.reasons]
+        paragraphs = [textwrap.fill(reason, WIDTH) for reason in reasons]
         try:
             write_whole(written, explained_toml(found, head="\n".join([head, *paragraphs])))
         except OSError as error:
@@ -106,7 +132,7 @@ def recipe_for(
         batches=found.batches,
         model=found.model,
         train=found.train,
-        reasons=tuple(sized.reasons),
+        reasons=tuple(reasons),
         defects=defects,
     )
 

@@ -17,7 +17,7 @@ from clearhead.api.texts import (
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config import BeamConfig, Choice, GenerateConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
-from clearhead.config.decode import LengthPenalty, Start, TooLong, Window
+from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
 from clearhead.decoding import Output, beam_search
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.decoding.text import (
@@ -73,7 +73,7 @@ class TextModel(TokenizedModel):
         length_penalty: LengthPenalty = "average",
         alpha: float = 1.0,
         max_new: int = 256,
-        too_long: TooLong = "refuse",
+        too_long: TooLongSource = "skip",
         batch: int = 32,
         engine: EngineName = "clearhead",
         precision: EnginePrecision = "float32",
@@ -87,10 +87,11 @@ class TextModel(TokenizedModel):
         `beam`: hypotheses that are searched side by side (1: greedy). `n_best` above 1 gives a list
         of translations of each text. `length_penalty` and `alpha`: how long and short translations
         are compared. `max_new`: tokens of a translation. `too_long`: a text beyond the model's
-        length is refused, or cut with a warning. `batch`: texts that run side by side. `engine`:
-        the model itself, or CTranslate2, which is faster (the extra `serve`), with weights of this
-        `precision`; its folders are kept in `engine_folder` (None: the cache directory). `details`
-        gives `DecodedText` objects. Messages call the first text `called` `number`.
+        length stays empty ("skip") or is cut, both with a warning, or is refused. `batch`: texts
+        that run side by side. `engine`: the model itself, or CTranslate2, which is faster (the
+        extra `serve`), with weights of this `precision`; its folders are kept in `engine_folder`
+        (None: the cache directory). `details` gives `DecodedText` objects. Messages call the first
+        text `called` `number`.
         """
         for name, value in {"beam": beam, "n_best": n_best}.items():
             check_at_least(name, value, 1)
@@ -108,7 +109,8 @@ class TextModel(TokenizedModel):
         found = translate_texts(runs, self.opened.codec, given, config, names=names)
         for name, each in zip(names, found):
             if each.n_cut:
-                warn_of_cut(name, len(each.given) + each.n_cut, runs.config.max_length)
+                done = "it was cut" if each.outputs else "left empty; split it, or --too-long cut"
+                warn_of_cut(name, len(each.given) + each.n_cut, runs.config.max_length, done)
         answers, empty = self._answers(found, details), NOTHING if details else ""
         shown = answers if n_best > 1 else [each[0] if each else empty for each in answers]
         return shown[0] if isinstance(texts, str) else shown
@@ -192,7 +194,7 @@ class TextModel(TokenizedModel):
         for name, each in zip(names, found):
             if each.n_cut:
                 n_tokens = len(each.given) + each.n_cut
-                warn_of_cut(name, n_tokens, runs.config.max_length, "its front")
+                warn_of_cut(name, n_tokens, runs.config.max_length, "its front was cut")
         empty = NOTHING if details else ""
         shown = [each[0] if each else empty for each in self._answers(found, details)]
         return shown[0] if isinstance(prompts, str) else shown

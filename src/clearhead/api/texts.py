@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypedDict
 
-from clearhead.config.decode import LengthPenalty, Start, TooLong, Window
+from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import InputError
 
@@ -17,7 +17,6 @@ class Running(TypedDict, total=False):
     """What runs the model, and what messages call the texts: see `TextModel.translate`."""
 
     max_new: int
-    too_long: TooLong
     batch: int
     engine: EngineName
     precision: EnginePrecision
@@ -32,11 +31,13 @@ class Translating(Running, total=False):
     beam: int
     length_penalty: LengthPenalty
     alpha: float
+    too_long: TooLongSource
 
 
 class Generating(Running, total=False):
     """The settings of `TextModel.generate` that do not change the type of its answer."""
 
+    too_long: TooLong
     temperature: float
     top_k: int | None
     top_p: float

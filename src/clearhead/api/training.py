@@ -37,7 +37,7 @@ from clearhead.training.report import (
     step_line,
     validation_line,
 )
-from clearhead.training.run import Run, open_run, own
+from clearhead.training.run import Run, check_space, open_run, own
 from clearhead.training.signals import StopRequests
 from clearhead.training.validation import Measure
 
@@ -127,8 +127,8 @@ def _train(
     listeners: Sequence[Listener],
 ) -> Ending:
     report = Reporter(listeners)
+    files = None
     try:
-        files = None
         if ranks.first:
             files = RunFiles(folder, log_every=recipe.train.log_every)
             report.listeners.insert(0, files)
@@ -137,6 +137,7 @@ def _train(
             files.forget_after(run.state.step)
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
             report.listeners += _trackers(run)
+        check_space(run)
         report.say(_introduction(run, folder))
         ending = train_run(run, report, measure=_measure(run, corpus))
         with StopRequests():  # a signal waits until the model is written
@@ -144,7 +145,8 @@ def _train(
         report.say(_farewell(run, ending))
         return ending
     except ClearheadError as error:
-        report.say(f"error: {error}")
+        if files is not None:  # whoever called shows the error; the log keeps it
+            files.say(f"error: {error}")
         raise
     finally:
         report.close()

@@ -1,6 +1,7 @@
 """The command line: `clearhead VERB …`. A verb is a file in this folder, imported when used."""
 
 import argparse
+import errno
 import logging
 import signal
 import sys
@@ -42,6 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
         return _run(arguments)
     except ClearheadError as error:
         print(f"clearhead: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"clearhead: the disk is full{where}; free some space, run again", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("clearhead: interrupted", file=sys.stderr)

@@ -6,6 +6,7 @@ file, the test set is the run's own."""
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from clearhead.api.evaluating import evaluate
 from clearhead.api.preparing import PREPARED
@@ -18,7 +19,7 @@ CALLS = evaluate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_folder(parser)
+    add_folder(parser, needed=False)
     parser.add_argument(
         "--split",
         choices=["train", "valid", "test"],
@@ -27,7 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pairs = parser.add_argument_group("an encoder-decoder")
     pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate (or .gz)")
     pairs.add_argument("--reference", type=Path, metavar="FILE", help="their right translations")
-    pairs.add_argument("--against", type=Path, metavar="MODEL", help="compare with this model")
+    pairs.add_argument(
+        "--hypothesis",
+        type=Path,
+        metavar="FILE",
+        help="instead of a model: the output of any system, scored against --reference",
+    )
+    pairs.add_argument(
+        "--against",
+        type=Path,
+        metavar="MODEL",
+        help="compare with this model; with --hypothesis, with this other output (a file)",
+    )
     pairs.add_argument(
         "--exact",
         action="store_true",
@@ -62,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @polite
 def run(namespace: argparse.Namespace) -> int:
-    found = evaluate(open_model(namespace), **settings(namespace, evaluate))
+    given: dict[str, Any] = settings(namespace, evaluate)
+    given["model"] = None if namespace.model is None else open_model(namespace)
+    found = evaluate(**given)
     if namespace.format == "jsonl":
         print(*map(json.dumps, found.records), sep="\n")
     else:

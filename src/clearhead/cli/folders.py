@@ -8,10 +8,9 @@ from clearhead.api.text_model import TextModel
 from clearhead.cli.calling import add_part_argument, parts
 
 
-def add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model", type=Path, help="a run, a model folder, or the name of a shipped model"
-    )
+def add_folder(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    what = "a run, a model folder, or the name of a shipped model"
+    parser.add_argument("model", type=Path, nargs=None if needed else "?", help=what)
     add_part_argument(parser)
 
 

@@ -5,12 +5,14 @@ and sorted by length inside it; a line that comes alone is answered at once. Ord
 """
 
 import argparse
+import gzip
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -59,23 +61,28 @@ def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]
     """Chunks of numbered lines, without their ends. A line that is not UTF-8 is an error that names
     it; what came before it has been answered by then."""
     if arguments.input is None:
-        yield from _chunks(sys.stdin.buffer, "standard input")
+        yield from _chunks(_unbuffered_lines(sys.stdin.buffer), "standard input")
         return
     try:
         file = arguments.input.open("rb")
     except OSError as error:
         raise DataError(f"{arguments.input} cannot be read ({error.strerror})") from None
     with file:
-        yield from _chunks(file, str(arguments.input))
+        packed = arguments.input.suffix == ".gz"
+        lines = gzip.GzipFile(fileobj=file) if packed else _unbuffered_lines(file)
+        yield from _chunks(lines, str(arguments.input))
 
 
-def _chunks(file: BinaryIO, name: str) -> Iterator[list[tuple[int, str]]]:
-    waiting: queue.Queue[bytes | None] = queue.Queue(maxsize=4 * CHUNK)
+def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]]:
+    waiting: queue.Queue[bytes | Exception | None] = queue.Queue(maxsize=4 * CHUNK)
 
     def read() -> None:
-        for line in _unbuffered_lines(file):
-            waiting.put(line)
-        waiting.put(None)
+        try:
+            for line in lines:
+                waiting.put(line)
+            waiting.put(None)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            waiting.put(error)
 
     threading.Thread(target=read, daemon=True).start()
     number, error, ended = 0, None, False
@@ -85,6 +92,9 @@ def _chunks(file: BinaryIO, name: str) -> Iterator[list[tuple[int, str]]]:
         while True:
             if line is None:
                 ended = True
+                break
+            if isinstance(line, Exception):
+                error = DataError(f"{name} cannot be read to its end ({line}); is it damaged?")
                 break
             number += 1
             if number == 1:

@@ -27,6 +27,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead: text for a language model; a folder stands for its .txt files",
     )
     parser.add_argument(
+        "--table",
+        type=Path,
+        metavar="FILE",
+        help="instead: a table or translation memory (.tsv, .csv, .jsonl, .parquet, .tmx)",
+    )
+    parser.add_argument(
+        "--columns", nargs="+", metavar="NAME", help="of the table (default: proposed)"
+    )
+    parser.add_argument(
+        "--label", nargs="+", metavar="LABEL=FILE", help="instead: texts, a file for each label"
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=Path,
+        metavar="RUN",
+        help="start from a run or a model folder: its tokenizer, shape and weights",
+    )
+    parser.add_argument(
         "--minutes", type=float, metavar="N", help="of training (default: %(default)g)"
     )
     parser.add_argument(
@@ -54,11 +73,12 @@ def run(namespace: argparse.Namespace) -> int:
 
 def _text(namespace: argparse.Namespace) -> dict[str, object]:
     pair = (namespace.source, namespace.target)
-    if namespace.text is not None and pair == (None, None):
-        return {"texts": namespace.text}
-    if namespace.text is None and None not in pair:
+    others = (namespace.text, namespace.table, namespace.label)
+    if pair == (None, None) and sum(each is not None for each in others) == 1:
+        return {} if namespace.text is None else {"texts": namespace.text}
+    if None not in pair and others == (None, None, None):
         return {"pairs": pair}
     raise ClearheadError(
-        f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE) "
-        "or text (--text FILES), not both and not half"
+        f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE), text (--text "
+        "FILES), a table (--table FILE) or labels (--label LABEL=FILE …), one of them and not half"
     )

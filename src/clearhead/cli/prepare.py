@@ -13,7 +13,7 @@ from rich.table import Table
 
 from clearhead.api.preparing import prepare
 from clearhead.cli.calling import settings
-from clearhead.cli.recipes import add_recipe_arguments, read_recipe
+from clearhead.cli.recipes import add_recipe_arguments, given_keys, read_recipe
 from clearhead.data.manifest import Manifest
 from clearhead.data.shards import Progress
 
@@ -40,9 +40,11 @@ def run(namespace: argparse.Namespace) -> int:
         corpus = prepare(recipe, **settings(namespace, prepare), progress=ShowProgress(bars))
     show_manifest(console, corpus.manifest)
     console.print(f"\n{corpus.folder} is ready ({time.monotonic() - started:.1f} s).")
-    name, out = shlex.quote(namespace.recipe), namespace.folder
-    console.print(f"Look at it with: clearhead data {name}{_out('--out', out)}")
-    console.print(f"Train with: clearhead train {name}{_out('--prepared', out)}")
+    name, out = shlex.quote(namespace.recipe) + given_keys(namespace), namespace.folder
+    # Without line ends of the terminal's width: these are to be pasted.
+    look, train = _out("--out", out), _out("--prepared", out)
+    console.print(f"Look at it with: clearhead data {name}{look}", soft_wrap=True)
+    console.print(f"Train with: clearhead train {name}{train}", soft_wrap=True)
     return 0
 
 

@@ -38,6 +38,13 @@ def read_recipe(namespace: argparse.Namespace) -> Recipe:
     return load_recipe(namespace.recipe, overrides)
 
 
+def given_keys(namespace: argparse.Namespace, section: str = "data") -> str:
+    """The options of a section as they were given, to be typed again."""
+    given = vars(namespace)
+    keys = [key for key in recipe_keys() if key.startswith(f"{section}.") and given.get(key)]
+    return "".join(f" --{key} {shlex.quote(given[key])}" for key in keys)
+
+
 def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
     """The prepared data of the recipe that the command line names."""
     from clearhead.data.corpus import open_corpus

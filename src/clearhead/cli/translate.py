@@ -45,8 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--too-long",
-        choices=["refuse", "cut"],
-        help="a line beyond the model's length ends the run (default), or is cut and reported",
+        choices=["skip", "cut", "refuse"],
+        help="a line beyond the model's length is left empty and reported (default), is cut and "
+        "reported, or ends the run",
     )
     add_engine_arguments(parser)
     parser.add_argument(
@@ -82,8 +83,9 @@ def run(namespace: argparse.Namespace) -> int:
         first = next((pair for pair in zip(lines, answers) if pair[1]), None)
         if picture is not None and first is not None:
             line, (best, *_) = first
-            layer, too_long = namespace.layer, namespace.too_long
-            _draw(picture, model.attention(line, best.tokens, layer=layer, too_long=too_long))
+            _draw(
+                picture, model.attention(line, best.tokens, layer=namespace.layer, too_long="cut")
+            )
             picture = None
         return [_shown(namespace, *numbered, each) for numbered, each in zip(chunk, answers)]
 

@@ -9,6 +9,7 @@ from clearhead.errors import ConfigError
 
 Window = Literal["refuse", "stop", "slide"]
 TooLong = Literal["refuse", "cut"]
+TooLongSource = Literal["refuse", "cut", "skip"]
 Start = Literal["none", "bos", "eos"]
 LengthPenalty = Literal["none", "average", "gnmt"]
 
@@ -133,8 +134,9 @@ class TranslateConfig:
     """The search; width 1 is greedy."""
     max_new: int = 256
     """Tokens of a translation at most."""
-    too_long: TooLong = "refuse"
-    """A text beyond the model's length is an error, or its end is cut."""
+    too_long: TooLongSource = "refuse"
+    """A text beyond the model's length is an error, its end is cut, or it is left out: it has no
+    translation, and the others have."""
     batch: int = 32
     """Texts that run side by side."""
 

@@ -25,6 +25,12 @@ class OwnData(NamedTuple):
     """What was taken, and how to change it."""
 
 
+def own_files(files: list[Path], *, pairs: bool) -> OwnData:
+    """Plain text, or a source and a target whose lines belong together."""
+    template = "my-pairs" if pairs else "my-text"
+    return OwnData(template, {"data.train": tuple(map(str, files))}, "")
+
+
 def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     """A table or a translation memory; its columns are proposed unless given."""
     place = _absolute(path)

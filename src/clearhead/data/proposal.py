@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -160,16 +160,17 @@ def _cells(rows: Iterator[list[str]]) -> Iterator[Row]:
     first = next(rows, None)
     if first is None:
         return
-    header = len(set(first)) == len(first) and all(map(_HEADER.fullmatch, first))
-    second = next(rows, None)
+    below = list(islice(rows, 20))
     # Sentences can look like names, but a header is shorter than what stands below it.
-    below = sum(map(len, second or []))
-    header = header and second is not None and sum(map(len, first)) < below
+    header = (
+        len(set(first)) == len(first)
+        and all(map(_HEADER.fullmatch, first))
+        and bool(below)
+        and sum(map(len, first)) < mean(sum(map(len, row)) for row in below)
+    )
     names: list[str | int] = list(first) if header else list(range(1, len(first) + 1))
-    for row in (second,) if header else (first, second):
-        if row is not None:
-            yield dict(zip(names, row))
-    yield from (dict(zip(names, row)) for row in rows)
+    for row in chain(below if header else [first, *below], rows):
+        yield dict(zip(names, row))
 
 
 def _text(file: OpenedFile) -> io.TextIOWrapper:

@@ -12,7 +12,7 @@ from clearhead.data.formats import Document, count_lines, read_documents
 from clearhead.data.public import public_corpora
 from clearhead.data.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
 from clearhead.environment import data_folder
-from clearhead.errors import DataError
+from clearhead.errors import ClearheadError, DataError
 
 SUFFIXES = {
     "text": (".txt", ".text"),
@@ -32,12 +32,15 @@ class Cursor(NamedTuple):
 
 
 def data_root(config: DataConfig) -> Path:
-    """Where the paths of a recipe start from: CLEARHEAD_DATA, unless all of them are absolute."""
+    """Where the paths of a recipe start from: CLEARHEAD_DATA, unless all of them are absolute. A
+    tokenizer may also stand where the command is run."""
     paths = [*config.train, *config.valid, *config.test]
-    paths += [] if config.tokenizer_file is None else [config.tokenizer_file]
-    if all(Path(path).expanduser().is_absolute() for path in paths):
-        return Path()  # never looked at
-    return data_folder()
+    if not all(Path(path).expanduser().is_absolute() for path in paths):
+        return data_folder()
+    try:
+        return data_folder()
+    except ClearheadError:
+        return Path()
 
 
 def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:

@@ -111,12 +111,16 @@ def translate_texts(
     longest = engine.config.max_length
     filled = [place for place, text in enumerate(texts) if text.strip()]
     encoded = codec.encode_sources([texts[place] for place in filled])
-    sources = {
-        place: codec.fit_source(ids, longest, too_long=config.too_long, name=_name(names, place))
-        for place, ids in zip(filled, encoded)
-    }
-    n_cut = {place: len(ids) - len(sources[place]) for place, ids in zip(filled, encoded)}
-    by_length = sorted(filled, key=lambda place: len(sources[place]))
+    sources: dict[int, list[int]] = {}
+    n_cut: dict[int, int] = {}
+    for place, ids in zip(filled, encoded):
+        if config.too_long == "skip" and len(ids) > longest:
+            n_cut[place] = len(ids)
+            continue
+        too_long = "cut" if config.too_long == "cut" else "refuse"
+        sources[place] = codec.fit_source(ids, longest, too_long=too_long, name=_name(names, place))
+        n_cut[place] = len(ids) - len(sources[place])
+    by_length = sorted(sources, key=lambda place: len(sources[place]))
     ends = codec.decode_config(config.max_new)
     found = engine.translate([sources[place] for place in by_length], ends, config)
     outputs = dict(zip(by_length, found))
@@ -181,7 +185,7 @@ def stream_generated(
     name, longest = f"{called} {number}", model.config.max_length
     ids = codec.fit_prompt(whole, longest, too_long=config.too_long, name=name)
     if len(ids) < len(whole):
-        warn_of_cut(name, len(whole), longest, "its front")
+        warn_of_cut(name, len(whole), longest, "its front was cut")
     if not ids:
         return iter(())
     return stream_text(
@@ -243,11 +247,9 @@ def _constraint(codec: Codec, config: GenerateConfig) -> Constraint | None:
     return one_of_strings(config.only, codec.target) if config.only else None
 
 
-def warn_of_cut(name: str, n_tokens: int, longest: int, what: str = "it") -> None:
-    """Tells that the model is not given all of a text."""
-    _log.warning(
-        "%s has %d tokens, and the model takes %d: %s was cut", name, n_tokens, longest, what
-    )
+def warn_of_cut(name: str, n_tokens: int, longest: int, what: str = "it was cut") -> None:
+    """Warns that the model is not given all of a text."""
+    _log.warning("%s has %d tokens, and the model takes %d: %s", name, n_tokens, longest, what)
 
 
 def _name(names: Sequence[str] | None, place: int) -> str:

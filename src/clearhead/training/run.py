@@ -5,6 +5,7 @@ log.txt         messages                         checkpoints/    what it resumes
 model/          the trained model
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -182,6 +183,24 @@ def open_run(
         run.restore(checkpoint, say)
         say(f"resuming after step {run.state.step:,} ({checkpoint.folder})")
     return run
+
+
+def check_space(run: Run) -> None:
+    """Before hours of work: whether the checkpoints that will be kept fit on the disk."""
+    if run.place is None or not run.ranks.first:
+        return
+    numbers = sum(p.numel() * p.element_size() for p in run.objective.parameters())
+    moments = {"adamw": 2, "muon": 1, "adafactor": 1}[run.recipe.train.optimizer]
+    copies = 1 + moments + (run.ema is not None)
+    # Those that are kept, the best, and the next one, which is whole before an old one goes.
+    needed = numbers * (copies * (run.recipe.train.keep + 2) + 2)
+    free = shutil.disk_usage(run.place).free
+    if free < needed:
+        raise ClearheadError(
+            f"{run.place} has {free / 1e6:,.0f} MB of free space, and the run needs about "
+            f"{needed / 1e6:,.0f} MB for {run.recipe.train.keep + 2} checkpoints and the model; "
+            "free some, lower train.keep, or name another: --folder FOLDER"
+        )
 
 
 def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:

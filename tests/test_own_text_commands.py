@@ -1,0 +1,197 @@
+"""The way of somebody's own text through the commands: what is typed works when it is pasted, and
+what cannot be is refused in one line."""
+
+import csv
+import errno
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import load_recipe
+from clearhead.training import sizing
+from tests.data.small_corpora import write_pairs
+
+QUICK = ["--minutes", "0.1"]
+SEARCH = ["--max-new", "3", "--beam", "1"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with pairs, and no CLEARHEAD_DATA."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLEARHEAD_DATA", raising=False)
+    monkeypatch.setattr(sizing, "_time", lambda *_: (0.01, 300.0))
+    write_pairs(tmp_path, 300)
+    return tmp_path
+
+
+def pairs(folder: Path) -> list[tuple[str, str]]:
+    sides = [(folder / f"{side}.txt").read_text("utf-8").splitlines() for side in SIDES]
+    return list(zip(*sides))
+
+
+SIDES = ("source", "target")
+PAIRS = ["new", "first", "--source", "source.txt", "--target", "target.txt", *QUICK]
+
+
+def trained(name: str = "first") -> None:
+    assert main(["prepare", f"{name}.toml"]) == 0
+    steps = ["--train.steps", "4", "--train.validate_every", "4", "--train.warmup_steps", "1"]
+    assert main(["train", f"{name}.toml", *steps]) == 0
+
+
+def test_a_table_becomes_a_recipe_by_the_columns_that_are_proposed(here: Path, capsys):
+    with (here / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("key", "de text", "en text"), *_numbered(here)])
+    assert main(["new", "mine", "--table", "pairs.csv", *QUICK]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Table: csv, columns de text, en text, for pairs." in told
+    data = load_recipe("mine.toml").data
+    assert data.columns == ("de text", "en text") and data.held_out_test > 0
+    assert main(["prepare", "mine.toml"]) == 0
+    assert main(["new", "two", "--table", "pairs.csv", "--columns", "3", "2", *QUICK]) == 0
+    assert load_recipe("two.toml").data.columns == ("en text", "de text")
+
+
+def _numbered(folder: Path) -> list[tuple[str, str, str]]:
+    return [(f"k{number}", *pair) for number, pair in enumerate(pairs(folder))]
+
+
+def test_files_by_label_become_a_classifier(here: Path):
+    texts = [source for source, _ in pairs(here)]
+    (here / "good.txt").write_text("\n".join(texts[:150]), encoding="utf-8")
+    (here / "bad.txt").write_text("\n".join(texts[150:]), encoding="utf-8")
+    assert main(["new", "mine", "--label", "good=good.txt", "bad=bad.txt", *QUICK]) == 0
+    assert load_recipe("mine.toml").data.labels == ("good", "bad")
+    trained("mine")
+    assert main(["evaluate", "runs/mine"]) == 0
+
+
+def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsys):
+    assert main(PAIRS) == 0
+    trained()
+    long = [(f"{source} " * 9, f"{target} " * 9) for source, target in pairs(here)]
+    for side, name in enumerate(SIDES):
+        (here / f"long.{name}").write_text("\n".join(pair[side] for pair in long), encoding="utf-8")
+    files = ["--source", "long.source", "--target", "long.target"]
+    assert main(["new", "second", *files, "--from", "runs/first", *QUICK]) == 0
+    first, second = load_recipe("runs/first/recipe.toml"), load_recipe("second.toml")
+    assert first.model is not None and second.model is not None
+    assert second.model.d_model == first.model.d_model
+    assert second.train.lr == pytest.approx(0.3 * first.train.lr)
+    assert second.train.also_validate == ("prepared/first",)
+    trained("second")
+    assert "starting from the weights of" in capsys.readouterr().out
+    lines = (here / "runs/second/metrics.jsonl").read_text("utf-8").splitlines()
+    valid = [json.loads(line) for line in lines if '"valid"' in line]
+    assert valid and all("first_loss" in line for line in valid)
+
+
+@pytest.fixture
+def translator(here: Path) -> Path:
+    assert main(PAIRS) == 0
+    trained()
+    return here
+
+
+def test_the_commands_that_prepare_prints_work_when_they_are_pasted(here: Path, capsys):
+    assert main(PAIRS) == 0
+    change = ["--data.vocab_size", "300", "--out", "elsewhere"]
+    assert main(["prepare", "first.toml", *change]) == 0
+    said = capsys.readouterr().out
+    (line,) = (line for line in said.splitlines() if line.startswith("Train with: clearhead "))
+    command = line.removeprefix("Train with: clearhead ").split()
+    assert main([*command, "--train.steps", "1", "--train.warmup_steps", "1"]) == 0
+
+
+def test_one_line_that_is_too_long_does_not_cost_the_others(translator: Path, capsys):
+    lines = [source for source, _ in pairs(translator)[:3]]
+    lines.insert(1, "word " * 3000)
+    (translator / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = ["translate", "runs/first", "--input", "in.txt", "--output", "out.txt", *SEARCH]
+    capsys.readouterr()
+    assert main(command) == 0
+    out = (translator / "out.txt").read_text("utf-8").split("\n")
+    assert len(out) == 5 and out[1] == "" and out[4] == ""
+    error = capsys.readouterr().err
+    assert "line 2 has" in error and "left empty; split it" in error and "Traceback" not in error
+    assert main([*command, "--too-long", "refuse"]) == 2
+    assert main([*command, "--too-long", "cut"]) == 0
+
+
+def test_an_option_of_another_kind_of_model_is_refused(translator: Path, capsys):
+    assert main(["evaluate", "runs/first", "--text", "source.txt"]) == 2
+    told = capsys.readouterr().err
+    assert "--text does not apply to an encoder-decoder; give --source and --reference" in told
+
+
+def test_any_systems_output_can_be_scored_and_compared(here: Path, capsys):
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    (here / "worse.txt").write_text("x\n" * 300, encoding="utf-8")
+    files = ["--hypothesis", "target.txt", "--reference", "target.txt", "--resamples", "50"]
+    assert main(["evaluate", *files, "--against", "worse.txt"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("target.txt: 300 lines\nBLEU    100.00")
+    assert "against" in told and "the first is better (p = " in told
+    assert main(["evaluate", *files, "--source", "source.txt"]) == 2
+    assert "is scored against --reference alone; leave out --source" in capsys.readouterr().err
+    assert main(["evaluate"]) == 2
+    assert "MODEL is missing: a model folder or a run; or --hypothesis" in capsys.readouterr().err
+
+
+def test_an_error_of_training_is_printed_once(here: Path, capsys):
+    assert main(PAIRS) == 0
+    assert main(["prepare", "first.toml"]) == 0
+    capsys.readouterr()
+    assert main(["train", "first.toml", "--train.start_from", "nowhere"]) == 2
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("is not a folder") == 1
+    assert "is not a folder" in (here / "runs/first/log.txt").read_text("utf-8")
+
+
+def test_free_space_is_checked_before_training(here: Path, capsys, monkeypatch):
+    assert main(PAIRS) == 0
+    assert main(["prepare", "first.toml"]) == 0
+    full = shutil.disk_usage(here)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    assert main(["train", "first.toml"]) == 2
+    told = capsys.readouterr().err
+    assert "0 MB of free space, and the run needs about" in told and "lower train.keep" in told
+
+
+def test_a_full_disk_gives_one_line(here: Path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+
+    monkeypatch.setattr("clearhead.cli.runs.run", full)
+    assert main(["runs"]) == 2
+    assert capsys.readouterr().err == (
+        "clearhead: the disk is full (somewhere); free some space, run again\n"
+    )
+
+
+def test_a_tokenizer_may_be_named_from_where_one_is(translator: Path):
+    change = ["--data.tokenizer", "file", "--data.tokenizer_file"]
+    change += ["runs/first/model/tokenizer.json", "--data.vocab_size", "null"]
+    assert main(["prepare", "first.toml", *change, "--out", "again"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--table", "a.csv", "--text", "source.txt"], "one of them and not half"),
+        (["--source", "source.txt"], "one of them and not half"),
+        (["--text", "source.txt", "--columns", "1"], "are those of a table; give"),
+        (["--label", "good"], "is not LABEL=FILE"),
+        (["--table", "no.csv"], "there is no file"),
+        (["--table", "source.txt"], "no ending that tells its format"),
+    ],
+)
+def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], message: str):
+    assert main(["new", "x", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (here / "x.toml").exists()
