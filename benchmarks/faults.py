@@ -218,7 +218,7 @@ def stops(bench: Bench, n: int) -> dict[str, Any]:
         if wait_for_lines(process, run, before + bench.chance.randrange(1, 12)):
             os.kill(bench.chance.choice(children(process.pid)), signal.SIGTERM)
             out = process.communicate()[0].decode()
-            assert process.returncode == 0 and "The same command goes on" in out, out
+            assert process.returncode == 0 and "Run the same command to resume" in out, out
             stopped += 1
             assert whole_checkpoints(run)[-1] == len(lines(run)), "no checkpoint of the last step"
         else:

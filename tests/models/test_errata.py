@@ -348,8 +348,8 @@ def attention_output_only(part):
     return part.output if isinstance(part, MultiHeadAttention) else None
 
 
-def embedding_with_an_idle_table(config):
-    embedding = embedding_of(config)
+def embedding_with_an_idle_table(config, own):
+    embedding = embedding_of(config, own)
     embedding.idle = LearnedPositions(config.max_length, config.d_model)
     return embedding
 
@@ -379,8 +379,8 @@ def averaged_by_batch(self, batch, smooth=True):
     return nats_of(self, batch, smooth) / (batch.targets != IGNORED).sum()
 
 
-def attention_without_causality(config, *, causal):
-    return attention_of(config, causal=False)
+def attention_without_causality(config, own, *, causal):
+    return attention_of(config, own, causal=False)
 
 
 def nothing(*_, **__):

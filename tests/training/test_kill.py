@@ -95,7 +95,7 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
         process.send_signal(number)  # a second one changes nothing
         out = process.communicate(timeout=600)[0]
         assert process.returncode == STOPPED == 75, out
-        assert f": {number.name}" in out and "The same command goes on" in out
+        assert f": {number.name}" in out and "Run the same command to resume" in out
         taken = steps_taken(folder)
         newest = sorted((folder / "checkpoints").iterdir())[-1]
         assert newest.name == f"step-{taken:08}" and step <= taken < 60
