@@ -199,7 +199,7 @@ def measure_setting(
         whole: dict[str, Contestant] = {}
         if any(kind == "file" for kind, _ in missing):
             whole["CTranslate2 int8"] = ct2(folder / "ct2-8", MAX_NEW, arguments.threads, "int8")
-            precisions: dict[str, Precision] = {WHOLE: "float32", WHOLE_INT8: "int8"}
+            precisions: dict[str, EnginePrecision] = {WHOLE: "float32", WHOLE_INT8: "int8"}
             for name, precision in precisions.items():
                 out = folder / "engine"
                 whole[name] = whole_path(folder / "ours", out, tokenizer, texts, precision)

@@ -131,7 +131,9 @@ def evaluate(
     if isinstance(found.model, Seq2Seq):
         other = against
         if other is not None and not isinstance(other, TextModel):
-            other = load(as_path("against", other))
+            if not isinstance(other, str | Path):
+                raise InputError("against= compares models: give a model, a run or a folder")
+            other = load(other)
         sources, references, where = _pairs(found, split, source, reference)
         check_at_least("beam", beam, 1)
         how = BeamConfig(width=beam, length_penalty=length_penalty, alpha=alpha)

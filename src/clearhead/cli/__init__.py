@@ -16,10 +16,10 @@ VERBS = {
     "classify": "a label for each line",
     "data": "what the model will see; public corpora: clearhead data get NAME",
     "describe": "a recipe with every key explained, or a preset's sizes",
-    "doctor": "what is silently wrong in any Transformer",
+    "doctor": "silent bugs in any Transformer",
     "evaluate": "BLEU, chrF++, perplexity or accuracy of a model",
     "export": "a model folder that other software opens",
-    "generate": "text that goes on from yours",
+    "generate": "a continuation of your text",
     "import": "a model folder from other software's",
     "new": "a recipe for your own text, sized to it and to your time",
     "plan": "memory, time and cost of a run on many accelerators",
@@ -27,8 +27,8 @@ VERBS = {
     "quickstart": "a tour of three minutes, from text to a picture",
     "runs": "the runs in a folder, and their curves",
     "score": "how likely a model finds given texts",
-    "see": "a run of a model from inside: attention, layers, candidates, beams, shapes",
-    "train": "a model from prepared data; stopped, it goes on",
+    "see": "a model at work, as one page: attention, layers, beams",
+    "train": "a model from a recipe; run the same command to resume",
     "translate": "lines into another language",
 }
 
@@ -98,5 +98,5 @@ def _overview() -> str:
     return (
         "clearhead: a Transformer you can see through\n\n"
         f"usage: clearhead VERB …\n\n{verbs}\n\n"
-        "New here? clearhead quickstart. And clearhead VERB --help tells more."
+        "New here? clearhead quickstart. And clearhead VERB --help explains a verb."
     )
