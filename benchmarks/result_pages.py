@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,13 @@ def same_recipe(config: dict[str, Any], name: str, overrides: list[str]) -> bool
     """Whether a run's configuration is the recipe that is shipped now, with these options; seeds
     may differ."""
     keys = [(key.removeprefix("--"), value) for key, value in zip(*[iter(overrides)] * 2)]
-    shipped = recipe_facts(load_recipe(name, keys))
-    for facts in (config := json.loads(json.dumps(config)), shipped):
+    recipe = load_recipe(name, keys)
+    shipped, config = recipe_facts(recipe), json.loads(json.dumps(config))
+    for section in ("data", "batches", "train"):  # a key that is newer had its default then
+        defaults = {each.name: each.default for each in fields(type(getattr(recipe, section)))}
+        new = shipped[section].keys() - config[section].keys()
+        config[section] |= {key: json.loads(json.dumps(defaults[key])) for key in new}
+    for facts in (config, shipped):
         for section in ("batches", "train"):
             facts[section]["seed"] = None
     return config == json.loads(json.dumps(shipped))

@@ -78,7 +78,7 @@ def test_choices_and_numbers_that_are_none_are_refused(
     refused(lambda: translator.translate("aei", precision="int8"))
     refused(lambda: translator.translate("aei", engine="ctranslate2", precision="int2"))
     refused(lambda: translator.translate("aei", engine="ctranslate2", engine_folder=5))
-    refused(lambda: translator.translate("aei" * 20))
+    refused(lambda: translator.translate("aei" * 20, too_long="refuse"))
     refused(lambda: translator.attention("aei", layer=7))
     refused(lambda: translator.attention("aei", head=7))
     refused(lambda: translator.score("aei"))

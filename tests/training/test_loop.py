@@ -56,7 +56,9 @@ def plant_nan_at(*steps: int, where: str):
 def test_a_nan_changes_no_weight_and_names_its_samples(where: str, text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=8, on_nan="stop")
     clean = go(with_train(recipe, steps=4), text, tmp_path / "clean")
-    with pytest.raises(NotFiniteError, match=r"step 5: .*nan.*no weight was changed; run again"):
+    with pytest.raises(
+        NotFiniteError, match=r"step 5: .*nan.*no weight was changed; run the same command"
+    ):
         go(recipe, text, tmp_path / "run", before=plant_nan_at(5, where=where))
     last = read_metrics(tmp_path / "run/metrics.jsonl")[-1]
     assert last["skipped"] and last["step"] == 5 and len(last["samples"]) == 7
