@@ -207,7 +207,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         ([*PAIRS, "--out", "there.toml"], "there.toml already exists; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
         (["new", "x", "--source", "source.txt"], "needs pairs .* one of them"),
-        ([*PAIRS, "--text", "text.txt"], "not both"),
+        ([*PAIRS, "--text", "text.txt"], "exactly one of them"),
         (["new", "x"], "needs pairs"),
     ],
 )

@@ -182,8 +182,8 @@ def test_a_tokenizer_may_be_named_from_where_one_is(translator: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--table", "a.csv", "--text", "source.txt"], "one of them and not half"),
-        (["--source", "source.txt"], "one of them and not half"),
+        (["--table", "a.csv", "--text", "source.txt"], "exactly one of them, complete"),
+        (["--source", "source.txt"], "exactly one of them, complete"),
         (["--text", "source.txt", "--columns", "1"], "are those of a table; give"),
         (["--label", "good"], "is not LABEL=FILE"),
         (["--table", "no.csv"], "there is no file"),
