@@ -80,5 +80,6 @@ def _text(namespace: argparse.Namespace) -> dict[str, object]:
         return {"pairs": pair}
     raise ClearheadError(
         f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE), text (--text "
-        "FILES), a table (--table FILE) or labels (--label LABEL=FILE …), exactly one of them, complete"
+        "FILES), a table (--table FILE) or labels (--label LABEL=FILE …): exactly one of them, "
+        "complete"
     )
