@@ -289,7 +289,7 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many runs counts")
+    parser.add_argument("--rounds", type=int, default=6, help="the best of so many runs counts")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", type=int, default=32, help="sentences that we run together")
     parser.add_argument("--only", type=int, help="the number of one setting")

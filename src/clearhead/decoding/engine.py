@@ -188,6 +188,8 @@ class CTranslate2Engine:
         if ends.window != "stop":
             _refuse("window", ends.window, "window='stop'")
         outputs: dict[int, Output] = {}
+        opened = self.opened("Generator", one=len(given) == 1)
+        running: list[tuple[int, int, Any]] = []
         # Equally long: where they are not, its limit of new tokens counts from the shortest.
         order = sorted(range(len(given)), key=lambda place: len(given[place]))
         for length, group in groupby(order, key=lambda place: len(given[place])):
@@ -198,7 +200,7 @@ class CTranslate2Engine:
                 nothing = Output(tokens=[], log_probs=[], score=0.0, stop=stop)
                 outputs |= dict.fromkeys(places, nothing)
                 continue
-            results = self.opened("Generator", one=len(places) == 1).generate_batch(
+            results = opened.generate_batch(
                 [[self.names.target[i] for i in given[place]] for place in places],
                 beam_size=1,
                 length_penalty=0,
@@ -209,10 +211,13 @@ class CTranslate2Engine:
                 include_prompt_in_result=False,
                 return_scores=True,
                 return_end_token=True,
+                asynchronous=True,  # the next length need not wait for this one
             )
-            for place, result in zip(places, results):
-                tokens, score = list(result.sequences_ids[0]), result.scores[0]
-                outputs[place] = self._output(tokens, score, ends, limit)
+            running += [(place, limit, result) for place, result in zip(places, results)]
+        for place, limit, waiting in running:
+            result = waiting.result()
+            tokens, score = list(result.sequences_ids[0]), result.scores[0]
+            outputs[place] = self._output(tokens, score, ends, limit)
         return [outputs[place] for place in range(len(given))]
 
     def _output(self, tokens: list[int], score: float, ends: DecodeConfig, limit: int) -> Output:
