@@ -31,7 +31,8 @@ def step_table(result: dict[str, Any], language: str) -> str:
         "|---|---|" + "---|" * (len(rivals) + 2),
     ]
     for row in result["steps"]:
-        ratios = " | ".join(f"{row['our_speed_relative_to'][rival]:.2f}" for rival in rivals)
+        best, median = row["our_speed_relative_to"], row["our_median_speed_relative_to"]
+        ratios = " | ".join(f"{best[rival]:.2f} / {median[rival]:.2f}" for rival in rivals)
         time, share = row["milliseconds"]["clearhead"], row["utilisation_of_matmul_peak"]
         cells = f"{row['setting']} | {row['dropout']} | {ratios} | {time:.0f} | {share:.0%}"
         lines.append(f"| {cells} |")
@@ -58,7 +59,11 @@ def decode_table(result: dict[str, Any], language: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"step.json": step_table, "decode_one_thread.json": decode_table}
+TABLES = {
+    "step.json": step_table,
+    "decode.json": decode_table,
+    "decode_one_thread.json": decode_table,
+}
 
 
 def with_tables(text: str, language: str) -> str:

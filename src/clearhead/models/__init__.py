@@ -1,10 +1,10 @@
 """Whole models, and how to get one."""
 
+from clearhead.config.presets import PRESETS, preset
 from clearhead.models.assemble import Model, build_model
 from clearhead.models.causal_lm import CausalLM
 from clearhead.models.masked_lm import MaskedLM
 from clearhead.models.parameters import ParameterCount, count_parameters
-from clearhead.models.presets import PRESETS, preset
 from clearhead.models.seq2seq import Seq2Seq
 
 __all__ = [

@@ -31,8 +31,7 @@ class OwnParts:
     @property
     def given(self) -> dict[str, type[nn.Module]]:
         """By role."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {role: part for role, part in found.items() if part is not None}
+        return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
 
     @property
     def names(self) -> dict[str, str]:
@@ -101,13 +100,11 @@ def first_values(
 def _marked_memory() -> Iterator[None]:
     """Memory that is allocated and not filled holds NaN."""
     settings: Any = torch.utils.deterministic
-    enabled = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    fill = settings.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
+    before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
+    torch.set_deterministic_debug_mode("error")
     settings.fill_uninitialized_memory = True
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
-        settings.fill_uninitialized_memory = fill
+        torch.set_deterministic_debug_mode(before[0])
+        settings.fill_uninitialized_memory = before[1]
