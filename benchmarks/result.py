@@ -25,8 +25,10 @@ def write_result(name: str, measured: dict[str, Any]) -> Path:
 
 def circumstances() -> dict[str, Any]:
     arguments = " ".join(sys.argv[1:])
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.stem == "__main__" else program.stem
     return {
-        "command": f"python -m benchmarks.{Path(sys.argv[0]).stem} {arguments}".strip(),
+        "command": f"python -m benchmarks.{name} {arguments}".strip(),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": {

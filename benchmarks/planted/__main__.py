@@ -74,8 +74,9 @@ def said_only_of(broken: dict[str, Any], healthy: dict[str, Any]) -> list[str]:
 
 
 def is_right(judged: dict[str, Any], name: str, headlines: list[str]) -> bool:
-    """The first headline is one that is right for this bug."""
-    return bool(headlines) and headlines[0] in judged.get(name, {}).get("right", [])
+    """The first headline is one that is right for this bug, by its case or its check."""
+    right = judged.get(name, {}).get("right", [])
+    return any(key in right for case in headlines[:1] for key in (case, case.partition(".")[0]))
 
 
 def main() -> None:
@@ -101,13 +102,14 @@ def main() -> None:
     for file in files:
         for seed in arguments.seeds:
             said = in_a_process(file, seed, arguments.full)
-            runs.setdefault(file.stem, {"expected": said["expected"]})[f"seed {seed}"] = said
             broken, healthy = said["broken"], said["healthy"]
-            total += 1
             news = said_only_of(broken, healthy)
-            flagged += bool(news)
-            right += is_right(judged, file.stem, news)
-            alarms += bool(healthy.get("headlines"))
+            verdict = {"flagged": bool(news), "right": is_right(judged, file.stem, news)}
+            total, alarms = total + 1, alarms + bool(healthy.get("headlines"))
+            flagged, right = flagged + verdict["flagged"], right + verdict["right"]
+            accepted = judged.get(file.stem, {}).get("right", [])
+            told = {"expected": said.pop("expected"), "accepted": accepted}
+            runs.setdefault(file.stem, told)[f"seed {seed}"] = {**verdict, **said}
             print(
                 f"{file.stem:36} {seed}  {broken}\n{'':36}    healthy: {healthy}",
                 flush=True,
