@@ -4,7 +4,7 @@
     python -m benchmarks.planted --folder FOLDER NAME  # another folder, some of its files
 
 A file holds `KIND`, `EXPECTED` (the headline that a perfect report gives), `healthy()` and
-`broken()`. Whether a headline is right is a judgement: `judgements.toml` names for each file
+`broken()`; files with the same `TWIN` have the same healthy model, which is examined once. Whether a headline is right is a judgement: `judgements.toml` names for each file
 the cases that are right. Writes benchmarks/results/planted.json.
 """
 
@@ -13,6 +13,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -29,14 +30,14 @@ SEEDS = (0, 1, 2)
 SECONDS = 600
 
 
-def examine_file(file: Path, seed: int, *, full: bool) -> dict[str, Any]:
+def examine_file(file: Path, seed: int, *, full: bool, only_broken: bool) -> dict[str, Any]:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
     said: dict[str, Any] = {"expected": module.EXPECTED}
-    for state in ("healthy", "broken"):
+    for state in ("broken",) if only_broken else ("healthy", "broken"):
         torch.manual_seed(seed)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
@@ -56,9 +57,20 @@ def examine_file(file: Path, seed: int, *, full: bool) -> dict[str, Any]:
     return said
 
 
-def in_a_process(file: Path, seed: int, full: bool) -> dict[str, Any]:
+def in_a_process(
+    file: Path, seed: int, full: bool, twins: dict[tuple[str, int], dict[str, Any]]
+) -> dict[str, Any]:
+    """What is said of a file's models. `twins` keeps what was said of healthy ones."""
+    named = re.search(r'^TWIN = "(.+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+    twin = named[1] if named else file.stem
+    said = _run(file, seed, full, only_broken=(twin, seed) in twins)
+    return {"healthy": twins.setdefault((twin, seed), said.get("healthy", {})), **said}
+
+
+def _run(file: Path, seed: int, full: bool, *, only_broken: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.planted", "--one", str(file), "--seed", str(seed)]
     command += ["--full"] if full else []
+    command += ["--only-broken"] if only_broken else []
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         return json.loads(run.stdout.splitlines()[-1])
@@ -87,21 +99,24 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="with training and compilation")
     parser.add_argument("--result", default="planted", help="the name of the result file")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--only-broken", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
         torch.set_num_threads(1)
-        print(json.dumps(examine_file(arguments.one, arguments.seed, full=arguments.full)))
+        asked = {"full": arguments.full, "only_broken": arguments.only_broken}
+        print(json.dumps(examine_file(arguments.one, arguments.seed, **asked)))
         return
     files = sorted(f for f in arguments.folder.glob("*.py") if not f.name.startswith("_"))
     files = [f for f in files if not arguments.names or f.stem in arguments.names]
     path = arguments.folder / "judgements.toml"
     judged = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     runs: dict[str, dict[str, Any]] = {}
+    twins: dict[tuple[str, int], dict[str, Any]] = {}
     flagged = right = alarms = total = 0
     for file in files:
         for seed in arguments.seeds:
-            said = in_a_process(file, seed, arguments.full)
+            said = in_a_process(file, seed, arguments.full, twins)
             broken, healthy = said["broken"], said["healthy"]
             news = said_only_of(broken, healthy)
             verdict = {"flagged": bool(news), "right": is_right(judged, file.stem, news)}
