@@ -4,8 +4,9 @@
     python -m benchmarks.planted --folder FOLDER NAME  # another folder, some of its files
 
 A file holds `KIND`, `EXPECTED` (the headline that a perfect report gives), `healthy()` and
-`broken()`; files with the same `TWIN` have the same healthy model, which is examined once. Whether a headline is right is a judgement: `judgements.toml` names for each file
-the cases that are right. Writes benchmarks/results/planted.json.
+`broken()`; files with the same `TWIN` have the same healthy model, which is examined once.
+Whether a headline is right is a judgement: `judgements.toml` names for each file the cases that
+are right. Writes benchmarks/results/planted.json.
 """
 
 import argparse
