@@ -1,15 +1,20 @@
-"""Shapes in signatures are checked while the tests run, and only then."""
+"""Shapes in signatures are checked while tests run, and only then."""
 
+import os
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from jaxtyping import config as shape_checks
 from jaxtyping import install_import_hook
 
 install_import_hook(
     ["clearhead.parts", "clearhead.stacks", "clearhead.models"], "beartype.beartype"
 )
+# Checking shapes takes several times as long as computing with them. At each push it is done where
+# every option of every part is tried, in `.ci/nightly` everywhere.
+SHAPES_CHECKED = ("tests/parts", "tests/models")
 
 # Two test processes share two cores, and one thread gives the same sums every time.
 torch.set_num_threads(1)
@@ -42,6 +47,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return file if file in TOGETHER else nodeid
 
     return FilesTogether(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    checked = item.nodeid.startswith(SHAPES_CHECKED) or os.environ.get("CLEARHEAD_DRAWS") == "full"
+    shape_checks.update("jaxtyping_disable", not checked)
 
 
 @pytest.fixture(autouse=True)
