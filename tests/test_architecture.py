@@ -12,8 +12,9 @@ MAX_LINES = 400
 MAX_LINES_OF_THE_TRANSFORMER = 2_000
 PRODUCTS = {"bmm", "baddbmm", "einsum", "matmul", "scaled_dot_product_attention"}
 # The doctor looks at attention that is not ours; a trace puts attention together again from pieces
-# that somebody has replaced, inside the model's own call.
-MAY_ATTEND = ("parts/", "doctor/", "inspection/attending.py")
+# that somebody has replaced, inside the model's own call; the exercises are attention as a learner
+# writes it.
+MAY_ATTEND = ("parts/", "doctor/", "inspection/attending.py", "course/exercises/")
 
 
 def package_table(text: str) -> dict[str, set[str]]:
@@ -94,6 +95,7 @@ PACKAGES = package_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 FILES = {
     path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(SOURCE.rglob("*.py"))
+    if not path.name.startswith("exercise.")  # copied to learners: no modules of the package
 }
 
 

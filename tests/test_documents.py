@@ -63,6 +63,12 @@ def test_the_chinese_page_has_the_code_of_the_english_one(path: Path, language: 
         assert without_comments(one) == without_comments(two)
 
 
+@pytest.mark.parametrize("path", sorted((DOCS / "en" / "course").glob("*.md")), ids=ids)
+def test_the_chinese_chapter_shows_the_output_of_the_english_one(path: Path):
+    english, other = (p.read_text(encoding="utf-8") for p in (path, chinese(path)))
+    assert blocks(english, "text") == blocks(other, "text")
+
+
 # Run by tests/data/test_guide.py and tests/api/test_python_page.py.
 NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md"}
 FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no programs
@@ -72,10 +78,14 @@ SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMAND
 @pytest.mark.parametrize("path", SELF_CONTAINED, ids=ids)
 def test_every_python_block_runs_as_written(path: Path):
     """The Chinese blocks are the same code, as the test above shows."""
-    for code in blocks(path.read_text(encoding="utf-8"), "python"):
+    text = path.read_text(encoding="utf-8")
+    for code in blocks(text, "python"):
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         assert run.stdout.strip()
+        shown = re.search(rf"```python\n{re.escape(code)}```\n\n```text\n(.*?)```", text, re.S)
+        if shown and path.parent.name == "course":
+            assert run.stdout.split() == shown[1].split(), "the page shows another output"
 
 
 def test_the_first_example_prints_shapes_and_an_attention_map():

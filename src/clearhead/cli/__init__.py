@@ -21,6 +21,7 @@ VERBS = {
     "export": "a model folder that other software opens",
     "generate": "a continuation of your text",
     "import": "a model folder from other software's",
+    "learn": "exercises that check themselves, in English and Chinese",
     "new": "a recipe for your own text, sized to it and to your time",
     "plan": "memory, time and cost of a run on many accelerators",
     "prepare": "text into token files",

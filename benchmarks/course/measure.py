@@ -1,0 +1,277 @@
+"""The numbers behind the pictures, from models that ship with the package, from formulas, and from
+two short trainings. Everything is seeded; numbers are rounded, so that another machine agrees."""
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import clearhead as ch
+from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
+from clearhead.doctor.specimen import TutorialTransformer
+from clearhead.inspection.beam_tree import BeamTree
+from clearhead.parts.attention import attention_weights
+from clearhead.parts.positions import sinusoid
+
+Measured = dict[str, Any]
+LINE = "To be, or not to be"
+
+
+def rounded(x: Tensor | float, digits: int = 3) -> Any:
+    """Plain numbers; a tensor becomes nested lists."""
+    if isinstance(x, Tensor):
+        return [rounded(row, digits) for row in x] if x.dim() else round(x.item(), digits)
+    return round(x, digits)
+
+
+# ── chapter 0 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def leak() -> Measured:
+    """Which logits move when one token is changed: the specimen, and a model of the package."""
+    torch.manual_seed(0)
+    specimen = TutorialTransformer().eval()
+    model = ch.build_model(replace(ch.preset("tiny-encoder-decoder"), p_dropout=0.0)).eval()
+    source = torch.randint(3, 64, (1, 9))
+    return {
+        "specimen": _sees(lambda tokens: specimen(tokens)[0], 100),
+        "clearhead": _sees(lambda tokens: model(source, tokens), 64),
+    }
+
+
+def _sees(logits: Callable[[Tensor], Tensor], vocab: int, length: int = 8) -> list[list[int]]:
+    tokens = torch.randint(3, vocab, (1, length))
+    seen = torch.zeros(length, length, dtype=torch.int)
+    with torch.no_grad():
+        before = logits(tokens)[0]
+        for j in range(length):
+            other = tokens.clone()
+            other[0, j] = 3 + (other[0, j] - 2) % (vocab - 3)
+            change = (logits(other)[0] - before).abs().amax(-1)
+            seen[:, j] = (change > 1e-5 * before.abs().max()).int()
+    return seen.tolist()
+
+
+def one_sequence() -> Measured:
+    """The specimen's arrangement, trained on random symbols that cannot be predicted. It trains:
+    seconds."""
+    torch.manual_seed(0)
+    model = TutorialTransformer(vocab_size=17, n_layers=1, p_dropout=0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(400):
+        symbols = torch.randint(1, 17, (64, 9))
+        loss = model(symbols[:, :-1], symbols[:, 1:])[1]
+        assert loss is not None
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    symbols = torch.randint(1, 17, (500, 9))
+    with torch.no_grad():
+        logits = model(symbols[:, :-1])[0]
+        by_place = F.cross_entropy(logits.mT, symbols[:, 1:], reduction="none").mean(0)
+        # Generation: the token that is asked for has not been generated yet.
+        right = torch.stack(
+            [model(symbols[:, :n])[0][:, -1].argmax(-1) == symbols[:, n] for n in range(1, 9)]
+        )
+    return {
+        "loss": rounded(by_place.mean()),
+        "by_place": rounded(by_place, 2),
+        "right": rounded(right.float().mean()),
+    }
+
+
+# ── chapter 1 ───────────────────────────────────────────────────────────────────────────────────
+
+KEYS = torch.tensor([[1.0, 1, 0, 0], [1, 0.6, 0, 0], [-1, -1, 0, 0]])  # apple, banana, chair
+
+
+def turn() -> Measured:
+    """The three weights as the query turns."""
+    angles = torch.arange(0, 361, 5)
+    radians = angles.double() * math.pi / 180
+    queries = torch.zeros(len(angles), 4, dtype=torch.float64)
+    queries[:, 0], queries[:, 1] = 8**0.5 * radians.cos(), 8**0.5 * radians.sin()
+    weights = attention_weights(queries[None, None], KEYS.double()[None, None])[0, 0]
+    return {"angle": angles.tolist(), "weights": rounded(weights.T)}
+
+
+def entropy() -> Measured:
+    """Of a softmax over 8 keys of random vectors, by width."""
+    torch.manual_seed(0)
+    widths = [4, 16, 64, 256, 1024]
+    found: dict[str, list[float]] = {"raw": [], "scaled": []}
+    for d in widths:
+        scores = torch.randn(2000, 1, d) @ torch.randn(2000, d, 8)
+        for name, scale in (("raw", 1.0), ("scaled", math.sqrt(d))):
+            entropies = torch.special.entr((scores / scale).softmax(-1)).sum(-1)
+            found[name].append(rounded(entropies.mean(), 2))
+    return {"d": widths, **found}
+
+
+def distance() -> Measured:
+    """The gradient of the last output at the first input, over that at the last input."""
+    lengths = [16, 32, 64, 128, 256, 512]
+    return {
+        "length": lengths,
+        "lstm": [_log(_ratio("lstm", n)) for n in lengths if n <= 128],
+        "attention": [_log(_ratio("attention", n)) for n in lengths],
+    }
+
+
+def _log(x: float) -> float:
+    return round(math.log10(x), 1)
+
+
+def _ratio(kind: str, length: int) -> float:
+    torch.manual_seed(0)
+    x = torch.randn(8, length, 64, dtype=torch.float64, requires_grad=True)
+    if kind == "lstm":
+        out = nn.LSTM(64, 64, batch_first=True).double()(x)[0]
+    else:
+        out = nn.MultiheadAttention(64, 4, batch_first=True).double()(x, x, x)[0]
+    (gradient,) = torch.autograd.grad(out[:, -1].sum(), x)
+    # The last position also asks: compare with another one that is only looked at.
+    last = -1 if kind == "lstm" else -2
+    return (gradient[:, 0].norm() / gradient[:, last].norm()).item()
+
+
+# ── chapters 2 and 3 ────────────────────────────────────────────────────────────────────────────
+
+
+def heads() -> Measured:
+    """All heads of the shipped character model on one line."""
+    model = ch.load("shakespeare-char")
+    (ids,) = model.opened.codec.encode_prompts([LINE])
+    recorder = ch.Recorder()
+    with torch.no_grad():
+        model.model(torch.tensor([ids]), recorder=recorder)
+    weights = [recorder["causal", layer][0] for layer in range(model.config.n_layers)]
+    return {
+        "tokens": [model.tokenizer.decode([i]) or "⟨bos⟩" for i in ids],
+        "weights": [rounded(layer, 2) for layer in weights],
+    }
+
+
+# ── chapter 4 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def table() -> Measured:
+    """Sinusoids, and their products by distance."""
+    small, wide = sinusoid(48, 32, pairs="interleaved"), sinusoid(101, 128)
+    return {"table": rounded(small, 2), "products": rounded((wide @ wide[0]) / 64, 3)}
+
+
+# ── chapters 4 and 7: two trainings ─────────────────────────────────────────────────────────────
+
+
+COPIED = "clearhead2026"
+
+
+def copy() -> Measured:
+    """copy-task, whose cross-attention is looked at on the way. It trains: a minute."""
+    return _trained({})
+
+
+def positions() -> Measured:
+    """The same without positions. It trains: a minute."""
+    return _trained({"positions": "none"})
+
+
+def _trained(changes: dict[str, Any]) -> Measured:
+    """Cross-attention to one line at every 300 steps (0: first weights), and the validation loss
+    there. CLEARHEAD_DATA must hold copy_task (`clearhead data get copy-task`)."""
+    recipe = ch.recipe("copy-task", model=changes, train={"keep": 5})
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        run = ch.train(recipe, folder=folder, prepared=Path(place) / "prepared")
+        losses = {line["step"]: line["loss"] for line in run.metrics if line.get("valid")}
+        torch.manual_seed(0)
+        weights = [_looks(run, ch.build_model(run.config).state_dict())]
+        for step in (300, 600, 900, 1200):
+            state = {"model": {f"model.{k}": v for k, v in run.model.state_dict().items()}}
+            dcp.load(state, checkpoint_id=folder / "checkpoints" / f"step-{step:08}", no_dist=True)
+            weights.append(
+                _looks(run, {k.removeprefix("model."): v for k, v in state["model"].items()})
+            )
+        copied = run.translate(COPIED)
+    return {
+        "steps": [0, 300, 600, 900, 1200],
+        "weights": weights,
+        "loss": {str(step): round(value, 3) for step, value in losses.items()},
+        "copied": copied,
+    }
+
+
+def _looks(run: ch.TrainedRun, state: dict[str, Tensor]) -> Any:
+    run.model.load_state_dict(state)
+    return rounded(run.attention(COPIED, COPIED).weights, 2)
+
+
+# ── chapter 10 ──────────────────────────────────────────────────────────────────────────────────
+
+PROMPT = "ROMEO:\nI w"
+
+
+def candidates() -> Measured:
+    """The likeliest next characters of the shipped model, at three temperatures."""
+    model = ch.load("shakespeare-char")
+    (ids,) = model.opened.codec.encode_prompts([PROMPT])
+    with torch.no_grad():
+        logits = model.model(torch.tensor([ids]))[0, -1].double()
+    best = logits.argsort(descending=True)[:10]
+    kept: dict[str, int] = {}
+    bars: dict[str, list[float]] = {}
+    for temperature in (0.5, 1.0, 2.0):
+        chances = (logits / temperature).softmax(-1).sort(descending=True).values
+        bars[str(temperature)] = rounded((logits / temperature).softmax(-1)[best])
+        kept[str(temperature)] = int((chances.cumsum(0) - chances < 0.9).sum())
+    tokens = [model.tokenizer.decode([int(i)]) for i in best]
+    return {"prompt": PROMPT, "tokens": tokens, "bars": bars, "kept": kept}
+
+
+def beams() -> Measured:
+    """A beam search of width 3, five steps, as a tree."""
+    model = ch.load("shakespeare-char")
+    (ids,) = model.opened.codec.encode_prompts(["ROMEO:\nW"])
+    beam = BeamConfig(width=3, n_best=3)
+    tree = BeamTree(beam)
+    config = DecodeConfig(max_new=5, eos_id=2)
+    outputs = beam_search(model.model, [ids], config, beam, watch=tree)[0]
+    tree.mark(outputs[0])
+    nodes = [
+        {
+            "id": node["id"],
+            "parent": node["parent"],
+            "token": None if node["token"] is None else model.tokenizer.decode([node["token"]]),
+            "total": rounded(node["total"], 2),
+            "fate": node["fate"],
+            "best": bool(node.get("best")),
+        }
+        for node in tree.nodes
+    ]
+    return {"prompt": "ROMEO:\nW", "nodes": nodes}
+
+
+QUICK: dict[str, Callable[[], Measured]] = {
+    "leak": leak,
+    "turn": turn,
+    "entropy": entropy,
+    "distance": distance,
+    "heads": heads,
+    "table": table,
+    "candidates": candidates,
+    "beams": beams,
+}
+SLOW: dict[str, Callable[[], Measured]] = {
+    "one_sequence": one_sequence,
+    "copy": copy,
+    "positions": positions,
+}

@@ -1,0 +1,510 @@
+"""The pictures, drawn from data.json in two languages. A label is a key of words.toml."""
+
+import json
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.course.svg import (
+    BLUE,
+    GREY,
+    INK,
+    LIGHT,
+    ORANGE,
+    Axes,
+    Drawing,
+    by_fill,
+    grid,
+    number,
+)
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDER = ROOT / "docs" / "pictures" / "course"
+DATA = FOLDER / "data.json"
+WORDS = tomllib.loads((Path(__file__).parent / "words.toml").read_text(encoding="utf-8"))
+LANGUAGES = ("en", "zh")
+Say = Callable[[str], str]
+
+
+def read_data() -> dict[str, Any]:
+    """What `measure` found."""
+    return json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
+
+
+def pictures(data: dict[str, Any]) -> dict[str, str]:
+    """File name → SVG, of every picture whose data were measured."""
+    found: dict[str, str] = {}
+    if {"copy", "positions"} <= data.keys():
+        data = {**data, "both": {name: data[name] for name in ("copy", "positions")}}
+    for language in LANGUAGES:
+
+        def say(key: str, language: str = language) -> str:
+            return WORDS[key][LANGUAGES.index(language)]
+
+        for chapter, part in MAPS.items():
+            found[f"{chapter}-map.{language}.svg"] = figure_1(part, say)
+        for name, (needs, draw) in DRAWN.items():
+            if needs is None or needs in data:
+                given = {} if needs is None else data[needs]
+                found[f"{name}.{language}.svg"] = draw(given, say)
+    return found
+
+
+# ── the map: Figure 1 of the paper, with the part of the chapter marked ─────────────────────────
+
+MAPS = {
+    "00": "all",
+    "01": "attention",
+    "02": "masks",
+    "03": "heads",
+    "04": "positions",
+    "07": "cross",
+    "10": "output",
+}
+BOXES = {
+    # name: column, row from below, label, chapters in which it is marked
+    "e_in": (0, 0, "embedding", {"all"}),
+    "e_pos": (0, 1, "position", {"all", "positions"}),
+    "e_att": (0, 2, "self_attention", {"all", "attention", "heads"}),
+    "e_ff": (0, 3, "feed_forward", {"all"}),
+    "d_in": (1, 0, "embedding", {"all"}),
+    "d_pos": (1, 1, "position", {"all", "positions"}),
+    "d_att": (1, 2, "masked_attention", {"all", "attention", "heads", "masks"}),
+    "d_cross": (1, 3, "cross_attention", {"all", "attention", "heads", "cross"}),
+    "d_ff": (1, 4, "feed_forward", {"all"}),
+    "d_out": (1, 5, "output", {"all", "output"}),
+}
+
+
+def figure_1(part: str, say: Say) -> str:
+    d = Drawing(450, 262, say("figure_1"))
+    w, h, gap = 150, 26, 36
+
+    def place(column: int, row: int) -> tuple[float, float]:
+        return 30 + column * 210, 200 - row * gap
+
+    for column in (0, 1):
+        x, _ = place(column, 0)
+        rows = 3 if column == 0 else 5
+        d.line([(x + w / 2, 228), (x + w / 2, 200 - rows * gap + h)], GREY, 1.2)
+        d.words(x + w / 2, 246, say("source" if column == 0 else "target"), "middle", 12)
+    x, y = place(0, 3)
+    cx, cy = place(1, 3)
+    d.line([(x + w / 2, y), (x + w / 2, y - 10), (cx - 24, y - 10), (cx - 24, cy + 13)], GREY, 1.2)
+    d.line([(cx - 24, cy + 13), (cx, cy + 13)], GREY, 1.2, arrow=True)
+    for column, row, label, chapters in BOXES.values():
+        x, y = place(column, row)
+        marked = part in chapters
+        d.rect(x, y, w, h, BLUE if marked else LIGHT, INK if marked else GREY, 1, 4)
+        d.words(x + w / 2, y + 17, say(label), "middle", 12, "white" if marked else INK, marked)
+    for column, rows in ((0, (2, 3)), (1, (2, 4))):
+        x, y = place(column, rows[1])
+        height = (rows[1] - rows[0]) * gap + h
+        d.rect(x - 8, y - 6, w + 16, height + 12, stroke=GREY, width=0.8, radius=6)
+        d.words(x + w + 14, y + height / 2 + 4, "N×", "start", 12, GREY)
+    return d.text()
+
+
+# ── chapter 0 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def leak(data: Any, say: Say) -> str:
+    d = Drawing(640, 292, say("leak"))
+    for left, name in ((80, "specimen"), (390, "clearhead")):
+        d.words(left + 88, 24, say(name), "middle", 13, bold=True)
+        d.words(left + 88, 46, say("token_changed"), "middle", 11, GREY)
+        cell, top = 22, 70
+        for i, row in enumerate(data[name]):
+            for j, sees in enumerate(row):
+                x, y = left + j * cell, top + i * cell
+                fill = (ORANGE if j > i else BLUE) if sees else "white"
+                d.rect(x, y, cell, cell, fill, LIGHT, 0.8)
+                if sees and j > i:
+                    d.words(x + cell / 2, y + 16, "✗", "middle", 13, "white", True)
+        for i in range(8):
+            d.words(left - 6, top + i * cell + 15, str(i), "end", 11)
+            d.words(left + i * cell + 11, top - 5, str(i), "middle", 11)
+        d.words(left - 26, top + 88, say("logit_moves"), "middle", 11, GREY, turn=True)
+    d.rect(80, 262, 12, 12, BLUE)
+    d.words(98, 272, say("sees_past"), size=11)
+    d.rect(360, 262, 12, 12, ORANGE)
+    d.words(378, 272, say("sees_future"), size=11)
+    return d.text()
+
+
+def one_sequence(data: Any, say: Say) -> str:
+    d = Drawing(560, 270, say("one_sequence"))
+    axes = Axes(d, (60, 30, 470, 180), (0, 8), (0, 3.2))
+    axes.ticks({i + 0.5: str(i) for i in range(8)}, {0: "0", 1: "1", 2: "2", 3: "3"})
+    for i, value in enumerate(data["by_place"]):
+        (x0, y0), (x1, y1) = axes.at(i + 0.2, value), axes.at(i + 0.8, 0)
+        d.rect(x0, y0, x1 - x0, y1 - y0, BLUE)
+        d.words((x0 + x1) / 2, y0 - 5, f"{value:.2f}", "middle", 11)
+    floor = math.log(16)
+    axes.curve([(0, floor), (8, floor)], ORANGE, "5 3", 1.5)
+    d.words(66, axes.at(0, floor)[1] - 6, say("floor"), "start", 11, ORANGE)
+    axes.names(say("position_predicted"), say("loss"))
+    return d.text()
+
+
+# ── chapter 1 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def turn(data: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("turn"))
+    axes = Axes(d, (60, 40, 470, 190), (0, 360), (0, 1))
+    axes.ticks(
+        {a: f"{a}°" for a in (0, 45, 90, 135, 180, 225, 270, 315, 360)},
+        {0: "0", 0.5: ".5", 1: "1"},
+    )
+    styles = (("apple", BLUE, ""), ("banana", ORANGE, "7 3"), ("chair", INK, "2 3"))
+    for i, (name, colour, dash) in enumerate(styles):
+        axes.curve(list(zip(data["angle"], data["weights"][i])), colour, dash, 2.2)
+        x = 90 + i * 150
+        d.line([(x, 22), (x + 28, 22)], colour, 2.2, dash)
+        d.words(x + 34, 26, say(name))
+    at = axes.at(45, 0)[0]
+    d.line([(at, 40), (at, 230)], GREY, 1, "3 3")
+    d.words(at + 4, 54, say("fruit"), size=11, colour=GREY)
+    axes.names(say("angle"), say("weight"))
+    return d.text()
+
+
+def entropy(data: Any, say: Say) -> str:
+    d = Drawing(560, 270, say("entropy"))
+    axes = Axes(d, (60, 34, 470, 178), (1.6, 10.4), (0, 2.2))
+    axes.ticks({math.log2(n): str(n) for n in data["d"]}, {0: "0", 1: "1", 2: "2"})
+    for name, colour, dash in (("raw", ORANGE, "7 3"), ("scaled", BLUE, "")):
+        points = [(math.log2(n), v) for n, v in zip(data["d"], data[name])]
+        axes.curve(points, colour, dash)
+        for u, v in points:
+            x, y = axes.at(u, v)
+            d.rect(x - 3, y - 3, 6, 6, colour)
+            d.words(x, y - 8, f"{v:.2f}", "middle", 11)
+        x, y = axes.at(8.4, data[name][3])
+        d.words(x, y + (18 if name == "scaled" else -22), say(name), "middle", 12, colour)
+    axes.curve([(1.6, math.log(8)), (10.4, math.log(8))], GREY, "3 3", 1)
+    d.words(528, axes.at(2, math.log(8))[1] - 5, say("even"), "end", 11, GREY)
+    axes.names(say("width"), say("entropy_axis"))
+    return d.text()
+
+
+def distance(data: Any, say: Say) -> str:
+    d = Drawing(560, 270, say("distance"))
+    low = min(data["lstm"]) - 2
+    axes = Axes(d, (90, 34, 440, 178), (3.6, 9.4), (low, 2))
+    powers = [0, -10, -20, -30]
+    axes.ticks(
+        {math.log2(n): str(n) for n in data["length"]},
+        {p: f"1e{p}" if p else "1" for p in powers if p > low},
+    )
+    for name, colour, dash in (("lstm", ORANGE, "7 3"), ("attention", BLUE, "")):
+        points = [(math.log2(n), v) for n, v in zip(data["length"], data[name])]
+        axes.curve(points, colour, dash)
+        for u, v in points:
+            x, y = axes.at(u, v)
+            d.rect(x - 3, y - 3, 6, 6, colour)
+        x, y = axes.at(*points[-1])
+        place = (x, y + 18, "end") if name == "attention" else (x + 8, y + 4, "start")
+        d.words(place[0], place[1], say(name), place[2], 12, colour)
+    axes.names(say("length"), "")
+    d.words(26, 123, say("gradient_ratio"), "middle", 12, turn=True)
+    return d.text()
+
+
+# ── chapter 2 ───────────────────────────────────────────────────────────────────────────────────
+
+TOKENS = ["⟨bos⟩", "I", "like", "you"]
+
+
+def masks(_: Any, say: Say) -> str:
+    d = Drawing(620, 232, say("masks"))
+    padded = [[j < 4 for j in range(6)] for _ in range(6)]
+    documents = [0, 0, 0, 1, 1, 2]
+    packed = [[documents[i] == documents[j] and j <= i for j in range(6)] for i in range(6)]
+    causal = [[j <= i for j in range(6)] for i in range(6)]
+    for n, (name, mask) in enumerate((("causal", causal), ("padded", padded), ("packed", packed))):
+        x = 50 + n * 200
+        d.words(x + 66, 22, say(name), "middle", 13, bold=True)
+        cells: list[list[float | None]] = [[1.0 if ok else None for ok in row] for row in mask]
+        columns = [str(j) for j in range(6)]
+        if name == "padded":
+            columns = ["a", "b", "c", "d", "–", "–"]
+        if name == "packed":
+            columns = ["A", "A", "A", "B", "B", "C"]
+        rows = [str(j) for j in range(6)] if name == "causal" else columns
+        grid(d, x, 56, 22, cells, rows, columns)
+    d.words(310, 216, say("masks_legend"), "middle", 12, GREY)
+    return d.text()
+
+
+def wrong_masks(_: Any, say: Say) -> str:
+    d = Drawing(660, 236, say("wrong_masks"))
+    zero = [[0.0] * 4 for _ in range(4)]
+    past = [[j <= i for j in range(4)] for i in range(4)]
+
+    def softmax(row: list[float]) -> list[float]:
+        powers = [math.exp(v) for v in row]
+        return [p / sum(powers) for p in powers]
+
+    right = [[1 / (i + 1) if j <= i else 0.0 for j in range(4)] for i in range(4)]
+    added = [softmax([0.0 if ok else 1.0 for ok in row]) for row in past]
+    after = [[0.25 if ok else 0.0 for ok in row] for row in past]
+    none = [softmax(row) for row in zero]
+    shown = (("right", right), ("added_01", added), ("after_softmax", after), ("no_mask", none))
+    for n, (name, matrix) in enumerate(shown):
+        x, cell = 50 + n * 156, 28
+        d.words(x + 56, 22, say(name), "middle", 12, bold=True)
+        rows = TOKENS if n == 0 else []
+        cells: list[list[float | None]] = [[v or None for v in row] for row in matrix]
+        grid(d, x, 58, cell, cells, rows, TOKENS, top=1.0, size=10, numbers=True)
+        sums = [sum(row) for row in matrix]
+        future = sum(sum(v for j, v in enumerate(row) if j > i) for i, row in enumerate(matrix))
+        ends = sorted({number(min(sums)), number(max(sums))})
+        d.words(x + 56, 190, say("row_sums").format("–".join(ends)), "middle", 11, GREY)
+        d.words(x + 56, 208, say("on_future").format(f"{100 * future / 4:.0f} %"), "middle", 11,
+                ORANGE if future else GREY)  # fmt: skip
+    return d.text()
+
+
+def _visible(token: str) -> str:
+    return {" ": "␣", "\n": "↵"}.get(token, token)
+
+
+def causal_head(data: Any, say: Say) -> str:
+    length = 9
+    tokens = [_visible(t) for t in data["tokens"][:length]]
+    weights = data["weights"][2][1]
+    cells = [[weights[i][j] if j <= i else None for j in range(length)] for i in range(length)]
+    d = Drawing(420, 330, say("causal_head"))
+    d.words(210, 24, say("causal_head"), "middle", 13, bold=True)
+    grid(d, 80, 60, 27, cells, tokens, tokens, top=1.0, size=9, numbers=True)
+    d.words(210, 322, say("hatched"), "middle", 11, GREY)
+    return d.text()
+
+
+# ── chapter 3 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def heads(data: Any, say: Say) -> str:
+    tokens = [_visible(t) for t in data["tokens"]]
+    n, cell, step = len(tokens), 7, 168
+    d = Drawing(70 + 4 * step, 60 + 4 * step, say("heads"))
+    for layer, in_layer in enumerate(data["weights"]):
+        d.words(20, 60 + layer * step + 76, say("layer").format(layer), "middle", 12, turn=True)
+        for head, matrix in enumerate(in_layer):
+            x, y = 48 + head * step, 52 + layer * step
+            if layer == 0:
+                d.words(x + n * cell / 2, 22, say("head").format(head), "middle", 12)
+            cells = [[matrix[i][j] if j <= i else None for j in range(n)] for i in range(n)]
+            grid(d, x, y, cell, cells, tokens, tokens, top=1.0, size=6)
+    return d.text()
+
+
+def walk(_: Any, say: Say) -> str:
+    steps = (
+        ("x", "(2, 5, 12)"),
+        ("unflatten", "(2, 5, 3, 4)"),
+        ("transpose", "(2, 3, 5, 4)"),
+        ("weights_step", "(2, 3, 5, 7)"),
+        ("times_values", "(2, 3, 5, 4)"),
+        ("transpose_back", "(2, 5, 3, 4)"),
+        ("flatten", "(2, 5, 12)"),
+    )
+    d = Drawing(560, 40 + 44 * len(steps), say("walk"))
+    for i, (name, shape) in enumerate(steps):
+        y = 20 + 44 * i
+        d.rect(30, y, 150, 28, LIGHT, GREY, 1, 4)
+        d.words(105, y + 19, shape, "middle", 13, bold=True)
+        d.words(200, y + 19, say(name), size=12)
+        if i + 1 < len(steps):
+            d.line([(105, y + 28), (105, y + 44)], GREY, 1.2, arrow=True)
+    return d.text()
+
+
+# ── chapter 4 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def table(data: Any, say: Say) -> str:
+    matrix, cell = data["table"], 7
+    d = Drawing(90 + 32 * 14, 70 + 48 * cell, say("table"))
+    d.cells(by_fill(matrix, 60, 30, 14, cell, 1.0), 14, cell)
+    d.rect(60, 30, 14 * 32, cell * 48, stroke=GREY, width=0.8)
+    for i in range(0, 48, 8):
+        d.words(54, 30 + cell * i + 7, str(i), "end", 10)
+    for j in range(0, 32, 4):
+        d.words(60 + 14 * j + 7, 24, str(j), "middle", 10)
+    d.words(60 + 7 * 32, 30 + cell * 48 + 24, say("dimension"), "middle", 12)
+    d.words(20, 30 + cell * 24, say("position_axis"), "middle", 12, turn=True)
+    return d.text()
+
+
+def products(data: Any, say: Say) -> str:
+    d = Drawing(560, 260, say("products"))
+    axes = Axes(d, (60, 30, 470, 170), (0, 100), (0, 1.05))
+    axes.ticks({n: str(n) for n in range(0, 101, 20)}, {0: "0", 0.5: ".5", 1: "1"})
+    axes.curve(list(enumerate(data["products"])), BLUE)
+    axes.names(say("distance_axis"), say("product"))
+    return d.text()
+
+
+def without_positions(data: Any, say: Say) -> str:
+    return _copies([("with_positions", data["copy"]), ("no_positions", data["positions"])], say)
+
+
+def _copies(shown: list[tuple[str, Any]], say: Say) -> str:
+    characters = [*"clearhead2026", "⟨eos⟩"]
+    cell = 15
+    d = Drawing(70 + 290 * len(shown), 320, say("without_positions"))
+    for n, (name, data) in enumerate(shown):
+        x = 64 + n * 290
+        d.words(x + 105, 22, say(name), "middle", 13, bold=True)
+        grid(d, x, 62, cell, data["weights"][-1], characters, [*characters[:-1], "⟨e⟩"], 1.0, 10)
+        d.words(x + 105, 300, say("copies_as").format(data["copied"]), "middle", 12, GREY)
+    return d.text()
+
+
+# ── chapter 7 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def diagonal(data: Any, say: Say) -> str:
+    d = Drawing(760, 200, say("diagonal"))
+    for n, (step, matrix) in enumerate(zip(data["steps"], data["weights"])):
+        x, cell = 20 + n * 148, 9
+        d.words(x + 63, 22, say("step").format(step), "middle", 12, bold=True)
+        grid(d, x, 36, cell, matrix, top=1.0)
+        loss = data["loss"].get(str(step))
+        text = say("first_weights") if loss is None else say("valid_loss").format(f"{loss:.3f}")
+        d.words(x + 63, 182, text, "middle", 11, GREY)
+    return d.text()
+
+
+def wiring(_: Any, say: Say) -> str:
+    d = Drawing(480, 250, say("wiring"))
+
+    def box(x: float, y: float, label: str, marked: bool = False) -> None:
+        d.rect(x, y, 130, 30, BLUE if marked else LIGHT, GREY, 1, 4)
+        d.words(x + 65, y + 20, label, "middle", 12, "white" if marked else INK)
+
+    for i in range(2):
+        box(40, 170 - 60 * i, say("encoder_layer").format(i), marked=i == 1)
+    for i in range(3):
+        box(310, 190 - 70 * i, say("decoder_layer").format(i))
+        d.line([(170, 125), (240, 125), (240, 205 - 70 * i), (310, 205 - 70 * i)], BLUE, 1.8,
+               arrow=True)  # fmt: skip
+        if i:
+            d.line([(375, 190 - 70 * (i - 1)), (375, 220 - 70 * i)], GREY, 1.2, arrow=True)
+    d.line([(105, 170), (105, 140)], GREY, 1.2, arrow=True)
+    d.words(105, 92, say("memory_once"), "middle", 11, BLUE)
+    return d.text()
+
+
+# ── chapter 10 ──────────────────────────────────────────────────────────────────────────────────
+
+
+def candidates(data: Any, say: Say) -> str:
+    d = Drawing(700, 290, say("candidates"))
+    d.words(
+        350, 22, say("prompt").format(data["prompt"].replace("\n", "↵")), "middle", 13, bold=True
+    )
+    for n, (temperature, bars) in enumerate(data["bars"].items()):
+        x, kept = 30 + n * 226, data["kept"][temperature]
+        d.words(x + 90, 48, f"T = {temperature}", "middle", 12, bold=True)
+        for i, (token, value) in enumerate(zip(data["tokens"], bars)):
+            y, inside = 60 + i * 20, i < kept
+            d.words(x + 14, y + 13, _visible(token), "end", 12)
+            d.rect(
+                x + 20, y, max(130 * value, 0.6), 16, BLUE if inside else "url(#hatch)", GREY, 0.5
+            )
+            d.words(x + 26 + 130 * value, y + 13, f"{value:.3f}".lstrip("0"), size=11)
+        d.words(x + 90, 278, say("top_p_keeps").format(kept), "middle", 11, GREY)
+    return d.text()
+
+
+def beams(data: Any, say: Say) -> str:
+    nodes = {node["id"]: node for node in data["nodes"]}
+    depth: dict[int, int] = {}
+    for node in data["nodes"]:
+        depth[node["id"]] = 0 if node["parent"] is None else depth[node["parent"]] + 1
+    shown = [n for n in data["nodes"] if n["fate"] != "dropped" or _is_next(n, nodes, depth)]
+    columns: dict[int, list[Any]] = {}
+    for node in shown:
+        columns.setdefault(depth[node["id"]], []).append(node)
+    height = 44 + 34 * max(len(column) for column in columns.values())
+    d = Drawing(60 + 116 * len(columns), height + 26, say("beams"))
+    at: dict[int, tuple[float, float]] = {}
+    for level, column in sorted(columns.items()):
+        for i, node in enumerate(sorted(column, key=lambda n: -n["total"])):
+            at[node["id"]] = (20 + 116 * level, 24 + 34 * i)
+    for node in shown:
+        x, y = at[node["id"]]
+        if node["parent"] is not None:
+            px, py = at[node["parent"]]
+            colour = BLUE if node["best"] else GREY
+            d.line([(px + 84, py + 12), (x, y + 12)], colour, 2.4 if node["best"] else 1)
+    for node in shown:
+        x, y = at[node["id"]]
+        dropped = node["fate"] == "dropped"
+        fill = BLUE if node["best"] else "url(#hatch)" if dropped else LIGHT
+        d.rect(x, y, 84, 24, fill, GREY, 1, 4)
+        label = _visible(node["token"]) if node["token"] else say("start")
+        text = label if node["parent"] is None else f"{label}  {node['total']:.2f}"
+        d.words(x + 42, y + 16, text, "middle", 12, "white" if node["best"] else INK, node["best"])
+    d.words(20, height + 14, say("beams_legend"), size=11, colour=GREY)
+    return d.text()
+
+
+def _is_next(node: Any, nodes: dict[int, Any], depth: dict[int, int]) -> bool:
+    """Of the dropped ones, the best at each step: the branch that lost narrowly."""
+    rivals = [
+        n for n in nodes.values()
+        if n["fate"] == "dropped" and depth[n["id"]] == depth[node["id"]]
+    ]  # fmt: skip
+    return node is max(rivals, key=lambda n: n["total"])
+
+
+def cache(_: Any, say: Say) -> str:
+    d = Drawing(560, 260, say("cache"))
+    most = sum(t * t for t in range(1, 101))
+    axes = Axes(d, (80, 30, 440, 170), (0, 100), (0, most * 1.05))
+    axes.ticks(
+        {n: str(n) for n in range(0, 101, 20)},
+        {v: f"{v:,}" for v in (0, 100_000, 200_000, 300_000)},
+    )
+    squares, sums, total_squares, total = [(0.0, 0.0)], [(0.0, 0.0)], 0, 0
+    for t in range(1, 101):
+        total_squares, total = total_squares + t * t, total + t
+        squares.append((t, total_squares))
+        sums.append((t, total))
+    axes.curve(squares, ORANGE, "7 3")
+    axes.curve(sums, BLUE)
+    x, y = axes.at(74, squares[74][1])
+    d.words(x - 8, y, say("without_cache"), "end", 12, ORANGE)
+    x, y = axes.at(70, sums[70][1])
+    d.words(x, y - 8, say("with_cache"), "middle", 12, BLUE)
+    axes.names(say("tokens_generated"), say("products_axis"))
+    return d.text()
+
+
+DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
+    "00-leak": ("leak", leak),
+    "00-positions": ("one_sequence", one_sequence),
+    "01-turn": ("turn", turn),
+    "01-entropy": ("entropy", entropy),
+    "01-distance": ("distance", distance),
+    "02-masks": (None, masks),
+    "02-wrong": (None, wrong_masks),
+    "02-head": ("heads", causal_head),
+    "03-heads": ("heads", heads),
+    "03-walk": (None, walk),
+    "04-table": ("table", table),
+    "04-products": ("table", products),
+    "04-copies": ("both", without_positions),
+    "07-diagonal": ("copy", diagonal),
+    "07-wiring": (None, wiring),
+    "10-candidates": ("candidates", candidates),
+    "10-beams": ("beams", beams),
+    "10-cache": (None, cache),
+}

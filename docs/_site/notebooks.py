@@ -1,0 +1,69 @@
+"""Each chapter as a notebook, which needs nothing but the package: code blocks become cells,
+included source becomes text, pictures are inside."""
+
+import ast
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+CODE = re.compile(r"^```python\n(.*?)^```\n", flags=re.M | re.S)
+OUTPUT = re.compile(r"^```text\n.*?^```\n", flags=re.M | re.S)  # running a cell gives it
+INCLUDED = re.compile(
+    r"^```\{literalinclude\} (\S+)\n:language: python\n:pyobject: (\S+)\n```\n", flags=re.M
+)
+PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?\.svg)\)")
+
+
+def as_notebook(page: Path) -> dict[str, Any]:
+    """The page in the format of Jupyter."""
+    text = page.read_text(encoding="utf-8")
+    cells: list[dict[str, Any]] = []
+    for number, piece in enumerate(CODE.split(text)):
+        if number % 2:
+            content = {"cell_type": "code", "execution_count": None, "outputs": []}
+        else:
+            piece = OUTPUT.sub("", piece)
+            piece = INCLUDED.sub(lambda m: _source(page.parent / m[1], m[2]), piece)
+            piece = PICTURE.sub(lambda m: _inside(m[1], page.parent / m[2]), piece)
+            content = {"cell_type": "markdown"}
+        if piece.strip():
+            lines = piece.strip().splitlines(keepends=True)
+            cells.append({"id": f"cell-{number}", "metadata": {}, "source": lines, **content})
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _source(file: Path, name: str) -> str:
+    """The code of a function, a class or a method, as a block."""
+    text = file.read_text(encoding="utf-8")
+    body: list[ast.stmt] = ast.parse(text).body
+    found: Any = None
+    for part in name.split("."):
+        found = next(node for node in body if getattr(node, "name", "") == part)
+        body = found.body
+    lines = text.splitlines()[found.lineno - 1 : found.end_lineno]
+    return "```python\n" + "\n".join(lines) + "\n```\n"
+
+
+def _inside(words: str, picture: Path) -> str:
+    content = base64.b64encode(picture.read_bytes()).decode()
+    return f"![{words}](data:image/svg+xml;base64,{content})"
+
+
+def write_notebooks(app: Sphinx, error: Exception | None) -> None:
+    """Beside the pages of the chapters."""
+    if error is None and app.builder.name == "html":
+        for page in sorted((Path(app.srcdir) / "course").glob("[0-9]*.md")):
+            file = Path(app.outdir) / "course" / f"{page.stem}.ipynb"
+            text = json.dumps(as_notebook(page), ensure_ascii=False, indent=1)
+            file.write_text(text + "\n", encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx."""
+    app.connect("build-finished", write_notebooks)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,128 @@
+"""`clearhead learn --watch`: the current file is checked whenever it is saved, and keys do the
+rest. File times are polled, which works on network drives and under every editor."""
+
+import contextlib
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from clearhead.cli.learn import move_on, restore, show_solution, tell_hint, tell_passed
+from clearhead.course.exercises import Exercise
+from clearhead.course.folder import LearnFolder
+from clearhead.course.telling import phrases, tell_list, tell_verdict
+from clearhead.errors import DataError
+
+SECONDS = 0.3
+
+
+def watch(folder: LearnFolder) -> int:
+    """Until q or Ctrl-C."""
+    say = phrases(folder.state.language)
+    seen, passed = None, False
+    print(say["watching"].format(folder=folder.path, file=folder.current.file))
+    with _keys() as key, contextlib.suppress(KeyboardInterrupt):
+        while True:
+            exercise = folder.current
+            if (now := _changed(folder, exercise)) != seen:
+                seen, passed = now, _show(folder, exercise)
+            match key():
+                case "q":
+                    return 0
+                case "h":
+                    print(tell_hint(folder, exercise))
+                case "r":
+                    passed = _show(folder, exercise)
+                case "l":
+                    print(tell_list(folder))
+                case "s":
+                    with _plain_terminal():
+                        show_solution(folder, exercise, yes=False)
+                case "x":
+                    with _plain_terminal():
+                        restore(folder, exercise, yes=False)
+                case "n" if passed:
+                    move_on(folder)
+                    if folder.current is exercise:
+                        return 0
+                    seen = None
+                case _:
+                    continue
+            sys.stdout.flush()
+    return 0
+
+
+def _changed(folder: LearnFolder, exercise: Exercise) -> tuple[str, int]:
+    file = folder.path / exercise.file
+    try:
+        return exercise.name, file.stat().st_mtime_ns
+    except OSError:
+        raise DataError(
+            f"{file} is missing; `clearhead learn reset {exercise.name}` restores it"
+        ) from None
+
+
+def _show(folder: LearnFolder, exercise: Exercise) -> bool:
+    verdict = folder.check([exercise])[exercise.name]
+    language = folder.state.language
+    print("\n" + tell_verdict(exercise, verdict, language))
+    if verdict.complete:
+        print(tell_passed(folder, exercise, verdict.n_checks))
+    all_hints = len(exercise.texts(language)["hints"])
+    shown = f"{folder.state.progress(exercise.name).hints}/{all_hints}"
+    print(phrases(language)["keys"].format(hints=shown), flush=True)
+    return verdict.complete
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Callable[[], str]]:
+    """Single keys without Enter where there is a terminal; else only the waiting."""
+    if not sys.stdin.isatty():
+        yield _wait
+        return
+    try:
+        import msvcrt
+    except ImportError:
+        with _plain_terminal(single_keys=True):
+            yield _unix_key
+        return
+
+    def windows_key() -> str:
+        time.sleep(SECONDS)
+        return msvcrt.getwch() if msvcrt.kbhit() else ""  # pyright: ignore
+
+    yield windows_key
+
+
+def _wait() -> str:
+    time.sleep(SECONDS)
+    return ""
+
+
+def _unix_key() -> str:
+    ready, _, _ = select.select([sys.stdin], [], [], SECONDS)
+    if not ready:
+        return ""
+    return sys.stdin.read(1) or "q"  # the terminal is gone
+
+
+@contextlib.contextmanager
+def _plain_terminal(*, single_keys: bool = False) -> Iterator[None]:
+    """The terminal's usual line input, or single keys; as it was before, afterwards."""
+    try:
+        import termios
+        import tty
+    except ImportError:
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    if single_keys:
+        tty.setcbreak(sys.stdin)
+    else:
+        lines = termios.tcgetattr(sys.stdin)
+        lines[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, lines)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

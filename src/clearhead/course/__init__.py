@@ -1,0 +1,16 @@
+"""The exercises of the course: files with blanks, checked by properties. `clearhead learn` makes
+them, shows the next one and checks it."""
+
+from typing import Any
+
+
+class BlankError(Exception):
+    """Raised by a blank that is still in the learner's file."""
+
+
+def blank() -> Any:
+    """Stands in an exercise where the learner's code belongs."""
+    raise BlankError
+
+
+__all__ = ["BlankError", "blank"]

@@ -1,0 +1,84 @@
+"""The exercises in their order. Each is a folder here: the file with blanks in each language, the
+solution, wrong answers that are recognised, checks, and texts in each language."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from clearhead.course.checking import ExerciseCheck, FunctionProbe, Learned, Mistake
+from clearhead.course.state import LearnLanguage
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise; `functions` are the names that the learner writes."""
+
+    number: int
+    topic: str
+    functions: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As the learner knows it: 03_heads."""
+        return f"{self.number:02}_{self.topic}"
+
+    @property
+    def file(self) -> str:
+        """The learner's file."""
+        return f"{self.name}.py"
+
+    def original(self, language: LearnLanguage) -> str:
+        """The file with blanks."""
+        return (HERE / self.topic / f"exercise.{language}.py").read_text(encoding="utf-8")
+
+    def solution_text(self) -> str:
+        """The reference as the learner sees it."""
+        return (HERE / self.topic / "solution.py").read_text(encoding="utf-8")
+
+    def solution(self) -> Learned:
+        """The reference's names."""
+        return vars(import_module(f"{__name__}.{self.topic}.solution"))
+
+    @property
+    def checks(self) -> list[ExerciseCheck]:
+        """In their order."""
+        return self._module("checks").CHECKS.all
+
+    @property
+    def probes(self) -> dict[str, FunctionProbe]:
+        """By function."""
+        return self._module("checks").PROBES
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """Wrong answers that have a name."""
+        return self._module("wrong").MISTAKES
+
+    def texts(self, language: LearnLanguage) -> dict[str, Any]:
+        """Titles, hints, and what is said about each check and each mistake."""
+        return _texts(HERE / self.topic / f"texts.{language}.toml")
+
+    def _module(self, name: str) -> Any:
+        return import_module(f"{__name__}.{self.topic}.{name}")
+
+
+@cache
+def _texts(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+EXERCISES = (
+    Exercise(1, "attention", ("attention_weights", "attention")),
+    Exercise(2, "masks", ("causal", "real_keys", "masked_weights")),
+    Exercise(3, "heads", ("split_heads", "merge_heads")),
+    Exercise(4, "cross_attention", ("CrossAttention",)),
+    Exercise(5, "sinusoid", ("sinusoid",)),
+    Exercise(6, "norm_residual", ("layer_norm", "residual")),
+    Exercise(7, "decoder_layer", ("PreNormDecoderLayer",)),
+    Exercise(8, "loss", ("shift", "loss")),
+)

@@ -1,0 +1,81 @@
+"""Checks of exercise 1. All sizes differ, so that a swapped axis fails."""
+
+import torch
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+
+CHECKS = Checks()
+PROBES: dict[str, FunctionProbe] = {
+    "attention_weights": lambda f: f(torch.randn(2, 3, 7), torch.randn(2, 5, 7)),
+    "attention": lambda f: f(torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.randn(2, 5, 4)),
+}
+
+
+@CHECKS.about("attention_weights")
+def shape(it: Learned) -> None:
+    """One weight for every pair."""
+    found = it["attention_weights"](torch.randn(2, 3, 7), torch.randn(2, 5, 7))
+    require(found.shape == (2, 3, 5), found=tuple(found.shape))
+
+
+@CHECKS.about("attention_weights")
+def rows(it: Learned) -> None:
+    """Each query's weights sum to 1."""
+    w = it["attention_weights"](torch.randn(2, 3, 7), torch.randn(2, 5, 7))
+    rows, columns = w.sum(-1), w.sum(-2)
+    require(
+        close(rows, torch.ones(2, 3)),
+        rows=f"{rows.min():.2f}–{rows.max():.2f}",
+        columns=f"{columns.min():.2f}–{columns.max():.2f}",
+    )
+
+
+@CHECKS.about("attention_weights")
+def positive(it: Learned) -> None:
+    """A softmax gives no zero and nothing negative."""
+    w = it["attention_weights"](torch.randn(2, 3, 7), torch.randn(2, 5, 7))
+    require((w > 0).all(), least=f"{w.min():.2f}")
+
+
+@CHECKS.about("attention_weights")
+def same_vector_added(it: Learned) -> None:
+    """Only differences of scores count."""
+    q, k, shift = torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.randn(1, 1, 7)
+    change = (it["attention_weights"](q, k + shift) - it["attention_weights"](q, k)).abs().max()
+    require(change < 1e-4, change=f"{change:.2g}")
+
+
+@CHECKS.about("attention_weights")
+def scale(it: Learned) -> None:
+    """Features repeated four times: the product grows by 4, √d by 2, the scores by 2."""
+    q, k = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
+    log = it["attention_weights"](q, k).log()
+    wide = it["attention_weights"](q.repeat(1, 1, 4), k.repeat(1, 1, 4)).log()
+    growth = ((wide[..., 0] - wide[..., 1]) / (log[..., 0] - log[..., 1])).median()
+    require((growth - 2).abs() < 1e-2, growth=f"{growth:.2f}")
+
+
+@CHECKS.about("attention_weights")
+def order_of_keys(it: Learned) -> None:
+    """Permuted keys permute the columns."""
+    q, k, order = torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.tensor([3, 0, 4, 1, 2])
+    w = it["attention_weights"](q, k)
+    require(close(it["attention_weights"](q, k[:, order]), w[..., order]))
+
+
+@CHECKS.about("attention")
+def identity_values(it: Learned) -> None:
+    """With the identity as values the output is the weights."""
+    q, k = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
+    out = it["attention"](q, k, torch.eye(5).expand(2, 5, 5))
+    require(close(out, it["attention_weights"](q, k)))
+
+
+@CHECKS.about("attention")
+def inside_the_values(it: Learned) -> None:
+    """A weighted mean lies between the smallest and the largest value."""
+    q, k, v = torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.randn(2, 5, 4)
+    out = it["attention"](q, k, v)
+    require(out.shape == (2, 3, 4), least="-", most="-", found=tuple(out.shape))
+    low, high = v.amin(1, keepdim=True) - 1e-5, v.amax(1, keepdim=True) + 1e-5
+    require(((out >= low) & (out <= high)).all(), found=tuple(out.shape))

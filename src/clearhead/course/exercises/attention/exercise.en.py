@@ -1,0 +1,27 @@
+"""Exercise 1: attention (chapter 1).
+
+Every query shares its attention among the keys. The numbers of chapter 1: the query
+fruit (2, 2, 0, 0) and the keys apple (1, 1, 0, 0), banana (1, 0.6, 0, 0), chair (-1, -1, 0, 0)
+have the scores 4, 3.2, -4 and, with d = 4, the weights .592 .397 .011.
+
+Replace each blank() and save. Check: clearhead learn check
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from clearhead.course import blank
+
+
+def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:
+    """queries (batch, query, d), keys (batch, key, d) → weights (batch, query, key).
+
+    softmax(q·k / √d), shared among the keys."""
+    return blank()
+
+
+def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """values (batch, key, width) → (batch, query, width): their sum, weighted."""
+    return blank()

@@ -1,0 +1,27 @@
+"""练习 1：注意力（第 1 章）
+
+每个查询把自己的注意力分给各个键。第 1 章的数字：查询“水果”(2, 2, 0, 0)，
+键“苹果”(1, 1, 0, 0)、“香蕉”(1, 0.6, 0, 0)、“椅子”(-1, -1, 0, 0)；
+分数为 4、3.2、-4，d = 4 时权重为 .592 .397 .011。
+
+把每个 blank() 换成你的代码并保存。检查：clearhead learn check
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from clearhead.course import blank
+
+
+def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:
+    """queries (batch, query, d), keys (batch, key, d) → 权重 (batch, query, key)。
+
+    softmax(q·k / √d)，在各个键之间分配。"""
+    return blank()
+
+
+def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """values (batch, key, width) → (batch, query, width)：值的加权和。"""
+    return blank()

@@ -1,0 +1,1 @@
+"""Exercise 4: cross-attention with many heads."""

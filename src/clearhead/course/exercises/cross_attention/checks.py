@@ -1,0 +1,100 @@
+"""Checks of exercise 4."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+
+CHECKS = Checks()
+
+
+def _everything(batch: int, keys: int) -> Tensor:
+    return torch.ones(batch, 1, keys, dtype=torch.bool)
+
+
+def _ragged() -> Tensor:
+    """Four sentences of 7, 6, 5 and 4 tokens. As many sentences as heads: a mask without an axis
+    for heads runs, and goes to the wrong ones."""
+    allowed = _everything(4, 7)
+    for row in range(4):
+        allowed[row, 0, 7 - row :] = False
+    return allowed
+
+
+def _probe(attention: Any) -> object:
+    """Two sentences of different lengths, and four with padding."""
+    one, four = attention(12, 3), attention(12, 4)
+    first = one(torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7))
+    return first, four(torch.randn(4, 5, 12), torch.randn(4, 7, 12), _ragged())
+
+
+PROBES: dict[str, FunctionProbe] = {"CrossAttention": _probe}
+
+
+@CHECKS.about("CrossAttention")
+def lengths(it: Learned) -> None:
+    """5 queries, 7 keys."""
+    found = it["CrossAttention"](12, 3)(
+        torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7)
+    )
+    require(found.shape == (2, 5, 12), found=tuple(found.shape))
+
+
+@CHECKS.about("CrossAttention")
+def source_matters(it: Learned) -> None:
+    """Another source, another output."""
+    m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    everything = _everything(2, 7)
+    require(not close(m(x, torch.randn(2, 7, 12), everything), m(x, source, everything)))
+
+
+@CHECKS.about("CrossAttention")
+def order_of_the_source(it: Learned) -> None:
+    """Attention reads a set."""
+    m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    everything = _everything(2, 7)
+    require(close(m(x, source[:, order], everything), m(x, source, everything), 1e-4))
+
+
+@CHECKS.about("CrossAttention")
+def each_query_by_itself(it: Learned) -> None:
+    """Query 2 changes output 2 only."""
+    m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    other = x.clone()
+    other[:, 2] = torch.randn(2, 12)
+    everything = _everything(2, 7)
+    change = (m(other, source, everything) - m(x, source, everything)).abs().amax((0, 2))
+    rows = (change > 1e-6).nonzero().flatten().tolist()
+    require(rows == [2], rows=", ".join(map(str, rows)))
+
+
+@CHECKS.about("CrossAttention")
+def masked_source(it: Learned) -> None:
+    """What is hidden does not matter."""
+    m, x, source = it["CrossAttention"](12, 4), torch.randn(4, 5, 12), torch.randn(4, 7, 12)
+    allowed = _ragged()
+    other = torch.where(allowed.transpose(1, 2), source, 5 * torch.randn(4, 7, 12))
+    change = (m(x, other, allowed) - m(x, source, allowed)).abs().max()
+    require(change < 1e-4, change=f"{change:.2f}")
+
+
+@CHECKS.about("CrossAttention")
+def same_as_torch(it: Learned) -> None:
+    """nn.MultiheadAttention with the same weights."""
+    m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    theirs = torch_attention(m, 12, 3)
+    change = (m(x, source, _everything(2, 7)) - theirs(x, source, source)[0]).abs().max()
+    require(change < 1e-5, change=f"{change:.2g}")
+
+
+def torch_attention(m: Any, d_model: int, n_heads: int) -> nn.MultiheadAttention:
+    """torch's module with the weights of the learner's."""
+    theirs = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
+    roles = (m.query, m.key, m.value)
+    theirs.in_proj_weight.data = torch.cat([role.weight.data for role in roles])
+    theirs.in_proj_bias.data = torch.cat([role.bias.data for role in roles])
+    theirs.out_proj.load_state_dict(m.output.state_dict())
+    return theirs

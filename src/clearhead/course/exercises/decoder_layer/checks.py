@@ -1,0 +1,148 @@
+"""Checks of exercise 7. Changes are random vectors: a constant added to all features of a token
+would be invisible behind the norms."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+from clearhead.course.exercises.cross_attention.checks import torch_attention
+
+CHECKS = Checks()
+Given = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def _given() -> Given:
+    """x, memory, real, real_source: 5 target and 7 source tokens."""
+    real, real_source = torch.ones(2, 5).bool(), torch.ones(2, 7).bool()
+    return torch.randn(2, 5, 12), torch.randn(2, 7, 12), real, real_source
+
+
+def _layer(it: Learned) -> Any:
+    """With norms that are not neutral, so that one in the place of another shows."""
+    return _shaken(it["PreNormDecoderLayer"](12, 3, 20))
+
+
+def _shaken(layer: Any) -> Any:
+    for norm in (layer.norm1, layer.norm2, layer.norm3):
+        nn.init.normal_(norm.weight, 1.0, 0.3)
+        nn.init.normal_(norm.bias, 0.0, 0.3)
+    return layer
+
+
+def _probe(kind: Any) -> object:
+    layer = _shaken(kind(12, 3, 20))
+    x, memory, real, real_source = _given()
+    real[0, 3:], real_source[1, 5:] = False, False
+    real[1, 0] = False  # padding on the left is seen by what follows
+    return layer(x, memory, real, real_source)
+
+
+PROBES: dict[str, FunctionProbe] = {"PreNormDecoderLayer": _probe}
+
+
+def _silence(*layers: nn.Linear) -> None:
+    for layer in layers:
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def shape(it: Learned) -> None:
+    """As x."""
+    found = _layer(it)(*_given())
+    require(found.shape == (2, 5, 12), found=tuple(found.shape))
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def silent_sublayers(it: Learned) -> None:
+    """They leave x as it is."""
+    layer, given = _layer(it), _given()
+    _silence(layer.self_attention.output, layer.cross_attention.output, layer.down)
+    change = (layer(*given) - given[0]).abs().max()
+    require(change < 1e-5, change=f"{change:.2f}")
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def no_future(it: Learned) -> None:
+    """Later target tokens do not reach earlier ones."""
+    layer = _layer(it)
+    x, memory, real, real_source = _given()
+    before = layer(x, memory, real, real_source)
+    for token in range(1, 5):
+        other = x.clone()
+        other[:, token] = torch.randn(2, 12)
+        after = layer(other, memory, real, real_source)
+        require(close(after[:, :token], before[:, :token]), token=token)
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def target_padding(it: Learned) -> None:
+    """Padding on the left of the target does not reach what follows."""
+    layer = _layer(it)
+    x, memory, real, real_source = _given()
+    real[:, 0] = False
+    other = x.clone()
+    other[:, 0] = 3 * torch.randn(2, 12)
+    change = layer(other, memory, real, real_source) - layer(x, memory, real, real_source)
+    require(change[:, 1:].abs().max() < 1e-5, change=f"{change[:, 1:].abs().max():.2f}")
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def whole_source(it: Learned) -> None:
+    """Target position 0 sees every source position."""
+    layer = _layer(it)
+    x, memory, real, real_source = _given()
+    before = layer(x, memory, real, real_source)[:, 0]
+    blind: list[int] = []
+    for place in range(7):
+        other = memory.clone()
+        other[:, place] = torch.randn(2, 12)
+        if close(layer(x, other, real, real_source)[:, 0], before, 1e-6):
+            blind.append(place)
+    require(not blind, blind=", ".join(map(str, blind)))
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def source_padding(it: Learned) -> None:
+    """Masked memory does not matter."""
+    layer = _layer(it)
+    x, memory, real, real_source = _given()
+    real_source[:, 5:] = False
+    other = memory.clone()
+    other[:, 5:] = 3 * torch.randn(2, 2, 12)
+    change = layer(x, other, real, real_source) - layer(x, memory, real, real_source)
+    require(change.abs().max() < 1e-5, change=f"{change.abs().max():.2f}")
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def not_linear(it: Learned) -> None:
+    """f(x) + f(-x) = 2 f(0) would be a linear feed-forward network."""
+    layer, x = _layer(it), torch.randn(2, 5, 12)
+    f = layer.feed_forward
+    require(not close(f(x) + f(-x), 2 * f(torch.zeros_like(x)), 1e-4))
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def gradients(it: Learned) -> None:
+    """Every parameter takes part."""
+    layer = _layer(it)
+    layer(*_given()).square().sum().backward()
+    dead = [name for name, p in layer.named_parameters() if p.grad is None]
+    require(not dead, dead=", ".join(dead))
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def same_as_torch(it: Learned) -> None:
+    """nn.TransformerDecoderLayer with the same weights."""
+    layer = _layer(it)
+    x, memory, real, real_source = _given()
+    theirs = nn.TransformerDecoderLayer(12, 3, 20, 0.0, norm_first=True, batch_first=True)
+    theirs.self_attn = torch_attention(layer.self_attention, 12, 3)
+    theirs.multihead_attn = torch_attention(layer.cross_attention, 12, 3)
+    theirs.linear1, theirs.linear2 = layer.up, layer.down
+    theirs.norm1, theirs.norm2, theirs.norm3 = layer.norm1, layer.norm2, layer.norm3
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    change = layer(x, memory, real, real_source) - theirs(x, memory, tgt_mask=future)
+    require(change.abs().max() < 1e-4, change=f"{change.abs().max():.2g}")

@@ -1,0 +1,84 @@
+"""Wrong answers to exercise 7: each changes one step of the reference."""
+
+import torch
+from torch import Tensor
+
+from clearhead.course.checking import Mistake
+from clearhead.course.earlier import causal
+from clearhead.course.exercises.decoder_layer.solution import PreNormDecoderLayer
+
+
+class _Steps(PreNormDecoderLayer):
+    """The reference, one method for each step that a mistake replaces."""
+
+    def past(self, x: Tensor, real: Tensor) -> Tensor:
+        n = x.shape[1]
+        return causal(n, n) & real[:, None]
+
+    def source(self, x: Tensor, memory: Tensor, real_source: Tensor) -> Tensor:
+        return real_source[:, None]
+
+    def ask_memory(self, x: Tensor, memory: Tensor, allowed: Tensor) -> Tensor:
+        return self.cross_attention(self.norm2(x), memory, allowed)
+
+    def end(self, x: Tensor) -> Tensor:
+        return x + self.feed_forward(self.norm3(x))
+
+    def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+        normed = self.norm1(x)
+        x = x + self.self_attention(normed, normed, self.past(x, real))
+        x = x + self.ask_memory(x, memory, self.source(x, memory, real_source))
+        return self.end(x)
+
+
+class _NotCausal(_Steps):
+    def past(self, x: Tensor, real: Tensor) -> Tensor:
+        return real[:, None]
+
+
+class _PaddingForgotten(_Steps):
+    def past(self, x: Tensor, real: Tensor) -> Tensor:
+        return causal(x.shape[1], x.shape[1])[None]
+
+
+class _CausalCross(_Steps):
+    def source(self, x: Tensor, memory: Tensor, real_source: Tensor) -> Tensor:
+        triangle = torch.ones(x.shape[1], memory.shape[1], dtype=torch.bool).tril()
+        return triangle & real_source[:, None]
+
+
+class _SourceMaskForgotten(_Steps):
+    def source(self, x: Tensor, memory: Tensor, real_source: Tensor) -> Tensor:
+        return torch.ones_like(real_source)[:, None]
+
+
+class _OneNorm(_Steps):
+    def ask_memory(self, x: Tensor, memory: Tensor, allowed: Tensor) -> Tensor:
+        return self.cross_attention(self.norm1(x), memory, allowed)
+
+
+class _NormedAgain(_Steps):
+    def ask_memory(self, x: Tensor, memory: Tensor, allowed: Tensor) -> Tensor:
+        return self.cross_attention(self.norm2(x), self.norm2(memory), allowed)
+
+
+class _NoActivation(_Steps):
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.down(self.up(x))
+
+
+class _LastResidual(_Steps):
+    def end(self, x: Tensor) -> Tensor:
+        return self.feed_forward(self.norm3(x))
+
+
+MISTAKES = [
+    Mistake("not causal", "PreNormDecoderLayer", _NotCausal),
+    Mistake("target padding forgotten", "PreNormDecoderLayer", _PaddingForgotten),
+    Mistake("causal cross-attention", "PreNormDecoderLayer", _CausalCross),
+    Mistake("source mask forgotten", "PreNormDecoderLayer", _SourceMaskForgotten),
+    Mistake("one norm used twice", "PreNormDecoderLayer", _OneNorm),
+    Mistake("memory normalised again", "PreNormDecoderLayer", _NormedAgain),
+    Mistake("no activation", "PreNormDecoderLayer", _NoActivation),
+    Mistake("last residual missing", "PreNormDecoderLayer", _LastResidual),
+]

@@ -1,0 +1,1 @@
+"""Exercise 3: heads are split and merged."""

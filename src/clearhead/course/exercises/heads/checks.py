@@ -1,0 +1,51 @@
+"""Checks of exercise 3."""
+
+import torch
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+
+CHECKS = Checks()
+PROBES: dict[str, FunctionProbe] = {
+    "split_heads": lambda f: f(torch.randn(2, 5, 12), 3),
+    "merge_heads": lambda f: f(torch.randn(2, 3, 5, 4)),
+}
+
+
+@CHECKS.about("split_heads")
+def shape(it: Learned) -> None:
+    """(batch, heads, length, d_head)"""
+    found = it["split_heads"](torch.randn(2, 5, 12), 3)
+    require(found.shape == (2, 3, 5, 4), found=tuple(found.shape))
+
+
+@CHECKS.about("split_heads")
+def token_stays_in_its_row(it: Learned) -> None:
+    """Token t moves row t of the heads only."""
+    x = torch.randn(2, 5, 12)
+    other = x.clone()
+    other[:, 3] += torch.randn(2, 12)
+    moved = (it["split_heads"](other, 3) != it["split_heads"](x, 3)).flatten(0, 1)
+    rows = moved.any(-1).any(0).nonzero().flatten().tolist()
+    require(rows == [3], rows=", ".join(map(str, rows)))
+
+
+@CHECKS.about("split_heads")
+def columns_stay_in_their_head(it: Learned) -> None:
+    """Columns 4 to 7 of 12 are head 1 of 3."""
+    x = torch.randn(2, 5, 12)
+    other = x.clone()
+    other[:, :, 4:8] += torch.randn(2, 5, 4)
+    moved = it["split_heads"](other, 3) != it["split_heads"](x, 3)
+    heads = moved.any(-1).any(-1).any(0).nonzero().flatten().tolist()
+    require(heads == [1], heads=", ".join(map(str, heads)))
+
+
+@CHECKS.about("merge_heads")
+def round_trip(it: Learned) -> None:
+    """Merge undoes split, and split undoes merge."""
+    x, y = torch.randn(2, 5, 12), torch.randn(2, 3, 5, 4)
+    merged = it["merge_heads"](y)
+    require(merged.shape == (2, 5, 12), found=tuple(merged.shape))
+    there_and_back = it["merge_heads"](it["split_heads"](x, 3))
+    require(close(there_and_back, x), found=tuple(there_and_back.shape))
+    require(close(it["split_heads"](merged, 3), y), found=tuple(merged.shape))

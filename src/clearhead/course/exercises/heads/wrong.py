@@ -1,0 +1,35 @@
+"""Wrong answers to exercise 3."""
+
+from torch import Tensor
+
+from clearhead.course.checking import Mistake
+
+
+def _cut_in_memory_order(x: Tensor, n_heads: int) -> Tensor:
+    batch, length, width = x.shape
+    return x.reshape(batch, n_heads, length, width // n_heads)
+
+
+def _not_transposed(x: Tensor, n_heads: int) -> Tensor:
+    return x.unflatten(2, (n_heads, -1))
+
+
+def _interleaved(x: Tensor, n_heads: int) -> Tensor:
+    return x.unflatten(2, (-1, n_heads)).permute(0, 3, 1, 2)
+
+
+def _merged_without_transpose(x: Tensor) -> Tensor:
+    return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+def _merged_interleaved(x: Tensor) -> Tensor:
+    return x.permute(0, 2, 3, 1).flatten(2)
+
+
+MISTAKES = [
+    Mistake("view(b, h, n, d)", "split_heads", _cut_in_memory_order),
+    Mistake("no transpose", "split_heads", _not_transposed),
+    Mistake("interleaved", "split_heads", _interleaved),
+    Mistake("merged without transpose", "merge_heads", _merged_without_transpose),
+    Mistake("merged interleaved", "merge_heads", _merged_interleaved),
+]

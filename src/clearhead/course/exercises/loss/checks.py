@@ -1,0 +1,112 @@
+"""Checks of exercise 8."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, require
+
+CHECKS = Checks()
+VOCAB = 9
+TOKENS = torch.tensor([[1, 5, 6, 7, 2, 0], [1, 8, 2, 0, 0, 0]])
+TARGETS = TOKENS[:, 1:]  # six of them are real
+
+
+def _logits() -> Tensor:
+    return torch.randn(2, 5, VOCAB)
+
+
+PROBES: dict[str, FunctionProbe] = {
+    "shift": lambda f: list(f(torch.randint(1, 9, (2, 6)))),
+    "loss": lambda f: [torch.as_tensor(x) for x in f(_logits(), TARGETS, 0, 0.1)],
+}
+
+
+def _nats(it: Learned, logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> float:
+    return float(it["loss"](logits, targets, 0, smoothing)[0])
+
+
+def _count(it: Learned, logits: Tensor, targets: Tensor) -> int:
+    return int(it["loss"](logits, targets, 0, 0.0)[1])
+
+
+@CHECKS.about("shift")
+def shapes(it: Learned) -> None:
+    """One shorter than the tokens."""
+    inputs, targets = it["shift"](TOKENS)
+    found = f"{tuple(inputs.shape)}, {tuple(targets.shape)}"
+    require(inputs.shape == targets.shape == (2, 5), found=found)
+
+
+@CHECKS.about("shift")
+def one_ahead(it: Learned) -> None:
+    """Target t is input t + 1."""
+    inputs, targets = it["shift"](TOKENS)
+    holds = torch.equal(inputs[:, 1:], targets[:, :-1]) and torch.equal(inputs, TOKENS[:, :-1])
+    require(holds, inputs=inputs[0].tolist(), targets=targets[0].tolist())
+
+
+@CHECKS.about("loss")
+def count(it: Learned) -> None:
+    """Real targets only."""
+    found = _count(it, _logits(), TARGETS)
+    require(found == 6, found=found)
+
+
+@CHECKS.about("loss")
+def uniform(it: Learned) -> None:
+    """Equal logits cost ln V each."""
+    each = _nats(it, torch.zeros(2, 5, VOCAB), TARGETS) / 6
+    require(abs(each - math.log(VOCAB)) < 1e-4, each=f"{each:.2f}")
+
+
+@CHECKS.about("loss")
+def sure_and_right(it: Learned) -> None:
+    """Costs nothing."""
+    # Padding is predicted with certainty, and wrongly: that must cost nothing either.
+    wanted = torch.where(TARGETS == 0, 3, TARGETS)
+    found = _nats(it, 50.0 * F.one_hot(wanted, VOCAB), TARGETS)
+    require(found < 1e-3, found=f"{found:.2f}")
+
+
+@CHECKS.about("loss")
+def more_padding(it: Learned) -> None:
+    """Changes nothing."""
+    logits = _logits()
+    longer = torch.cat((logits, torch.randn(2, 3, VOCAB)), dim=1)
+    change = _nats(it, longer, F.pad(TARGETS, (0, 3))) - _nats(it, logits, TARGETS)
+    require(abs(change) < 1e-3, change=f"{change:.2f}")
+
+
+@CHECKS.about("loss")
+def halves_add_up(it: Learned) -> None:
+    """The parts of a batch."""
+    logits = _logits()
+    parts = sum(_nats(it, logits[i : i + 1], TARGETS[i : i + 1]) for i in range(2))
+    whole = _nats(it, logits, TARGETS)
+    require(abs(parts - whole) < 1e-3, parts=f"{parts:.2f}", whole=f"{whole:.2f}")
+
+
+@CHECKS.about("loss")
+def smoothing(it: Learned) -> None:
+    """As torch has it."""
+    logits = _logits()
+    theirs = F.cross_entropy(
+        logits.flatten(0, 1),
+        TARGETS.flatten(),
+        ignore_index=0,
+        label_smoothing=0.1,
+        reduction="sum",
+    )
+    found = _nats(it, logits, TARGETS, 0.1)
+    require(abs(found - float(theirs)) < 1e-3, found=f"{found:.3f}", wanted=f"{theirs:.3f}")
+
+
+@CHECKS.about("loss")
+def no_target_left(it: Learned) -> None:
+    """Zero, and finite."""
+    nothing = torch.zeros_like(TARGETS)
+    found, n = _nats(it, _logits(), nothing), _count(it, _logits(), nothing)
+    require(math.isfinite(found) and abs(found) < 1e-6 and n == 0, found=f"{found}, {n}")

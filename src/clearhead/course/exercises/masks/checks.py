@@ -1,0 +1,109 @@
+"""Checks of exercise 2."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+
+CHECKS = Checks()
+REAL = torch.tensor([[True, True, True, False], [True, True, False, False]])
+
+
+def _allowed() -> Tensor:
+    """Causal, and no padding, in a batch of two."""
+    return torch.ones(4, 4, dtype=torch.bool).tril()[None] & REAL[:, None]
+
+
+def _with_an_empty_row() -> Tensor:
+    allowed = _allowed().clone()
+    allowed[:, 0] = False
+    return allowed
+
+
+def _probe_weights(f: Any) -> object:
+    """With a row that is allowed nothing."""
+    return f(torch.randn(2, 4, 4), _with_an_empty_row())
+
+
+PROBES: dict[str, FunctionProbe] = {
+    "causal": lambda f: [f(4, 4), f(1, 4), f(2, 5)],
+    "real_keys": lambda f: f(torch.rand(2, 4) > 0.5),
+    "masked_weights": _probe_weights,
+}
+
+
+@CHECKS.about("causal")
+def kind(it: Learned) -> None:
+    """A Bool (query, key)."""
+    m = it["causal"](3, 4)
+    require(m.dtype == torch.bool and m.shape == (3, 4), found=f"{m.dtype} {tuple(m.shape)}")
+
+
+@CHECKS.about("causal")
+def square(it: Learned) -> None:
+    """Row i allows itself and what came before."""
+    m = it["causal"](4, 4)
+    right = torch.arange(4)[:, None] >= torch.arange(4)
+    rows = "; ".join(" ".join("1" if x else "." for x in row) for row in m.tolist())
+    require(torch.equal(m, right), rows=rows)
+
+
+@CHECKS.about("causal")
+def with_a_cache(it: Learned) -> None:
+    """The newest query sees every key."""
+    one, two = it["causal"](1, 4), it["causal"](2, 5)
+    counts = two.sum(1).tolist()
+    holds = bool(one.all()) and counts == [4, 5]
+    require(holds, one=one.int().tolist()[0], counts=counts)
+
+
+@CHECKS.about("real_keys")
+def same_for_all_queries(it: Learned) -> None:
+    """(batch, 1, key)"""
+    found = it["real_keys"](REAL)
+    require(found.shape == (2, 1, 4) and torch.equal(found[:, 0], REAL), found=tuple(found.shape))
+
+
+@CHECKS.about("masked_weights")
+def forbidden_are_zero(it: Learned) -> None:
+    """No weight where the mask says no; with an axis for heads as well."""
+    allowed = _allowed()
+    most = it["masked_weights"](torch.randn(2, 4, 4), allowed)[~allowed].abs().max()
+    require(most < 1e-9, most=f"{most:.2f}")
+    heads = it["masked_weights"](torch.randn(2, 3, 4, 4), allowed[:, None])
+    require(heads.shape == (2, 3, 4, 4), most=tuple(heads.shape))
+
+
+@CHECKS.about("masked_weights")
+def rows_sum_to_1(it: Learned) -> None:
+    """What is allowed shares everything."""
+    sums = it["masked_weights"](torch.randn(2, 4, 4), _allowed()).sum(-1)
+    require(close(sums, torch.ones(2, 4)), least=f"{sums.min():.2f}")
+
+
+@CHECKS.about("masked_weights")
+def under_the_mask(it: Learned) -> None:
+    """What stands under the mask does not matter."""
+    scores, allowed = torch.randn(2, 4, 4), _allowed()
+    other = torch.where(allowed, scores, scores + 7)
+    change = it["masked_weights"](other, allowed) - it["masked_weights"](scores, allowed)
+    require(change.abs().max() < 1e-5, change=f"{change.abs().max():.2g}")
+
+
+@CHECKS.about("masked_weights")
+def nothing_allowed(it: Learned) -> None:
+    """A row that is allowed nothing is zeros."""
+    weights = it["masked_weights"](torch.randn(2, 4, 4), _with_an_empty_row())
+    first = [round(x, 2) for x in weights[0, 0].tolist()]
+    require(bool((weights[:, 0] == 0).all()) and weights.isfinite().all(), first=first)
+
+
+@CHECKS.about("masked_weights")
+def finite_gradient(it: Learned) -> None:
+    """Also where a row is allowed nothing."""
+    scores = torch.randn(2, 4, 4, requires_grad=True)
+    it["masked_weights"](scores, _with_an_empty_row()).square().sum().backward()
+    assert scores.grad is not None
+    require(scores.grad.isfinite().all(), bad=int((~scores.grad.isfinite()).sum()))

@@ -1,0 +1,74 @@
+"""Wrong answers to exercise 6."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from clearhead.course.checking import Mistake
+
+Function = Callable[[Tensor], Tensor]
+
+
+def _norm(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, *, dim: int = -1, unbiased: bool = False
+) -> Tensor:
+    variance = x.var(dim=dim, keepdim=True, unbiased=unbiased)
+    return (x - x.mean(dim=dim, keepdim=True)) / (variance + eps).sqrt() * weight + bias
+
+
+def _over_the_length(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _norm(x, weight, bias, eps, dim=1)
+
+
+def _over_the_batch(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _norm(x, weight, bias, eps, dim=0)
+
+
+def _n_minus_1(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _norm(x, weight, bias, eps, unbiased=True)
+
+
+def _no_eps(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _norm(x, weight, bias, 0.0)
+
+
+def _eps_outside(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    root = x.var(dim=-1, keepdim=True, unbiased=False).sqrt()
+    return (x - x.mean(dim=-1, keepdim=True)) / (root + eps) * weight + bias
+
+
+def _no_mean(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt() * weight + bias
+
+
+def _overwritten(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    if placement == "pre":
+        x = norm(x)
+        return x + sublayer(x)
+    return norm(x + sublayer(x))
+
+
+def _norm_behind(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    return x + norm(sublayer(x)) if placement == "pre" else norm(x + sublayer(x))
+
+
+def _no_residual(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    return sublayer(norm(x)) if placement == "pre" else norm(sublayer(x))
+
+
+def _always_pre(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    return x + sublayer(norm(x))
+
+
+MISTAKES = [
+    Mistake("over the length", "layer_norm", _over_the_length),
+    Mistake("over the batch", "layer_norm", _over_the_batch),
+    Mistake("n - 1", "layer_norm", _n_minus_1),
+    Mistake("no eps", "layer_norm", _no_eps),
+    Mistake("eps outside the root", "layer_norm", _eps_outside),
+    Mistake("mean not subtracted", "layer_norm", _no_mean),
+    Mistake("residual after the norm", "residual", _overwritten),
+    Mistake("x + norm(f(x))", "residual", _norm_behind),
+    Mistake("no residual", "residual", _no_residual),
+    Mistake("post is pre", "residual", _always_pre),
+]

@@ -1,0 +1,65 @@
+"""Checks of exercise 5. The input is not random: the table depends on two numbers only."""
+
+import torch
+
+from clearhead.course.checking import Checks, FunctionProbe, Learned, MissedError, close, require
+
+CHECKS = Checks()
+PROBES: dict[str, FunctionProbe] = {"sinusoid": lambda f: [f(9, 8), f(5, 12), f(3, 4)]}
+
+
+@CHECKS.about("sinusoid")
+def shape(it: Learned) -> None:
+    """(position, d_model)"""
+    found = it["sinusoid"](40, 8)
+    require(found.shape == (40, 8), found=tuple(found.shape))
+
+
+@CHECKS.about("sinusoid")
+def row_0(it: Learned) -> None:
+    """All hands stand at angle 0."""
+    row = it["sinusoid"](40, 8)[0]
+    require(
+        close(row, torch.tensor([0.0, 1.0]).repeat(4)),
+        row=" ".join(f"{x:.2f}".removesuffix(".00") for x in row.tolist()),
+    )
+
+
+@CHECKS.about("sinusoid")
+def unit_circle(it: Learned) -> None:
+    """sin² + cos² = 1 in every pair."""
+    table = it["sinusoid"](40, 8)
+    radius = table[:, 0::2].square() + table[:, 1::2].square()
+    far = (radius - 1).abs().max()
+    require(far < 1e-4, least=f"{radius.min():.2f}", most=f"{radius.max():.2f}")
+
+
+@CHECKS.about("sinusoid")
+def products(it: Learned) -> None:
+    """Products depend on the distance only."""
+    table = it["sinusoid"](40, 8)
+    at_distance_3 = (table @ table.T).diagonal(3)
+    spread = at_distance_3.max() - at_distance_3.min()
+    require(spread < 1e-4, spread=f"{spread:.2f}")
+
+
+@CHECKS.about("sinusoid")
+def speeds(it: Learned) -> None:
+    """The first hand turns by 1 radian a token; neighbours differ by 10000^(2/d)."""
+    row = it["sinusoid"](40, 8)[1]
+    angle = torch.atan2(row[0::2], row[1::2])
+    ratio = angle[0] / angle[1]
+    holds = (angle[0] - 1).abs() < 1e-4 and (ratio - 10).abs() < 1e-2
+    require(holds, first=f"{angle[0]:.2f}", ratio=f"{ratio:.2f}")
+
+
+@CHECKS.about("sinusoid")
+def odd_width(it: Learned) -> None:
+    """Refused by a ValueError."""
+    try:
+        it["sinusoid"](4, 7)
+    except ValueError:
+        return
+    except Exception as error:
+        raise MissedError(found=type(error).__name__) from None
+    raise MissedError(found="–")

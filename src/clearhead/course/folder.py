@@ -1,0 +1,192 @@
+"""A learner's folder: made, checked, and what has been done in it."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from clearhead.course.checking import Trouble, Verdict
+from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.state import LearnLanguage, LearnState, hash_of, spare_name
+from clearhead.environment import environment_with
+from clearhead.errors import DataError, nearest
+from clearhead.files import refuse_links, write_whole
+
+FOLDER = Path("clearhead-learn")
+SOLUTIONS = "solutions"
+PATIENCE = 120.0
+"""Seconds for one exercise when the process does not end by itself; it is first interrupted after
+30 (`child.SECONDS`)."""
+MAX_RESULT = 10_000_000
+
+
+def find_exercise(name: str) -> Exercise:
+    """By its name, its number or its file: 03_heads, 3, 03_heads.py."""
+    for exercise in EXERCISES:
+        if name in (exercise.name, exercise.file, exercise.topic, str(exercise.number)):
+            return exercise
+    known = [exercise.name for exercise in EXERCISES]
+    raise DataError(f"there is no exercise {name!r}; {nearest(name, known)}")
+
+
+class LearnFolder:
+    """The folder in which a learner works."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = LearnState.read(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "LearnFolder":
+        """An existing folder of exercises."""
+        if not any((path / exercise.file).is_file() for exercise in EXERCISES):
+            raise DataError(
+                f"{path} holds no exercises; `clearhead learn --folder {path}` makes them, "
+                "and --folder names another folder"
+            )
+        refuse_links(path)
+        return cls(path)
+
+    @classmethod
+    def make(cls, path: Path, language: LearnLanguage) -> "LearnFolder":
+        """A new folder; files that are already there are left as they are."""
+        if path.exists() and not path.is_dir():
+            raise DataError(f"{path} is a file; name a new folder: clearhead learn --folder FOLDER")
+        path.mkdir(parents=True, exist_ok=True)
+        refuse_links(path)
+        folder = cls(path)
+        folder.state.language = language
+        for exercise in EXERCISES:
+            if not (path / exercise.file).exists():
+                write_whole(path / exercise.file, exercise.original(language))
+        folder.state.current = folder.state.current or EXERCISES[0].name
+        folder.save()
+        return folder
+
+    @property
+    def current(self) -> Exercise:
+        """The exercise that the learner works at."""
+        name = self.state.current
+        known = {exercise.name: exercise for exercise in EXERCISES}
+        return known.get(name or "", EXERCISES[0])
+
+    def save(self) -> None:
+        """Writes the state."""
+        self.state.write(self.path)
+
+    def has_passed(self, exercise: Exercise) -> bool:
+        """This very file has passed."""
+        file = self.path / exercise.file
+        passed = self.state.progress(exercise.name).passed
+        return passed is not None and file.is_file() and hash_of(file) == passed
+
+    def next_after(self, exercise: Exercise) -> Exercise | None:
+        """The next one that has not passed; None at the end."""
+        later = [each for each in EXERCISES if each.number > exercise.number]
+        earlier = [each for each in EXERCISES if each.number < exercise.number]
+        return next((each for each in later + earlier if not self.has_passed(each)), None)
+
+    def check(self, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
+        """Checks files and notes how it went. Beside a file that has passed, the reference stands
+        in `solutions`."""
+        hashes: dict[str, str] = {}
+        for exercise in exercises:
+            file = self.path / exercise.file
+            if not file.is_file():
+                raise DataError(
+                    f"{file} is missing; `clearhead learn reset {exercise.name}` restores it"
+                )
+            hashes[exercise.name] = hash_of(file)
+        verdicts = check_files(self.path, exercises)
+        for exercise in exercises:
+            verdict, progress = verdicts[exercise.name], self.state.progress(exercise.name)
+            progress.attempts += verdict.trouble != "blank"
+            if verdict.mistake is not None:
+                progress.mistakes[verdict.mistake] = progress.mistakes.get(verdict.mistake, 0) + 1
+            if verdict.complete:
+                progress.passed = hashes[exercise.name]
+                self.put_solution(exercise)
+        self.save()
+        return verdicts
+
+    def hint(self, exercise: Exercise) -> tuple[int, str]:
+        """The next hint and its number; the last one again when all were shown."""
+        hints = exercise.texts(self.state.language)["hints"]
+        progress = self.state.progress(exercise.name)
+        progress.hints = min(progress.hints + 1, len(hints))
+        self.save()
+        return progress.hints, hints[progress.hints - 1]
+
+    def solution(self, exercise: Exercise) -> str:
+        """The reference; that it was shown is noted, unless the exercise has passed."""
+        if not self.has_passed(exercise):
+            self.state.progress(exercise.name).solution_shown = True
+            self.save()
+        return exercise.solution_text()
+
+    def put_solution(self, exercise: Exercise) -> None:
+        """Beside the learner's files, to compare."""
+        (self.path / SOLUTIONS).mkdir(exist_ok=True)
+        write_whole(self.path / SOLUTIONS / exercise.file, exercise.solution_text())
+
+    def reset(self, exercise: Exercise) -> Path | None:
+        """Restores the file with blanks. Returns where the learner's version is kept."""
+        file, kept = self.path / exercise.file, None
+        if file.exists():
+            kept = spare_name(file, "bak")
+            file.replace(kept)
+        write_whole(file, exercise.original(self.state.language))
+        return kept
+
+
+def check_files(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
+    """The verdict on each file of the folder, from a process of its own. A file that ends the
+    process gets the verdict "crash", and the rest is checked by another."""
+    found: dict[str, Verdict] = {}
+    waiting = list(exercises)
+    while waiting:
+        found |= _run(folder, waiting)
+        left = [exercise for exercise in waiting if exercise.name not in found]
+        if left:
+            found[left[0].name] = Verdict(n_checks=len(left[0].checks), trouble="crash")
+        waiting = left[1:]
+    return found
+
+
+def _run(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
+    with tempfile.TemporaryDirectory(prefix="clearhead-learn-") as place:
+        result = Path(place) / "verdicts"
+        names = [exercise.name for exercise in exercises]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-m", "clearhead.course.child", str(result), *names],
+                cwd=folder,
+                env=environment_with(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=PATIENCE * len(names),
+                check=False,
+            )
+        if not result.is_file() or result.stat().st_size > MAX_RESULT:
+            return {}
+        return _read(result.read_text(encoding="utf-8"), names)
+
+
+def _read(lines: str, names: list[str]) -> dict[str, Verdict]:
+    """A learner's code could write anything here: what is no verdict is left out."""
+    found: dict[str, Verdict] = {}
+    for line in lines.splitlines():
+        try:
+            document = json.loads(line)
+            name = document.pop("name")
+            verdict = Verdict(**document)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+        if name in names and verdict.trouble in (None, *get_args(Trouble)):
+            found[name] = verdict
+    return found

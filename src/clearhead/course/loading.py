@@ -1,0 +1,17 @@
+"""A learner's file as a module."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def load_file(file: Path) -> dict[str, Any]:
+    """Runs the file and returns its names. The code is the learner's: run it only in a process of
+    its own, or where the learner asked for it."""
+    module = ModuleType(f"learner_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    code = compile(file.read_text(encoding="utf-8"), str(file), "exec")
+    exec(code, module.__dict__)
+    return module.__dict__

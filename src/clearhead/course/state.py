@@ -1,0 +1,100 @@
+"""What a learner has done, in `learn.json` of the folder: whole, or as it was."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from clearhead.files import refuse_link, write_whole
+
+STATE = "learn.json"
+FORMAT = 1
+MAX_BYTES = 1_000_000
+
+LearnLanguage = Literal["en", "zh"]
+LANGUAGES: tuple[LearnLanguage, ...] = ("en", "zh")
+
+
+@dataclass
+class ExerciseProgress:
+    """What is known of one exercise."""
+
+    passed: str | None = None
+    """The hash of the file that passed: an edited file is checked again."""
+    attempts: int = 0
+    hints: int = 0
+    """Hints that were shown."""
+    mistakes: dict[str, int] = field(default_factory=dict)
+    """How often each mistake was recognised."""
+    solution_shown: bool = False
+
+
+@dataclass
+class LearnState:
+    """The content of `learn.json`."""
+
+    language: LearnLanguage = "en"
+    current: str | None = None
+    exercises: dict[str, ExerciseProgress] = field(default_factory=dict)
+    damaged: Path | None = None
+    """Where a state file that could not be read was put aside."""
+
+    def progress(self, exercise: str) -> ExerciseProgress:
+        """Of this exercise; a new one if nothing is known."""
+        return self.exercises.setdefault(exercise, ExerciseProgress())
+
+    @classmethod
+    def read(cls, folder: Path) -> "LearnState":
+        """The state of a folder, or a new one. A damaged file is put aside by `write`."""
+        file = folder / STATE
+        refuse_link(file)
+        if not file.is_file():
+            return cls()
+        try:
+            if file.stat().st_size > MAX_BYTES:
+                raise ValueError("too large")
+            return cls._from(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls(damaged=file)
+
+    @classmethod
+    def _from(cls, document: Mapping[str, Any]) -> "LearnState":
+        if document["format"] != FORMAT or document["language"] not in LANGUAGES:
+            raise ValueError("another format")
+        exercises = {
+            str(name): ExerciseProgress(**found) for name, found in document["exercises"].items()
+        }
+        for each in exercises.values():
+            counts = [each.attempts, each.hints, *each.mistakes.values()]
+            if not all(isinstance(n, int) for n in counts):
+                raise ValueError("a count is no number")
+        return cls(document["language"], document["current"], exercises)
+
+    def write(self, folder: Path) -> None:
+        """Writes the state; a damaged file is kept beside it."""
+        file = folder / STATE
+        if self.damaged is not None:
+            file.replace(spare_name(file, "damaged"))
+            self.damaged = None
+        document = {
+            "format": FORMAT,
+            "language": self.language,
+            "current": self.current,
+            "exercises": {name: asdict(found) for name, found in self.exercises.items()},
+        }
+        write_whole(file, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+
+
+def hash_of(file: Path) -> str:
+    """Of the file's content, as `ExerciseProgress.passed` has it."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def spare_name(file: Path, ending: str) -> Path:
+    """A free name beside the file: `03_heads.1.bak`, `03_heads.2.bak`…"""
+    number = 1
+    while (spare := file.with_name(f"{file.stem}.{number}.{ending}")).exists():
+        number += 1
+    return spare

@@ -1,0 +1,118 @@
+"""Verdicts, hints and tables as text, in the learner's language."""
+
+import textwrap
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from clearhead.course.checking import Verdict
+from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.folder import LearnFolder
+from clearhead.course.state import LearnLanguage
+
+WIDTH = 84
+
+
+@cache
+def phrases(language: LearnLanguage) -> dict[str, str]:
+    """What `clearhead learn` itself says, by key."""
+    file = Path(__file__).parent / "phrases" / f"{language}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def tell_verdict(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> str:
+    """Which checks hold, what the first failing one measured, and the mistake if it is known."""
+    say, texts = phrases(language), exercise.texts(language)
+    count = say["count"].format(passed=len(verdict.passed), all=verdict.n_checks)
+    lines = [exercise.file + " " * (WIDTH - cell_len(exercise.file + count)) + count]
+    lines += [f"✓ {texts['checks'][name]['name']}" for name in verdict.passed]
+    if verdict.failed is not None:
+        lines.append(f"✗ {texts['checks'][verdict.failed]['name']}")
+    lines += [f"  {line}" for line in _reasons(exercise, verdict, language)]
+    if verdict.printed.strip():
+        lines += [say["printed"], *(f"  {line}" for line in verdict.printed.rstrip().splitlines())]
+    return "\n".join(lines)
+
+
+def _reasons(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> list[str]:
+    say, texts = phrases(language), exercise.texts(language)
+    told: list[str] = []
+    if verdict.trouble is not None:
+        line = "" if verdict.line is None else say["line"].format(line=verdict.line)
+        trouble = say[f"trouble_{verdict.trouble}"]
+        told.append(trouble.format(line=line, message=verdict.message, file=exercise.file))
+        if verdict.trouble == "blank":
+            told.append(say["first_hint"].format(hint=texts["hints"][0]))
+    elif verdict.failed is not None:
+        told.append(texts["checks"][verdict.failed]["missed"].format_map(_Numbers(verdict.numbers)))
+    if verdict.mistake is not None:
+        mistake = texts["mistakes"][verdict.mistake]
+        told.append(mistake["says"])
+        where = [say["chapter"].format(n=texts["chapter"])] if "chapter" in texts else []
+        if "erratum" in mistake:
+            where.append(say["erratum"].format(n=mistake["erratum"]))
+        if where:
+            told.append(" · ".join(where))
+    return [line for text in told for line in wrap(text)]
+
+
+class _Numbers(dict[str, str]):
+    """A number that a check does not give in every case is a dash."""
+
+    def __missing__(self, key: str) -> str:
+        return "–"
+
+
+def wrap(text: str, width: int = WIDTH - 2) -> list[str]:
+    """Lines of at most this width. Chinese text has no blanks to break at, and each character
+    takes two cells."""
+    if cell_len(text) == len(text):
+        return textwrap.wrap(text, width)
+    lines, line = [], ""
+    for piece in _pieces(text):
+        if line and cell_len(line + piece.rstrip()) > width and piece.strip() not in _NEVER_FIRST:
+            lines.append(line.rstrip())
+            line = piece.lstrip()
+        else:
+            line += piece
+    return [*lines, line.rstrip()]
+
+
+_NEVER_FIRST = set("，。；：、）”！？")
+
+
+def _pieces(text: str) -> list[str]:
+    """Latin words with the blank behind them, and single Chinese characters."""
+    pieces: list[str] = []
+    for character in text:
+        narrow = cell_len(character) == 1
+        if narrow and pieces and cell_len(pieces[-1][-1]) == 1 and not pieces[-1].endswith(" "):
+            pieces[-1] += character
+        else:
+            pieces.append(character)
+    return pieces
+
+
+def tell_list(folder: LearnFolder) -> str:
+    """Every exercise: passed, current, solution shown."""
+    language = folder.state.language
+    lines = []
+    for exercise in EXERCISES:
+        progress = folder.state.progress(exercise.name)
+        mark = "✓" if folder.has_passed(exercise) else " "
+        mark += "●" if exercise is folder.current else " "
+        mark += "s" if progress.solution_shown else " "
+        title = exercise.texts(language)["title"]
+        lines.append(f"{mark} {exercise.name:<19} {title}")
+    return "\n".join([*lines, "", phrases(language)["legend"]])
+
+
+def table(rows: list[list[str]]) -> str:
+    """Columns as wide as what stands in them."""
+    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell + " " * (w - cell_len(cell)) for cell, w in zip(row, widths)).rstrip()
+        for row in rows
+    )

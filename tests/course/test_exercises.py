@@ -1,0 +1,148 @@
+"""Every exercise: its solution passes, its blanks fail, and typical mistakes are called by name."""
+
+import ast
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clearhead.course import BlankError
+from clearhead.course.checking import Learned, Mistake, Verdict, examine_answer
+from clearhead.course.exercises import EXERCISES, HERE, Exercise
+from clearhead.course.loading import load_file
+from clearhead.course.state import LANGUAGES, LearnLanguage
+from clearhead.course.telling import phrases, tell_verdict, wrap
+
+MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
+
+
+def names(value: Any) -> str:
+    return getattr(value, "name", str(value))
+
+
+def examined(exercise: Exercise, learned: Learned, file: str = "") -> Verdict:
+    return examine_answer(exercise.checks, exercise.mistakes, exercise.probes, learned, file)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=names)
+def test_the_solution_passes(exercise: Exercise):
+    verdict = examined(exercise, exercise.solution())
+    assert verdict.complete, verdict
+    assert verdict.n_checks >= 4
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=names)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_file_with_blanks_fails_and_gives_the_first_hint(
+    exercise: Exercise, language: LearnLanguage
+):
+    file = HERE / exercise.topic / f"exercise.{language}.py"
+    learned = load_file(file)
+    assert set(exercise.functions) <= set(learned)
+    verdict = examined(exercise, learned, str(file))
+    assert verdict.trouble == "blank" and not verdict.passed
+    blank_line = file.read_text(encoding="utf-8").splitlines()[(verdict.line or 0) - 1]
+    assert "blank()" in blank_line
+    hint = exercise.texts(language)["hints"][0]
+    assert "".join(wrap(hint)[0].split())[:10] in "".join(
+        tell_verdict(exercise, verdict, language).split()
+    )
+
+
+@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=names)
+def test_a_typical_mistake_is_called_by_its_name(exercise: Exercise, mistake: Mistake):
+    learned = {**exercise.solution(), mistake.function: mistake.wrong}
+    verdict = examined(exercise, learned)
+    assert not verdict.complete
+    assert verdict.mistake == mistake.name, verdict
+    for language in LANGUAGES:
+        said = tell_verdict(exercise, verdict, language)
+        explanation = exercise.texts(language)["mistakes"][mistake.name]["says"]
+        assert "".join(explanation.split()) in "".join(said.split())
+
+
+def test_there_are_enough_of_them():
+    assert len(EXERCISES) == 8 and len(MISTAKES) >= 24
+    assert all(len(exercise.mistakes) >= 3 for exercise in EXERCISES)
+
+
+def test_an_unknown_mistake_is_not_given_a_reason():
+    exercise = EXERCISES[0]
+    learned = {
+        **exercise.solution(),
+        "attention_weights": lambda q, k: torch.full((len(q), q.shape[1], k.shape[1]), 0.3),
+    }
+    verdict = examined(exercise, learned)
+    assert verdict.failed == "rows" and verdict.mistake is None
+    assert "1.50" in tell_verdict(exercise, verdict, "en")
+
+
+def test_what_the_checks_cannot_use_is_no_internal_error():
+    exercise = EXERCISES[2]
+    verdict = examined(exercise, {**exercise.solution(), "split_heads": lambda x, n: None})
+    assert verdict.trouble == "result" and "NoneType" in verdict.message
+    missing = {k: v for k, v in exercise.solution().items() if k != "merge_heads"}
+    assert examined(exercise, missing).message == "merge_heads"
+
+
+def placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=names)
+def test_both_languages_say_the_same_about_the_same(exercise: Exercise):
+    english, chinese = exercise.texts("en"), exercise.texts("zh")
+    assert english.keys() == chinese.keys()
+    assert len(english["hints"]) == len(chinese["hints"]) == 3
+    assert list(english["checks"]) == [check.name for check in exercise.checks]
+    assert set(english["mistakes"]) == {mistake.name for mistake in exercise.mistakes}
+    for part in ("checks", "mistakes"):
+        assert english[part].keys() == chinese[part].keys()
+        for key, texts in english[part].items():
+            assert texts.keys() == chinese[part][key].keys(), key
+            for name in set(texts) - {"erratum"}:
+                assert placeholders(texts[name]) == placeholders(chinese[part][key][name]), key
+            assert texts.get("erratum") == chinese[part][key].get("erratum")
+
+
+def test_the_commands_own_phrases_are_in_both_languages():
+    english, chinese = phrases("en"), phrases("zh")
+    assert english.keys() == chinese.keys()
+    for key, text in english.items():
+        assert placeholders(text) == placeholders(chinese[key]), key
+
+
+def skeleton(file: Path) -> str:
+    """The code without its docstrings, which are translated."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Module(body=body) | ast.FunctionDef(body=body) | ast.ClassDef(body=body):
+                match body[0]:
+                    case ast.Expr(value=ast.Constant(value=str())):
+                        body[0] = ast.Pass()
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=names)
+def test_the_two_files_with_blanks_are_the_same_code(exercise: Exercise):
+    english, chinese = (HERE / exercise.topic / f"exercise.{name}.py" for name in LANGUAGES)
+    assert skeleton(english) == skeleton(chinese)
+
+
+def test_a_blank_says_that_it_is_one():
+    from clearhead.course import blank
+
+    with pytest.raises(BlankError):
+        blank()
+
+
+def test_chinese_lines_are_as_wide_as_english_ones():
+    from rich.cells import cell_len
+
+    text = "先相乘，除以 √d，在键的方向上做 softmax，再乘以值。" * 4
+    lines = wrap(text, 40)
+    assert all(cell_len(line) <= 42 for line in lines)  # a comma may hang over
+    assert "".join("".join(lines).split()) == "".join(text.split())

@@ -1,0 +1,181 @@
+"""`clearhead learn`, as a learner and a teacher use it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.course.exercises import EXERCISES, HERE
+from clearhead.course.folder import LearnFolder, find_exercise
+from clearhead.course.state import STATE, LearnState
+from clearhead.errors import ClearheadError
+
+
+def solve(folder: Path, *topics: str) -> None:
+    for exercise in EXERCISES:
+        if exercise.topic in topics:
+            (folder / exercise.file).write_text(exercise.solution_text(), encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["learn"]) == 0
+    return tmp_path / "clearhead-learn"
+
+
+def test_the_first_screen_says_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]):
+    said = capsys.readouterr().out
+    assert said.splitlines()[0] == "made   clearhead-learn: 8 exercises"
+    assert "01_attention.py" in said and "clearhead learn --watch" in said
+    assert sorted(path.name for path in folder.glob("*.py")) == [e.file for e in EXERCISES]
+    assert main(["learn"]) == 0
+    assert "0 of 8 exercises pass" in capsys.readouterr().out
+
+
+def test_the_files_and_the_messages_can_be_chinese(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["learn", "--language", "zh"]) == 0
+    assert "已创建  clearhead-learn：8 个练习" in capsys.readouterr().out
+    assert "练习 1" in (tmp_path / "clearhead-learn" / "01_attention.py").read_text("utf-8")
+    assert main(["learn", "hint"]) == 0  # the folder remembers
+    assert capsys.readouterr().out.startswith("提示 1/3")
+
+
+def test_every_kind_of_file_is_a_message_and_never_a_traceback(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    solve(folder, "attention", "norm_residual", "decoder_layer")
+    (folder / "02_masks.py").write_text("def causal(n, m)\n    return 1\n")
+    (folder / "03_heads.py").write_text("import os\nos._exit(0)\n")
+    wrong = (folder / "04_cross_attention.py").read_text("utf-8")
+    body = EXERCISES[3].solution_text().replace("q.shape[-1]", "x.shape[-1]")
+    (folder / "04_cross_attention.py").write_text(body, encoding="utf-8")
+    assert wrong != body
+    capsys.readouterr()
+    assert main(["learn", "check", "--all"]) == 2
+    said = capsys.readouterr().out
+    assert "Traceback" not in said
+    assert "02_masks.py, line 1: SyntaxError" in said
+    assert "ended the process" in said
+    assert "divide by √d_head" in said and "erratum 36" in said
+    assert "still a blank()" in said and "hint 1:" in said
+    assert "✓ 01_attention.py, 8 of 8" in said
+    assert (folder / "solutions" / "01_attention.py").is_file()
+    state = LearnState.read(folder)
+    assert state.progress("04_cross_attention").mistakes == {"√d_model": 1}
+    assert state.progress("05_sinusoid").attempts == 0  # a blank is no attempt
+    learn = LearnFolder(folder)
+    assert [e.name for e in EXERCISES if learn.has_passed(e)] == [
+        "01_attention", "06_norm_residual", "07_decoder_layer"
+    ]  # fmt: skip
+    with (folder / "01_attention.py").open("a") as file:
+        file.write("\n# edited\n")
+    assert not learn.has_passed(EXERCISES[0])  # it holds for the file that passed only
+
+
+def test_hints_come_in_steps_and_are_remembered(folder: Path, capsys: pytest.CaptureFixture[str]):
+    capsys.readouterr()
+    for number in (1, 2, 3, 3):
+        assert main(["learn", "hint", "3"]) == 0
+        assert capsys.readouterr().out.startswith(f"hint {number} of 3")
+    assert LearnState.read(folder).progress("03_heads").hints == 3
+
+
+def test_the_solution_is_shown_on_request_and_noted(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("builtins.input", lambda question: "n")
+    assert main(["learn", "solution", "heads"]) == 0
+    assert "unflatten" not in capsys.readouterr().out
+    assert not LearnState.read(folder).progress("03_heads").solution_shown
+    assert main(["learn", "solution", "heads", "--yes"]) == 0
+    assert "unflatten" in capsys.readouterr().out
+    assert LearnState.read(folder).progress("03_heads").solution_shown
+    assert main(["learn", "list"]) == 0
+    assert "  s 03_heads" in capsys.readouterr().out
+
+
+def test_a_reset_keeps_the_learners_file(folder: Path):
+    for number in (1, 2):
+        (folder / "03_heads.py").write_text(f"# mine {number}\n")
+        assert main(["learn", "reset", "03_heads", "--yes"]) == 0
+        assert (folder / f"03_heads.{number}.bak").read_text() == f"# mine {number}\n"
+    assert "blank()" in (folder / "03_heads.py").read_text("utf-8")
+
+
+def test_a_damaged_state_is_put_aside(folder: Path, capsys: pytest.CaptureFixture[str]):
+    (folder / STATE).write_text('{"format": 1, "exercises": [')
+    assert main(["learn", "hint"]) == 0
+    captured = capsys.readouterr()
+    assert "put aside" in captured.err and "hint 1 of 3" in captured.out
+    assert (folder / "learn.1.damaged").is_file()
+    assert json.loads((folder / STATE).read_text())["format"] == 1
+
+
+def test_a_wrong_name_or_folder_is_answered_with_a_remedy(tmp_path: Path, folder: Path):
+    with pytest.raises(ClearheadError, match="did you mean '03_heads'"):
+        find_exercise("03_head")
+    assert main(["learn", "check", "--folder", str(tmp_path / "nothing")]) == 2
+    assert main(["learn", "report", str(tmp_path / "nothing")]) == 2
+
+
+def test_a_class_is_a_table_and_no_state_is_believed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    chen, lin = tmp_path / "chen", tmp_path / "lin"
+    for student in (chen, lin):
+        LearnFolder.make(student, "zh")
+    solve(chen, "attention", "masks")
+    wrong = (HERE / "heads" / "solution.py").read_text("utf-8")
+    wrong = wrong.replace(".transpose(1, 2)\n\n\ndef merge", "\n\n\ndef merge")
+    (chen / "03_heads.py").write_text(wrong, encoding="utf-8")
+    state = LearnState.read(lin)
+    state.progress("01_attention").passed = "f" * 64  # a claim
+    state.progress("01_attention").hints = 2
+    state.write(lin)
+    capsys.readouterr()
+    assert main(["learn", "report", str(chen), str(lin), "--csv", str(tmp_path / "c.csv")]) == 0
+    captured = capsys.readouterr()
+    _header, first, second, last = captured.out.splitlines()
+    assert first.split()[:4] == ["chen", "2", "/", "8"] and "03_heads, check 1" in first
+    assert second.split()[:4] == ["lin", "0", "/", "8"] and second.endswith("2")
+    assert "no transpose (1)" in last
+    assert "runs the students' code" in captured.err
+    rows = (tmp_path / "c.csv").read_text("utf-8").splitlines()
+    assert len(rows) == 1 + 2 * 8 and rows[1].startswith("chen,01_attention,1,8,8")
+
+
+def test_later_exercises_use_the_learners_own_functions_once_they_pass(folder: Path):
+    """A split that is marked shows which one was used."""
+    solve(folder, "heads")
+    file = folder / "03_heads.py"
+    file.write_text(file.read_text("utf-8") + "\nsplit_heads.mine = True\n", encoding="utf-8")
+    code = "from clearhead.course.earlier import split_heads; print(hasattr(split_heads, 'mine'))"
+
+    def own() -> str:
+        run = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+            env={**os.environ}, check=True,
+        )  # fmt: skip
+        return run.stdout.strip()
+
+    assert own() == "False"
+    learn = LearnFolder(folder)
+    assert learn.check([EXERCISES[2]])["03_heads"].complete
+    assert own() == "True"
+
+
+@pytest.mark.slow
+def test_an_endless_loop_is_interrupted_in_its_line(folder: Path):
+    (folder / "05_sinusoid.py").write_text(
+        "def sinusoid(n_positions, d_model):\n    while True:\n        pass\n"
+    )
+    verdict = LearnFolder(folder).check([EXERCISES[4]])["05_sinusoid"]
+    assert verdict.trouble == "time" and verdict.line in (2, 3)
