@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from clearhead.course import BlankError
-from clearhead.course.checking import Learned, Mistake, Verdict, examine_answer
+from clearhead.course.checking import Learned, Mistake, examine_answer
 from clearhead.course.exercises import EXERCISES, HERE, Exercise
 from clearhead.course.loading import load_file
 from clearhead.course.state import LANGUAGES, LearnLanguage
 from clearhead.course.telling import phrases, tell_verdict, wrap
+from clearhead.course.verdict import Verdict
 
 MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
 

@@ -28,8 +28,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "clearhead-learn"
 
 
-def test_the_first_screen_says_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]):
-    said = capsys.readouterr().out
+def test_the_first_screen_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["learn"]) == 0
+    folder, said = tmp_path / "clearhead-learn", capsys.readouterr().out
     assert said.splitlines()[0] == "made   clearhead-learn: 8 exercises"
     assert "01_attention.py" in said and "clearhead learn --watch" in said
     assert sorted(path.name for path in folder.glob("*.py")) == [e.file for e in EXERCISES]

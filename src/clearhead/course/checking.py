@@ -6,13 +6,14 @@ only the property is reported. So an unknown mistake is never given a wrong reas
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearhead.course import BlankError
+from clearhead.course.verdict import Verdict
 
 N_PROBES = 3
 TOLERANCE = 1e-5
@@ -82,35 +83,6 @@ class Mistake:
 
 FunctionProbe = Callable[[Any], object]
 """Calls a function or a class of the exercise on random inputs and returns what it gave."""
-
-Trouble = Literal["blank", "syntax", "error", "result", "time", "missing", "crash"]
-
-
-@dataclass
-class Verdict:
-    """How an exercise stands. It travels between processes as JSON."""
-
-    passed: list[str] = field(default_factory=list)
-    """Names of the checks that hold."""
-    n_checks: int = 0
-    failed: str | None = None
-    """The first check that does not hold."""
-    numbers: dict[str, Any] = field(default_factory=dict)
-    mistake: str | None = None
-    trouble: Trouble | None = None
-    message: str = ""
-    line: int | None = None
-    """Of the learner's file, where the trouble is."""
-    printed: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """Every check holds."""
-        return self.trouble is None and self.failed is None and len(self.passed) == self.n_checks
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
 
 def examine_answer(

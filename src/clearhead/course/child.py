@@ -12,16 +12,11 @@ from types import FrameType
 
 import torch
 
-from clearhead.course.checking import (
-    BlankError,
-    OutOfTimeError,
-    Verdict,
-    describe,
-    examine_answer,
-    line_in,
-)
+from clearhead.course import BlankError
+from clearhead.course.checking import OutOfTimeError, describe, examine_answer, line_in
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.loading import load_file
+from clearhead.course.verdict import Verdict
 
 SECONDS = 30
 """For one exercise, without the time that importing torch takes."""

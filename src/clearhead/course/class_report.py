@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearhead.course.checking import Verdict
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import check_files
 from clearhead.course.state import LearnLanguage, LearnState
 from clearhead.course.telling import phrases, table
+from clearhead.course.verdict import Verdict
 from clearhead.errors import ClearheadError
 
 
@@ -46,7 +46,7 @@ class Student:
         found: Counter[str] = Counter()
         for exercise in EXERCISES:
             progress, verdict = self.state.progress(exercise.name), self.verdicts.get(exercise.name)
-            known = {mistake.name for mistake in exercise.mistakes}
+            known = exercise.mistake_names
             found.update({k: v for k, v in progress.mistakes.items() if k in known})
             if verdict is not None and verdict.mistake is not None:
                 found[verdict.mistake] = max(found[verdict.mistake], 1)
@@ -96,7 +96,7 @@ def _where(student: Student, language: LearnLanguage) -> str:
         return say["all_done"] if student.verdicts else say["no_files"]
     exercise, verdict = student.stopped_at
     if verdict.failed is not None:
-        number = [check.name for check in exercise.checks].index(verdict.failed) + 1
+        number = exercise.check_names.index(verdict.failed) + 1
         return say["stopped_check"].format(name=exercise.name, n=number)
     line = "" if verdict.line is None else say["line"].format(line=verdict.line)
     reason = verdict.message.split(":")[0] or say[f"short_{verdict.trouble}"]

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from clearhead.course.checking import Trouble, Verdict
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.state import LearnLanguage, LearnState, hash_of, spare_name
+from clearhead.course.verdict import Trouble, Verdict
 from clearhead.environment import environment_with
 from clearhead.errors import DataError, nearest
 from clearhead.files import refuse_links, write_whole
@@ -152,7 +152,7 @@ def check_files(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdic
         found |= _run(folder, waiting)
         left = [exercise for exercise in waiting if exercise.name not in found]
         if left:
-            found[left[0].name] = Verdict(n_checks=len(left[0].checks), trouble="crash")
+            found[left[0].name] = Verdict(n_checks=len(left[0].check_names), trouble="crash")
         waiting = left[1:]
     return found
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from clearhead.course.checking import Verdict
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import LearnFolder
 from clearhead.course.state import LearnLanguage
+from clearhead.course.verdict import Verdict
 
 WIDTH = 84
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clearhead.course.checking import ExerciseCheck, FunctionProbe, Learned, Mistake
 from clearhead.course.state import LearnLanguage
+
+if TYPE_CHECKING:  # which import torch
+    from clearhead.course.checking import ExerciseCheck, FunctionProbe, Learned, Mistake
 
 HERE = Path(__file__).parent
 
@@ -40,24 +42,34 @@ class Exercise:
         """The reference as the learner sees it."""
         return (HERE / self.topic / "solution.py").read_text(encoding="utf-8")
 
-    def solution(self) -> Learned:
+    def solution(self) -> "Learned":
         """The reference's names."""
         return vars(import_module(f"{__name__}.{self.topic}.solution"))
 
     @property
-    def checks(self) -> list[ExerciseCheck]:
+    def checks(self) -> "list[ExerciseCheck]":
         """In their order."""
         return self._module("checks").CHECKS.all
 
     @property
-    def probes(self) -> dict[str, FunctionProbe]:
+    def probes(self) -> "dict[str, FunctionProbe]":
         """By function."""
         return self._module("checks").PROBES
 
     @property
-    def mistakes(self) -> list[Mistake]:
+    def mistakes(self) -> "list[Mistake]":
         """Wrong answers that have a name."""
         return self._module("wrong").MISTAKES
+
+    @property
+    def check_names(self) -> list[str]:
+        """In their order."""
+        return list(self.texts("en")["checks"])
+
+    @property
+    def mistake_names(self) -> set[str]:
+        """Of the wrong answers that are recognised."""
+        return set(self.texts("en")["mistakes"])
 
     def texts(self, language: LearnLanguage) -> dict[str, Any]:
         """Titles, hints, and what is said about each check and each mistake."""

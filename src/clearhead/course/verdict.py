@@ -1,0 +1,33 @@
+"""How an exercise stands. Without torch, so that `clearhead learn` answers at once."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Trouble = Literal["blank", "syntax", "error", "result", "time", "missing", "crash"]
+
+
+@dataclass
+class Verdict:
+    """How an exercise stands. It travels between processes as JSON."""
+
+    passed: list[str] = field(default_factory=list)
+    """Names of the checks that hold."""
+    n_checks: int = 0
+    failed: str | None = None
+    """The first check that does not hold."""
+    numbers: dict[str, Any] = field(default_factory=dict)
+    mistake: str | None = None
+    trouble: Trouble | None = None
+    message: str = ""
+    line: int | None = None
+    """Of the learner's file, where the trouble is."""
+    printed: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Every check holds."""
+        return self.trouble is None and self.failed is None and len(self.passed) == self.n_checks
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
