@@ -209,8 +209,7 @@ def distance(data: Any, say: Say) -> str:
         x, y = axes.at(*points[-1])
         place = (x, y + 18, "end") if name == "attention" else (x + 8, y + 4, "start")
         d.words(place[0], place[1], say(name), place[2], 12, colour)
-    axes.names(say("length"), "")
-    d.words(26, 123, say("gradient_ratio"), "middle", 12, turn=True)
+    axes.names(say("length"), say("gradient_ratio"), gap=60)
     return d.text()
 
 
@@ -468,7 +467,7 @@ def _is_next(node: Any, nodes: dict[int, Any], depth: dict[int, int]) -> bool:
 def cache(_: Any, say: Say) -> str:
     d = Drawing(560, 260, say("cache"))
     most = sum(t * t for t in range(1, 101))
-    axes = Axes(d, (80, 30, 440, 170), (0, 100), (0, most * 1.05))
+    axes = Axes(d, (100, 30, 430, 170), (0, 100), (0, most * 1.05))
     axes.ticks(
         {n: str(n) for n in range(0, 101, 20)},
         {v: f"{v:,}" for v in (0, 100_000, 200_000, 300_000)},
@@ -484,7 +483,7 @@ def cache(_: Any, say: Say) -> str:
     d.words(x - 8, y, say("without_cache"), "end", 12, ORANGE)
     x, y = axes.at(70, sums[70][1])
     d.words(x, y - 8, say("with_cache"), "middle", 12, BLUE)
-    axes.names(say("tokens_generated"), say("products_axis"))
+    axes.names(say("tokens_generated"), say("products_axis"), gap=70)
     return d.text()
 
 

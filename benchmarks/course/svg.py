@@ -194,7 +194,8 @@ class Axes:
     ) -> None:
         self.d.line([self.at(u, v) for u, v in points], colour, width, dash)
 
-    def names(self, below: str, left: str) -> None:
+    def names(self, below: str, left: str, gap: float = 38) -> None:
+        """What the axes show; `gap` is the space that the numbers on the left need."""
         x, y, w, h = self.box
         self.d.words(x + w / 2, y + h + 36, below, "middle", 12)
-        self.d.words(x - 38, y + h / 2, left, "middle", 12, turn=True)
+        self.d.words(x - gap, y + h / 2, left, "middle", 12, turn=True)
