@@ -88,6 +88,11 @@ def test_every_python_block_runs_as_written(path: Path):
             assert run.stdout.split() == shown[1].split(), "the page shows another output"
 
 
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_front_page_stays_short(name: str):
+    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_the_first_example_prints_shapes_and_an_attention_map():
     code = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")[0]
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
