@@ -118,7 +118,7 @@ def _check(folder: LearnFolder, arguments: argparse.Namespace) -> int:
         verdict = verdicts[exercise.name]
         print(tell_verdict(exercise, verdict, folder.state.language))
         if verdict.complete:
-            print(tell_passed(folder, exercise, verdict.n_checks))
+            print(tell_passed(folder, exercise, verdict.n_checks, watching=False))
         cannot_run = verdict.trouble in ("syntax", "crash", "time", "missing")
         status = max(status, 0 if verdict.complete else 2 if cannot_run else 1)
     if not arguments.all and status == 0 and chosen[0] is folder.current:
@@ -133,13 +133,13 @@ def move_on(folder: LearnFolder) -> None:
         folder.save()
 
 
-def tell_passed(folder: LearnFolder, exercise: Exercise, n: int) -> str:
-    """The last line of an exercise that is done."""
+def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bool) -> str:
+    """The last line of an exercise that is done; while watching, a key moves on."""
     say = phrases(folder.state.language)
     if (following := folder.next_after(exercise)) is None:
         return say["all_passed"].format(n=len(EXERCISES))
-    done = say["passed_compare"].format(file=exercise.file, n=n)
-    return f"{done}; {say['then_next'].format(file=following.file)}"
+    said = say["passed_watch" if watching else "passed_check"]
+    return said.format(file=exercise.file, n=n, following=following.file)
 
 
 def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:

@@ -67,7 +67,7 @@ def _show(folder: LearnFolder, exercise: Exercise) -> bool:
     language = folder.state.language
     print("\n" + tell_verdict(exercise, verdict, language))
     if verdict.complete:
-        print(tell_passed(folder, exercise, verdict.n_checks))
+        print(tell_passed(folder, exercise, verdict.n_checks, watching=True))
     all_hints = len(exercise.texts(language)["hints"])
     shown = f"{folder.state.progress(exercise.name).hints}/{all_hints}"
     print(phrases(language)["keys"].format(hints=shown), flush=True)
