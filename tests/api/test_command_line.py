@@ -14,8 +14,8 @@ from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU
 
-ALONE = {"quickstart", "runs", "describe", "data", "doctor", "see", "plan"}
-"""They show things, and change nothing that Python could not see itself."""
+ALONE = {"quickstart", "runs", "describe", "data", "doctor", "learn", "see", "plan"}
+"""They show things, and change nothing that Python could not see itself; `learn` is for people."""
 CALLING = sorted(set(VERBS) - ALONE)
 
 
