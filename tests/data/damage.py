@@ -50,7 +50,7 @@ def joined(parts: Sequence[str], like: str) -> str:
 
 def untranslated(pair: Pair, rng: random.Random) -> tuple[str, str, str]:
     """The translator skipped the line: the source stands on both sides, perhaps retyped."""
-    source, target = pair if rng.random() < 0.7 else (pair[1], pair[0])
+    source = pair[0] if rng.random() < 0.7 else pair[1]
     way = rng.choice(["exact", "exact", "exact", "space", "full stop", "case"])
     copy = {
         "exact": source,
