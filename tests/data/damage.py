@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 Pair = tuple[str, str]
 
@@ -272,3 +273,24 @@ EAST_ASIAN = [
     "할머니께서는 시골에서 채소를 기르십니다.",
     "회의는 오후 두 시에 시작할 예정입니다.",
 ]
+
+
+def small() -> tuple[list[Line], list[Pair]]:
+    """A hundred lines that were damaged by hand; nothing of them is held out."""
+    rows = Path(__file__).with_name("damaged_small.tsv").read_text("utf-8").split("\n")[:-1]
+    return [Line(*row.split("\t")[:2], row.split("\t")[2] or None) for row in rows], []
+
+
+def write_files(folder: Path, lines: Sequence[Line], held_out: Sequence[Pair]) -> dict[str, Any]:
+    """Two files to train on, two that are held out; and the settings of `[data]` that name them."""
+    texts = {
+        "train.source": [line.source for line in lines],
+        "train.target": [line.target for line in lines],
+        "valid.source": [source for source, _ in held_out],
+        "valid.target": [target for _, target in held_out],
+    }
+    for name, text in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+    paths = [str(folder / name) for name in texts]
+    settings = {"task": "pairs", "format": "parallel", "vocab_size": 300, "train": tuple(paths[:2])}
+    return settings | ({"valid": tuple(paths[2:])} if held_out else {})
