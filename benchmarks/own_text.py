@@ -5,9 +5,10 @@ time give a better model, and is the recipe as good as one tuned by hand?
     python -m benchmarks.own_text --jobs pairs-5k --minutes 2 5
     python -m benchmarks.own_text --report                # what the finished runs say
 
-Each finished run is a line of results/own_text.jsonl, and the same command resumes after the last
-one. Minutes are those of one processor core, so a machine that does other things does not change
-them; what a run has really used stands in its line.
+Each finished run is a line of results/own_text.jsonl, and the same command does those that are
+missing; a run that was interrupted begins anew. Minutes are those of one processor core, for the
+steps that are timed to size the recipe and for the training, so a machine that does other things
+does not change them; what a run has really used stands in its line.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -22,14 +24,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import stdev
 from typing import Any, NamedTuple
+
+import torch
 
 from benchmarks.result import FOLDER, circumstances
 from clearhead.config import Recipe, load_recipe, recipe_toml, with_values
 from clearhead.config.recipe import TEMPLATES
-from clearhead.environment import data_folder, environment_with
+from clearhead.environment import data_folder, environment_with, keep_freed_memory
 from clearhead.training import sizing
+from clearhead.training.start import recipe_from
 
 WORK = Path("runs/own_text")
 LINES = FOLDER / "own_text.jsonl"
@@ -142,8 +147,9 @@ def pairs_of(corpus: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
     return train, test
 
 
-def recipe_of(run: Run, folder: Path) -> tuple[Recipe, list[str]]:
-    """As `clearhead new` would write it, for minutes of the processor; or a point of the grid."""
+def recipe_of(run: Run, folder: Path, start: Path | None = None) -> tuple[Recipe, list[str]]:
+    """As `clearhead new` would write it (`start`: with --from), for minutes of the processor; or a
+    point of the grid."""
     template = load_recipe(str(TEMPLATES / f"{run.job.template}.toml"))
     files = {
         "my-pairs": ("train.source", "train.target"),
@@ -152,6 +158,8 @@ def recipe_of(run: Run, folder: Path) -> tuple[Recipe, list[str]]:
     }[run.job.template]
     data = replace(template.data, train=tuple(str(folder / name) for name in files))
     template = replace(template, data=data)
+    if start is not None:
+        template = recipe_from(template, start)
     table, wanted = sizing.SIZES, sizing.UPDATES_WANTED
     try:
         if run.setting != "new":
@@ -162,7 +170,7 @@ def recipe_of(run: Run, folder: Path) -> tuple[Recipe, list[str]]:
     finally:
         sizing.SIZES, sizing.UPDATES_WANTED = table, wanted
     seeds = {"train.seed": run.seed, "batches.seed": run.seed}
-    return with_values(template, {"data.train": data.train, **sized.values, **seeds}), sized.reasons
+    return with_values(template, {**sized.values, **seeds}), sized.reasons
 
 
 def clearhead(*arguments: object) -> tuple[str, float]:
@@ -177,26 +185,39 @@ def clearhead(*arguments: object) -> tuple[str, float]:
     return said, used.ru_utime + used.ru_stime
 
 
+def train(recipe: Recipe, reasons: list[str], here: Path) -> float:
+    """Prepares and trains in a new folder; the core minutes that training took."""
+    shutil.rmtree(here, ignore_errors=True)  # half a run would not count all of its minutes
+    here.mkdir(parents=True)
+    path = here / "recipe-of-run.toml"
+    path.write_text(recipe_toml(recipe), encoding="utf-8")
+    (here / "reasons.txt").write_text("\n".join(reasons) + "\n", encoding="utf-8")
+    clearhead("prepare", path, "--out", here / "prepared", "--processes", 1)
+    _, seconds = clearhead("train", path, "--prepared", here / "prepared", "--folder", here / "run")
+    return seconds / 60
+
+
 def take(run: Run) -> dict[str, Any]:
     folder = cut(run.job)
     here = WORK / "runs" / "-".join(map(str, run.key)).replace(" ", "_").replace(",", "")
-    here.mkdir(parents=True, exist_ok=True)
-    path = here / "recipe-of-run.toml"
-    if not path.is_file():  # a run that was stopped keeps its recipe
-        recipe, reasons = recipe_of(run, folder)
-        path.write_text(recipe_toml(recipe), encoding="utf-8")
-        (here / "reasons.txt").write_text("\n".join(reasons) + "\n", encoding="utf-8")
-    recipe = load_recipe(str(path))
-    assert recipe.model is not None
-    clearhead("prepare", path, "--out", here / "prepared", "--processes", 1)
-    _, seconds = clearhead("train", path, "--prepared", here / "prepared", "--folder", here / "run")
+    recipe, reasons = recipe_of(run, folder)
+    minutes = train(recipe, reasons, here)
     return {
         "job": run.job.name,
         "minutes": run.minutes,
         "seed": run.seed,
         "setting": run.setting,
-        "scores": score(run.job, folder, here),
-        "core_minutes": round(seconds / 60, 2),
+        "scores": score(run.job, folder, here / "run"),
+        "core_minutes": round(minutes, 2),
+        **chosen(recipe),
+        **{key: circumstances()[key] for key in ("commit", "date", "machine")},
+    }
+
+
+def chosen(recipe: Recipe) -> dict[str, Any]:
+    """What the sizing rules decided."""
+    assert recipe.model is not None
+    return {
         "steps": recipe.train.steps,
         "lr": recipe.train.lr,
         "d_model": recipe.model.d_model,
@@ -205,30 +226,29 @@ def take(run: Run) -> dict[str, Any]:
         "vocab_size": recipe.data.vocab_size,
         "batch_tokens": recipe.batches.batch_tokens,
         "batch_size": recipe.batches.batch_size,
-        **{key: circumstances()[key] for key in ("commit", "date")},
     }
 
 
-def score(job: Job, folder: Path, here: Path) -> dict[str, float]:
+def score(job: Job, folder: Path, run: Path) -> dict[str, float]:
     """On text that no part of the run has read."""
     as_json = ("--format", "jsonl")
     match job.template:
         case "my-pairs":
             files = ("--source", folder / "test.source", "--reference", folder / "test.target")
             how = (*files, "--beam", 1, "--max-new", 128, "--resamples", 0, *as_json)
-            said, _ = clearhead("evaluate", here / "run", *how)
+            said, _ = clearhead("evaluate", run, *how)
             found = [json.loads(line) for line in said.splitlines()]
             return {each["name"]: round(each["value"], 3) for each in found}
         case "my-text":
             text = ("--text", folder / "test.txt", "--document", "file", *as_json)
-            said, _ = clearhead("evaluate", here / "run", *text)
+            said, _ = clearhead("evaluate", run, *text)
             # Nats a byte do not depend on the tokenizer.
             return {"nats_per_byte": round(json.loads(said)["bits_per_byte"] * 0.6931472, 4)}
         case _:
             right = n = 0
             for label in ("positive", "negative"):
                 given = folder / f"{label}.test"
-                said, _ = clearhead("classify", here / "run", "--input", given)
+                said, _ = clearhead("classify", run, "--input", given)
                 right += sum(line == label for line in said.splitlines())
                 n += len(said.splitlines())
             return {"accuracy": round(100 * right / n, 2)}
@@ -237,35 +257,62 @@ def score(job: Job, folder: Path, here: Path) -> dict[str, float]:
 MAIN_SCORE = {"my-pairs": "BLEU", "my-text": "nats_per_byte", "my-labels": "accuracy"}
 
 
+def noise_of(lines: list[dict[str, Any]]) -> dict[str, float]:
+    """The standard deviation over seeds, by score: of the job that was run with several."""
+    found: dict[str, float] = {}
+    for job in JOBS:
+        name = MAIN_SCORE[job.template]
+        values = [
+            line["scores"][name]
+            for line in lines
+            if (line["job"], line["setting"], line["minutes"]) == (job.name, "new", 5.0)
+        ]
+        if len(values) > 1:
+            found[name] = stdev(values)
+    return found
+
+
+def is_near(name: str, value: float, best: float) -> bool:
+    """What is asked of the recipe beside the best of the grid."""
+    match name:
+        case "BLEU":
+            return value >= 0.95 * best
+        case "nats_per_byte":
+            return value <= best + 0.05
+        case _:
+            return value >= best - 2
+
+
 def report(lines: list[dict[str, Any]]) -> None:
     """Whether quality falls with more time, beyond the noise; and how far it is from the grid's."""
+    noise = noise_of(lines)
+    for name, deviation in noise.items():
+        print(f"{name}: standard deviation over seeds {deviation:.3f}")
     for job in JOBS:
         name = MAIN_SCORE[job.template]
         sign = -1 if name == "nats_per_byte" else 1
         mine = [line for line in lines if line["job"] == job.name]
-        chosen = {
+        by_minutes = {
             line["minutes"]: line["scores"][name]
             for line in mine
             if line["setting"] == "new" and line["seed"] == 1
         }
-        seeds = [
-            line["scores"][name]
-            for line in mine
-            if line["setting"] == "new" and line["minutes"] == 5.0
-        ]
-        noise = stdev(seeds) if len(seeds) > 1 else None
-        shown = ", ".join(f"{minutes:g} min {value:g}" for minutes, value in sorted(chosen.items()))
+        ordered = sorted(by_minutes.items())
+        shown = ", ".join(f"{minutes:g} min {value:g}" for minutes, value in ordered)
         print(f"{job.name:<16}{name}: {shown or 'no run yet'}")
-        if noise is not None:
-            print(f"{'':<16}{len(seeds)} seeds: {mean(seeds):.3f} ± {noise:.3f}")
-        ordered = [value for _, value in sorted(chosen.items())]
-        for before, after in pairwise(ordered):
-            if sign * (before - after) > (2 * noise if noise is not None else 0):
-                print(f"{'':<16}falls with more time: {before:g}, then {after:g}")
-        grid = [line["scores"][name] for line in mine if line["setting"] != "new"]
-        if grid and 10.0 in chosen:
-            best = max(grid) if sign > 0 else min(grid)
-            print(f"{'':<16}best of {len(grid)} by hand: {best:g}; new: {chosen[10.0]:g}")
+        for (_, before), (minutes, after) in pairwise(ordered):
+            if sign * (before - after) > 2 * noise.get(name, 0.0):
+                print(
+                    f"{'':<16}MISSED: falls with more time, {before:g} to {after:g} at {minutes:g}"
+                )
+        grid = {line["setting"]: line["scores"][name] for line in mine if line["setting"] != "new"}
+        if grid and 10.0 in by_minutes:
+            best = max(grid, key=lambda setting: sign * grid[setting])
+            missed = "" if is_near(name, by_minutes[10.0], grid[best]) else "MISSED: "
+            print(
+                f"{'':<16}{missed}best of {len(grid)} by hand at 10 min: {grid[best]:g} ({best}); "
+                f"new: {by_minutes[10.0]:g}"
+            )
 
 
 def main() -> None:
@@ -278,6 +325,8 @@ def main() -> None:
     if arguments.report:
         report(finished())
         return
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as training does: steps are timed here to size the recipe
     done = [[line[key] for key in ("job", "minutes", "seed", "setting")] for line in finished()]
     for run in all_runs():
         left_out = (

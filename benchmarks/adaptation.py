@@ -1,0 +1,103 @@
+"""A model of one kind of text is trained further on another: tatoeba-en-zh on 5,000 pairs of
+Python's documentation, against a model from scratch at equal core minutes.
+
+    python -m benchmarks.adaptation --start runs/tatoeba-en-zh             # what is missing
+    python -m benchmarks.adaptation --start runs/tatoeba-en-zh --minutes 1 --seeds 1
+    python -m benchmarks.adaptation --report
+
+`--start` is a finished run, whose own training is not counted: it is what somebody has already. A
+line of results/adaptation.jsonl for each run that is finished. The sizes are those that `clearhead
+new` chooses, with --from and without it.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from benchmarks.own_text import WORK, Job, Run, chosen, cut, recipe_of, score, train
+from benchmarks.result import FOLDER, circumstances
+from clearhead.environment import keep_freed_memory
+
+LINES = FOLDER / "adaptation.jsonl"
+NEW = Job("adaptation", "my-pairs", "python_docs_zh_cn", 5_000)
+OLD = Job("adaptation-before", "my-pairs", "tatoeba_cmn_eng", 5_000)
+"""Only its test set is used: what the model still knows of its first text."""
+ARMS = ("from", "scratch")
+KEYS = ("arm", "seed", "minutes")
+
+
+def finished() -> list[dict[str, Any]]:
+    if not LINES.is_file():
+        return []
+    return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
+
+
+def take(arm: str, seed: int, minutes: float, start: Path) -> dict[str, Any]:
+    here = WORK / "adaptation-runs" / f"{arm}-{seed}-{minutes:g}"
+    new, old = cut(NEW), cut(OLD)
+    run = Run(NEW, minutes, seed)
+    recipe, reasons = recipe_of(run, new, start if arm == "from" else None)
+    used = train(recipe, reasons, here)
+    return {
+        "arm": arm,
+        "seed": seed,
+        "minutes": minutes,
+        "scores": score(NEW, new, here / "run"),
+        "before": score(OLD, old, start) if arm == "from" else None,
+        "after": score(OLD, old, here / "run"),
+        "core_minutes": round(used, 2),
+        **chosen(recipe),
+        **{key: circumstances()[key] for key in ("commit", "date", "machine")},
+    }
+
+
+def report(lines: list[dict[str, Any]]) -> None:
+    for minutes in sorted({line["minutes"] for line in lines}):
+        for arm in ARMS:
+            mine = [line for line in lines if (line["arm"], line["minutes"]) == (arm, minutes)]
+            for name in ("BLEU", "chrF++"):
+                values = [line["scores"][name] for line in mine]
+                if values:
+                    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+                    print(
+                        f"{minutes:g} min  {arm:<8}{name:<8}{mean(values):.2f}{spread} "
+                        f"({len(values)} seeds); on the first text "
+                        f"{mean(line['after'][name] for line in mine):.2f}"
+                    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--start", type=Path, metavar="RUN", help="of tatoeba-en-zh, trained")
+    parser.add_argument("--minutes", type=float, default=10.0, help="core minutes of each run")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
+    parser.add_argument("--report", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.report:
+        report(finished())
+        return
+    if arguments.start is None or not (arguments.start / "model").is_dir():
+        parser.error("--start must be a finished run: clearhead train tatoeba-en-zh makes one")
+    torch.set_num_threads(1)
+    keep_freed_memory()  # as training does: steps are timed here to size the recipe
+    done = [[line[key] for key in KEYS] for line in finished()]
+    for seed in arguments.seeds:
+        for arm in ARMS:
+            if [arm, seed, arguments.minutes] in done:
+                continue
+            line = json.dumps(
+                take(arm, seed, arguments.minutes, arguments.start), ensure_ascii=False
+            )
+            print(line, flush=True)
+            if not arguments.trial:
+                with LINES.open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
