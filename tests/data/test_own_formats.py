@@ -57,6 +57,20 @@ def test_a_csv_has_quotes_line_ends_and_a_header_or_none(tmp_path: Path):
         read(tmp_path / "c.csv", format="csv", columns=(1, 2))
 
 
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_the_columns_of_a_csv_are_found_by_what_separates_them(tmp_path: Path, separator: str):
+    rows = [
+        ("id", "en", "zh"),
+        *((str(n), f"{en}; really", zh) for n, (en, zh) in enumerate(PAIRS)),
+    ]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=separator).writerows(rows)
+    found = propose(tmp_path / "a.csv")
+    assert (found.task, found.columns) == ("pairs", ("en", "zh"))
+    expected = [(en, zh) for _, en, zh in rows[1:]]
+    assert read(tmp_path / "a.csv", format="csv", columns=("en", "zh")) == expected
+
+
 def test_a_tsv_can_have_a_header(tmp_path: Path):
     text = "\n".join("\t".join(row) for row in [("id", "en", "zh"), *(("x", *p) for p in PAIRS)])
     (tmp_path / "a.tsv").write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import Any
 
 from clearhead.config.data import Format, Task
 from clearhead.data.recognise import check_text
-from clearhead.data.tables import open_parquet, read_units
+from clearhead.data.tables import open_parquet, read_units, separator_of
 from clearhead.data.unpack import COMPRESSIONS, OpenedFile, open_bytes
 from clearhead.errors import DataError
 
@@ -184,7 +184,8 @@ def _tsv(file: OpenedFile) -> Iterator[Row]:
 
 
 def _csv(file: OpenedFile) -> Iterator[Row]:
-    return _cells(row for row in csv.reader(_text(file)) if row)
+    separator = separator_of(file)
+    return _cells(row for row in csv.reader(_text(file), delimiter=separator) if row)
 
 
 def _jsonl(file: OpenedFile) -> Iterator[Row]:

@@ -4,15 +4,18 @@ the order of the columns, and its number from 1."""
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
 from clearhead.data.dirt import Place, Sieve
+from clearhead.data.recognise import HEAD
 from clearhead.data.unpack import OpenedFile, naming, need
 from clearhead.errors import DataError
 
 Columns = Sequence[int | str]
+SEPARATORS = (",", ";", "\t")
 TMX_CODES = ("bpt", "ept", "it", "ph", "ut")
 TMX_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -68,8 +71,9 @@ def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
 
 def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted."""
+    separator = separator_of(file)
     text = io.TextIOWrapper(file.data, "utf-8-sig", errors="surrogateescape", newline="")
-    rows = csv.reader(text, strict=True)
+    rows = csv.reader(text, delimiter=separator, strict=True)
     places, expected, row = list[int](), 0, 0
     limit = csv.field_size_limit(sieve.config.max_bytes)
     try:
@@ -99,6 +103,26 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     finally:
         csv.field_size_limit(limit)
         text.detach()
+
+
+def separator_of(file: OpenedFile) -> str:
+    """What separates the columns of a CSV file: commas, or, as spreadsheets write it in countries
+    with a decimal comma, semicolons; or tabs. The one that gives most rows of the head of the file
+    the same number of columns. Nothing is taken from the file."""
+    with naming(file.path):
+        head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
+    text = head.decode("utf-8-sig", "replace")
+    best, most = SEPARATORS[0], 0.0
+    for separator in SEPARATORS:
+        rows = [
+            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
+        ]
+        widths = Counter(map(len, rows[:-1] or rows))  # the last may be cut
+        width, n = widths.most_common(1)[0] if widths else (1, 0)
+        share = n / max(1, widths.total())
+        if width > 1 and share > most:
+            best, most = separator, share
+    return best
 
 
 def json_fields(columns: Columns) -> Callable[[bytes], list[bytes | str]]:
