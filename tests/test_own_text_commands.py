@@ -4,13 +4,14 @@ what cannot be is refused in one line."""
 import csv
 import errno
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
 from clearhead.cli import main
-from clearhead.config import load_recipe
+from clearhead.config import load_recipe, recipe_toml
 from clearhead.training import sizing
 from tests.data.small_corpora import write_pairs
 
@@ -97,14 +98,74 @@ def translator(here: Path) -> Path:
     return here
 
 
-def test_the_commands_that_prepare_prints_work_when_they_are_pasted(here: Path, capsys):
+def pasted(told: str, what: str) -> list[str]:
+    """A command that was printed, as a shell would split it."""
+    (line,) = (line for line in told.splitlines() if line.startswith(f"{what}: clearhead "))
+    return shlex.split(line.removeprefix(f"{what}: clearhead "))
+
+
+SHORT = ["--train.steps", "1", "--train.warmup_steps", "1"]
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "else where"]])
+def test_the_commands_that_prepare_prints_work_when_they_are_pasted(here: Path, capsys, out):
     assert main(PAIRS) == 0
-    change = ["--data.vocab_size", "300", "--out", "elsewhere"]
-    assert main(["prepare", "first.toml", *change]) == 0
+    change = ["--data.vocab_size", "300", "--data.skip", '["blank","too-long","unequal"]']
+    assert main(["prepare", "first.toml", *change, *out]) == 0
     said = capsys.readouterr().out
-    (line,) = (line for line in said.splitlines() if line.startswith("Train with: clearhead "))
-    command = line.removeprefix("Train with: clearhead ").split()
-    assert main([*command, "--train.steps", "1", "--train.warmup_steps", "1"]) == 0
+    command = pasted(said, "Train with")
+    assert "--data.vocab_size" not in command, "the folder knows"
+    assert main(pasted(said, "Look at it with")) == 0
+    assert main([*command, *SHORT]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "was prepared: data.skip = ('blank', 'too-long', 'unequal'), data.vocab_size = 300" in told
+    )
+    data = load_recipe("runs/first/recipe.toml").data
+    assert data.vocab_size == 300 and data.skip == ("blank", "too-long", "unequal")
+    assert main(["evaluate", "runs/first", *SEARCH, "--resamples", "0"]) == 0
+    assert main([*command, "--data.vocab_size", "400"]) == 2
+    assert "data.vocab_size was 300, is 400" in capsys.readouterr().err
+
+
+def test_a_recipe_that_was_changed_after_preparing_is_refused(here: Path, capsys):
+    assert main(PAIRS) == 0
+    assert main(["prepare", "first.toml", "--data.vocab_size", "300"]) == 0
+    text = (here / "first.toml").read_text("utf-8")
+    (here / "first.toml").write_text(text.replace("max_bytes = 1048576", "max_bytes = 5000"))
+    assert main(["train", "first.toml", *SHORT]) == 2
+    assert "data.max_bytes was 1048576, is 5000" in capsys.readouterr().err
+
+
+def test_settings_that_another_recipe_has_by_itself_need_not_be_prepared_again(here: Path):
+    assert main(PAIRS) == 0
+    change = ["--data.vocab_size", "300"]
+    own = recipe_toml(load_recipe("first.toml", [("data.vocab_size", "300")]))
+    (here / "own.toml").write_text(own, encoding="utf-8")
+    assert main(["prepare", "own.toml", "--out", "both"]) == 0
+    assert main(["train", "first.toml", "--prepared", "both", *SHORT]) == 2
+    assert main(["prepare", "first.toml", *change, "--out", "both"]) == 0
+    assert main(["train", "first.toml", "--prepared", "both", *SHORT]) == 0
+    assert main(["train", "own.toml", "--prepared", "both", *SHORT]) == 0
+
+
+def test_prepare_removes_defects_by_kind_and_lists_each(here: Path, capsys):
+    pytest.importorskip("py3langid", reason="needs the extra corpus")
+    with (here / "source.txt").open("a") as source, (here / "target.txt").open("a") as target:
+        source.write("the same on both sides\nthe first line of two\nthe first line of two\n")
+        target.write("the same on both sides\ndie erste von zweien\ndie erste von zweien\n")
+    assert main(PAIRS) == 0
+    assert main(["prepare", "first.toml", "--clean", "copy", "duplicate"]) == 0
+    told = capsys.readouterr().out
+    assert "Every document that was removed is a line of prepared/first/removed.tsv." in told
+    kind, *rows = (here / "prepared/first/removed.tsv").read_text("utf-8").splitlines()
+    assert kind.startswith("kind\treason\tfile\tline")
+    kinds = [row.split("\t")[0] for row in rows]
+    assert "copy" in kinds and "duplicate" in kinds and set(kinds) <= {"copy", "duplicate"}
+    assert main([*pasted(told, "Train with"), *SHORT]) == 0
+    assert main(["prepare", "first.toml", "--clean", "--out", "all"]) == 0
+    assert main(["prepare", "first.toml", "--clean", "--data.clean", '["copy"]']) == 2
+    assert "both name kinds of defects; give one" in capsys.readouterr().err
 
 
 def test_one_line_that_is_too_long_does_not_cost_the_others(translator: Path, capsys):

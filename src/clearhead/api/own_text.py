@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clearhead.api.preparing import PREPARED
+from clearhead.api.preparing import PREPARED, defect_kinds
 from clearhead.api.recipes import as_path
 from clearhead.config import Recipe, explained_toml, with_values
-from clearhead.config.data import DEFECTS
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
+from clearhead.data.equality import shared_targets
 from clearhead.data.own import own_labels, own_table
+from clearhead.data.sources import find_inputs
 from clearhead.data.survey import check_files
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, DataError, InputError
@@ -108,7 +109,7 @@ def recipe_for(
             data, train=(str(file),), format="jsonl", columns=data.sides, document="line"
         )
     check_files(data)
-    removed = _kinds(clean)
+    removed = () if clean is None else defect_kinds(clean)
     defects = find_defects(data, Path("/"))
     keep_freed_memory()  # as training does: the steps are timed
     template = replace(template, name=name, data=data)
@@ -118,6 +119,8 @@ def recipe_for(
     sized = size_recipe(template, float(minutes))
     reasons = [*([] if own is None else [own.told]), *sized.reasons]
     found = with_values(template, {"data.clean": removed, **sized.values})
+    if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
+        reasons.append(f"Held out: {note}.")
     if written is not None:
         head = f"{name}: made by clearhead new, for {minutes:g} minutes."
         paragraphs = [textwrap.fill(reason, WIDTH) for reason in reasons]
@@ -135,15 +138,6 @@ def recipe_for(
         reasons=tuple(reasons),
         defects=defects,
     )
-
-
-def _kinds(clean: Sequence[str] | None) -> tuple[str, ...]:
-    """Of defects, all where the list is empty."""
-    if clean is None:
-        return ()
-    if isinstance(clean, str):
-        raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
-    return tuple(clean) or DEFECTS
 
 
 def _as_files(given: Any, what: str) -> list[Path]:

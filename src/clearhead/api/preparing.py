@@ -1,11 +1,13 @@
 """Text into token files."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from clearhead.api.recipes import RecipeGiven, as_path, as_recipe
-from clearhead.config import Recipe
+from clearhead.config import Recipe, revise_recipe
+from clearhead.config.data import DEFECTS
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.data.prepare import prepare as prepare_job
@@ -22,6 +24,8 @@ def prepare(
     folder: str | Path | None = None,
     processes: int | None = None,
     overwrite: bool = False,
+    data: Mapping[str, Any] | None = None,
+    clean: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
     """Turn a recipe's text into token files: train the tokenizer, encode, write a manifest.
@@ -29,8 +33,18 @@ def prepare(
     `folder` is prepared/NAME unless given. A folder that is finished is only checked, one that was
     interrupted is continued; `overwrite` makes it anew. `processes` encode: one for each core
     unless given.
+
+    `data` are settings on top of the recipe's, such as `{"vocab_size": 4000}`. The folder keeps
+    them, and training from it needs them no more. `clean` names kinds of defects whose documents
+    are removed (`[]`: all kinds), each listed in the folder's removed.tsv.
     """
-    found = as_recipe(recipe)
+    own = as_recipe(recipe)
+    changes = dict(data or {})
+    if clean is not None:
+        if "clean" in changes:
+            raise InputError("clean= and data['clean'] both name kinds of defects; give one")
+        changes["clean"] = defect_kinds(clean)
+    found = revise_recipe(own, {"data": changes}) if changes else own
     if processes is not None and (not isinstance(processes, int) or processes < 1):
         raise InputError(f"processes={processes!r} must be a whole number of at least 1; try 1")
     job = Job(
@@ -38,6 +52,7 @@ def prepare(
         root=data_root(found.data),
         folder=prepared_folder(found, folder),
         processes=processes or os.cpu_count() or 1,
+        instead_of={key: getattr(own.data, key) for key in changes},
         report=progress or (lambda _: None),
     )
     prepare_job(job, overwrite=overwrite)
@@ -47,6 +62,13 @@ def prepare(
 def prepared_folder(recipe: Recipe, folder: str | Path | None) -> Path:
     """prepared/NAME, unless another folder is given."""
     return as_path("folder", folder, PREPARED / recipe.name)
+
+
+def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
+    """The kinds that were named; all of them where none was."""
+    if isinstance(clean, str):
+        raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
+    return tuple(clean) or DEFECTS
 
 
 def is_prepared(folder: Path) -> bool:

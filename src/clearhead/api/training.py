@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from clearhead.api.own_parts import PartGiven, own_parts
@@ -15,8 +16,9 @@ from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.shards import Progress
 from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory, torchrun
-from clearhead.errors import ClearheadError, DataError
+from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.translation import WatchedTranslations
 from clearhead.files import write_whole
 from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
@@ -70,14 +72,14 @@ def train(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
     place = as_path("folder", folder, RUNS / found.name)
-    corpus = _open_data(found, prepared, progress)
+    found, corpus, note = _open_data(found, prepared, progress)
     keep_freed_memory()
     with joined(found.train) as ranks:
         told: Sequence[Listener] = ()
         if ranks.first:
             told = [_LogLines(found.train.log_every)] if listeners is None else listeners
         with own(place) if ranks.first else nullcontext():
-            ending = _train(found, corpus, place, ranks, parts, told)
+            ending = _train(found, corpus, place, ranks, parts, told, note)
         ranks.gather(None)  # nobody opens the model before it is written
     return TrainedRun(place, own_parts=parts, ending=ending)
 
@@ -91,7 +93,7 @@ def plan(
     """What a run will take: sizes from arithmetic, time from a few real steps that are forgotten.
     Data that are not prepared are prepared first; nothing else is written."""
     found = as_recipe(recipe)
-    corpus = _open_data(found, prepared, progress)
+    found, corpus, _ = _open_data(found, prepared, progress)
     keep_freed_memory()
     with joined(found.train) as ranks:
         run = open_run(found, corpus, None, ranks, _log.info)
@@ -102,7 +104,9 @@ def _open_data(
     recipe: Recipe,
     folder: str | Path | None,
     progress: Callable[[Progress], None] | None,
-) -> Corpus:
+) -> tuple[Recipe, Corpus, str]:
+    """The recipe with the settings that its data were prepared with, the data, and what to say of
+    settings that are not the recipe's own."""
     path = as_path("prepared", folder, PREPARED / recipe.name)
     if not is_prepared(path):
         place = torchrun()
@@ -112,10 +116,13 @@ def _open_data(
                 f"prepare them first: clearhead prepare {recipe.name}"
             )
         _log.info("preparing %s", path)
-        return prepare(recipe, folder=path, progress=progress)
+        return recipe, prepare(recipe, folder=path, progress=progress), ""
     corpus = open_corpus(path)
+    given = corpus.manifest.given(recipe.data)
+    recipe = replace(recipe, data=replace(recipe.data, **given))
     corpus.manifest.check_recipe(path, recipe.data)
-    return corpus
+    settings = ", ".join(f"data.{key} = {value!r}" for key, value in given.items())
+    return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
 
 
 def _train(
@@ -125,6 +132,7 @@ def _train(
     ranks: Ranks,
     parts: OwnParts,
     listeners: Sequence[Listener],
+    note: str,
 ) -> Ending:
     report = Reporter(listeners)
     files = None
@@ -139,6 +147,8 @@ def _train(
             report.listeners += _trackers(run)
         check_space(run)
         report.say(_introduction(run, folder))
+        if note:
+            report.say(note)
         ending = train_run(run, report, measure=_measure(run, corpus))
         with StopRequests():  # a signal waits until the model is written
             _publish(run, corpus, report)
@@ -153,9 +163,16 @@ def _train(
 
 
 def _measure(run: Run, corpus: Corpus) -> Measure | None:
-    """What validation says of a classifier beside its loss."""
-    if corpus.manifest.task != "classification" or run.valid is None:
+    """What validation says beside the loss: of a classifier its accuracy, of a translator BLEU and
+    samples, if the recipe asks for them."""
+    n, task = run.recipe.train.translate_valid, corpus.manifest.task
+    if n and task != "pairs":
+        rule = f"is for data.task='pairs', and this is {task!r}"
+        raise ConfigError("train.translate_valid", n, rule, "leave it out")
+    if run.valid is None or not (n or task == "classification"):
         return None
+    if n:
+        return WatchedTranslations(corpus, n)
 
     def measure(model: Model) -> dict[str, float]:
         assert isinstance(model, MaskedLM)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from clearhead.config.data import DEFECTS
 from clearhead.errors import ClearheadError, nearest
 
 
@@ -26,6 +27,16 @@ def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dic
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     found = inspect.signature(function).parameters.values()
     return {each.name: each.default for each in found if each.default is not each.empty}
+
+
+def add_clean_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--clean",
+        nargs="*",
+        choices=DEFECTS,
+        metavar="KIND",
+        help=f"{what}, of all kinds or of these: {', '.join(DEFECTS)}; each one is listed",
+    )
 
 
 def add_part_argument(parser: argparse.ArgumentParser) -> None:

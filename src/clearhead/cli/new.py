@@ -7,8 +7,7 @@ import textwrap
 from pathlib import Path
 
 from clearhead.api.own_text import WIDTH, recipe_for
-from clearhead.cli.calling import settings
-from clearhead.config.data import DEFECTS
+from clearhead.cli.calling import add_clean_argument, settings
 from clearhead.data.cleaning import describe_defects
 from clearhead.errors import ClearheadError
 
@@ -48,13 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", type=float, metavar="N", help="of training (default: %(default)g)"
     )
-    parser.add_argument(
-        "--clean",
-        nargs="*",
-        choices=DEFECTS,
-        metavar="KIND",
-        help=f"have prepare remove defects, all kinds or these: {', '.join(DEFECTS)}",
-    )
+    add_clean_argument(parser, "have prepare remove defects")
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: NAME.toml")
 
 

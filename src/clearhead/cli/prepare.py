@@ -12,8 +12,9 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from clearhead.api.preparing import prepare
-from clearhead.cli.calling import settings
-from clearhead.cli.recipes import add_recipe_arguments, given_keys, read_recipe
+from clearhead.cli.calling import add_clean_argument, settings
+from clearhead.cli.recipes import add_recipe_arguments, split_recipe
+from clearhead.data.cleaning import REPORT
 from clearhead.data.manifest import Manifest
 from clearhead.data.shards import Progress
 
@@ -30,17 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes that encode (default: one for each core)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    add_clean_argument(parser, "remove defects")
 
 
 def run(namespace: argparse.Namespace) -> int:
-    recipe = read_recipe(namespace)
+    recipe, changes = split_recipe(namespace)
     console = Console(highlight=False)
     started = time.monotonic()
     with progress_bars(console) as bars:
-        corpus = prepare(recipe, **settings(namespace, prepare), progress=ShowProgress(bars))
+        options = settings(namespace, prepare) | {"data": changes}
+        corpus = prepare(recipe, **options, progress=ShowProgress(bars))
     show_manifest(console, corpus.manifest)
+    if corpus.manifest.data.get("clean"):
+        listed = corpus.folder / REPORT
+        console.print(f"Every document that was removed is a line of {listed}.", soft_wrap=True)
     console.print(f"\n{corpus.folder} is ready ({time.monotonic() - started:.1f} s).")
-    name, out = shlex.quote(namespace.recipe) + given_keys(namespace), namespace.folder
+    name, out = shlex.quote(namespace.recipe), namespace.folder
     # Without line ends of the terminal's width: these are to be pasted.
     look, train = _out("--out", out), _out("--prepared", out)
     console.print(f"Look at it with: clearhead data {name}{look}", soft_wrap=True)

@@ -3,11 +3,11 @@
 import argparse
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clearhead.config import Recipe, load_recipe, recipe_keys, recipe_names
 from clearhead.data.manifest import MANIFEST
-from clearhead.errors import DataError
+from clearhead.errors import ClearheadError, DataError
 
 if TYPE_CHECKING:
     from clearhead.data.corpus import Corpus
@@ -38,11 +38,16 @@ def read_recipe(namespace: argparse.Namespace) -> Recipe:
     return load_recipe(namespace.recipe, overrides)
 
 
-def given_keys(namespace: argparse.Namespace, section: str = "data") -> str:
-    """The options of a section as they were given, to be typed again."""
-    given = vars(namespace)
-    keys = [key for key in recipe_keys() if key.startswith(f"{section}.") and given.get(key)]
-    return "".join(f" --{key} {shlex.quote(given[key])}" for key in keys)
+def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe of the file, and the settings of `[data]` that the command line sets on top."""
+    changed = read_recipe(namespace)
+    try:
+        recipe = load_recipe(namespace.recipe)
+    except ClearheadError:  # a file that is a recipe only with them
+        return changed, {}
+    given = [key for key in recipe_keys() if key.startswith("data.")]
+    names = [key.removeprefix("data.") for key in given if vars(namespace).get(key) is not None]
+    return recipe, {name: getattr(changed.data, name) for name in names}
 
 
 def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":

@@ -10,7 +10,7 @@ from rich.table import Table
 from clearhead.api.training import RUNS
 from clearhead.errors import ClearheadError
 from clearhead.inspection.curves import Curve, curve_text, curves_png
-from clearhead.training.report import METRICS, MetricsLine, read_metrics
+from clearhead.training.report import METRICS, SAMPLES, MetricsLine, read_metrics, sample_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,11 +81,15 @@ def _show(console: Console, records: list[MetricsLine]) -> None:
         f"{skipped} steps skipped"
     )
     console.print(f"\nloss\n{curve_text(_curve(steps, 'loss'))}")
-    for name in [name for name in (valid[0] if valid else {}) if name not in HIDDEN]:
+    newest = valid[-1] if valid else {}
+    for name in [name for name in newest if name not in HIDDEN]:
         console.print(f"\nvalid {name}\n{curve_text(_curve(valid, name))}")
+    if samples := sample_lines(newest):
+        console.print(f"\nafter step {newest['step']:,}")
+        console.print("\n".join(samples), markup=False, soft_wrap=True)
 
 
-HIDDEN = ("step", "valid", "new_best", "perplexity")  # perplexity is the loss again
+HIDDEN = ("step", "valid", "new_best", "perplexity", SAMPLES)  # perplexity is the loss again
 
 
 def _draw(runs: dict[str, list[MetricsLine]], path: Path) -> None:
@@ -106,7 +110,8 @@ def _validations(records: list[MetricsLine]) -> list[MetricsLine]:
 
 
 def _curve(records: list[MetricsLine], name: str) -> Curve:
-    drawn = [each for each in records if not isinstance(each[name], str)]  # NaN is a word there
+    # NaN is a word there; and a run that resumes may measure more than before.
+    drawn = [each for each in records if name in each and not isinstance(each[name], str)]
     return Curve([each["step"] for each in drawn], [each[name] for each in drawn])
 
 

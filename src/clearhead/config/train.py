@@ -79,9 +79,13 @@ class TrainConfig:
     also_validate: tuple[str, ...] = ()
     """Prepared folders whose validation split is measured as well, each shown as NAME_loss: what a
     model that starts from another still knows of its first text."""
+    translate_valid: int = 0
+    """Pairs only: each validation translates so many sentences of the validation split (greedily),
+    measures their BLEU and chrF++, and shows three of them. 0: none. Needs the extra eval."""
     metric: str = "loss"
     """The measure that decides which step is best, and patience: loss, perplexity, accuracy
-    (classification), or a name that your own validation returns."""
+    (classification), BLEU or chrF++ (with translate_valid), or a name that your own validation
+    returns."""
     best_is: BestIs = "lowest"
     """Whether the "lowest" or the "highest" value of the metric is best."""
     patience: int | None = None
@@ -119,7 +123,7 @@ class TrainConfig:
         check_choices(self)
         for name in ("seed", "warmup_steps", "decay_steps", "validate_every", "max_skips"):
             check_at_least(name, getattr(self, name), 0)
-        for name in ("workers", "save_every"):
+        for name in ("workers", "save_every", "translate_valid"):
             check_at_least(name, getattr(self, name), 0)
         for name in ("steps", "micro_batches", "log_every", "keep", "replicas"):
             check_at_least(name, getattr(self, name), 1)

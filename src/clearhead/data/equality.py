@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -15,8 +15,11 @@ from clearhead.config.data import DIRT, DataConfig
 from clearhead.data.dirt import Sieve
 from clearhead.data.formats import read_documents
 from clearhead.data.unpack import Input, opened
+from clearhead.errors import DataError
 
-LARGE = 0.1  # a group with more of what is to be held out stays in the training part
+LARGE = 0.1  # a group with more of what is to be held out is taken only if the others are too few
+FLOOR = 0.5  # of what is to be held out: with less, documents are joined by their sources alone
+AT_MOST = 1.5  # of it: a group that would give more stays in the training part
 SEED = b"held out by clearhead"  # decides which groups are held out; nothing else depends on it
 
 _NOT_WORDS = re.compile(r"[\W_]+")
@@ -43,8 +46,7 @@ class Lines(NamedTuple):
 
 def lines_of(split: str, inputs: Sequence[Input], config: DataConfig) -> list[Lines]:
     """The lines of each input that belong to a split, where equal sentences stay together."""
-    stamps = tuple(path.stat().st_mtime_ns for each in inputs for path in each.paths)
-    held_out = _held_out(tuple(inputs), config, stamps)
+    held_out = _held_out(tuple(inputs), config, _stamps(inputs)).splits
     if split == "train":
         return [
             Lines(frozenset(n for n in lines if lines[n] != "train"), True) for lines in held_out
@@ -52,14 +54,40 @@ def lines_of(split: str, inputs: Sequence[Input], config: DataConfig) -> list[Li
     return [Lines(frozenset(n for n in lines if lines[n] == split), False) for lines in held_out]
 
 
+def shared_targets(inputs: Sequence[Input], config: DataConfig) -> str:
+    """What to say where pairs share their targets so much that only sources are kept apart; empty:
+    both sides are."""
+    if config.hold_out != "groups" or not config.held_out_splits:
+        return ""
+    found = _held_out(tuple(inputs), config, _stamps(inputs))
+    if not found.shared:
+        return ""
+    return (
+        f"many pairs share a target: {found.shared:,} pairs that are held out have a target that "
+        "training has too; their sources differ"
+    )
+
+
+def _stamps(inputs: Sequence[Input]) -> tuple[int, ...]:
+    return tuple(path.stat().st_mtime_ns for each in inputs for path in each.paths)
+
+
+class _HeldOut(NamedTuple):
+    splits: list[dict[int, str]]
+    """Of each input, the split of every line that can be read."""
+    shared: int
+    """Lines that are held out and whose target is in another part too."""
+
+
 @lru_cache(maxsize=2)
 def _held_out(
     inputs: tuple[Input, ...],
     config: DataConfig,
     stamps: tuple[int, ...],  # noqa: ARG001 (a file that has changed is read again)
-) -> list[dict[int, str]]:
-    """Of each input, the split of every line that can be read. Documents that share a sentence are
-    one group; groups are drawn in an order that only their sentences decide."""
+) -> _HeldOut:
+    """Documents that share a sentence are one group; groups are drawn in an order that only their
+    sentences decide. Where that leaves too little to measure with, since a few targets stand on
+    very many lines, documents are joined by their sources alone."""
     places: list[tuple[int, int]] = []
     keys: list[list[int]] = []
     lenient = _lenient(config)
@@ -69,13 +97,33 @@ def _held_out(
                 places.append((number, document.place.line))
                 keys.append([same_key(text) for text in document.texts[:2]])
     n = len(places)
-    texts = 1 if config.task == "classification" else None  # equal labels join nothing
-    groups = _connected(np.array([each[:texts] for each in keys], np.uint64).reshape(n, -1))
-    parts = _draw(groups, np.array([each[0] for each in keys], np.uint64), config)
+    if not n:
+        return _HeldOut([{} for _ in inputs], 0)
+    wanted = {
+        split: len(config.share(split, n))
+        for split in ("test", "valid")
+        if split in config.held_out_splits
+    }
+    table = np.array(keys, np.uint64)
+    sides = 1 if config.task == "classification" else table.shape[1]  # equal labels join nothing
+    parts = _draw(_connected(table[:, :sides]), table[:, 0], wanted)
+    shared = 0
+    if parts is None and sides == 2:
+        parts = _draw(_connected(table[:, :1]), table[:, 0], wanted)
+        if parts is not None:
+            held_out = parts != "train"
+            shared = int(np.isin(table[held_out, 1], table[~held_out, 1]).sum())
+    if parts is None:
+        different = len(np.unique(table[:, 0]))
+        raise DataError(
+            f"{', '.join(str(path) for each in inputs for path in each.paths)}: {n:,} lines hold "
+            f"only {different:,} different texts, too few to hold out {sum(wanted.values()):,} "
+            "lines that training has not; give more text, or files for data.valid and data.test"
+        )
     found: list[dict[int, str]] = [{} for _ in inputs]
-    for (number, line), part in zip(places, parts):
+    for (number, line), part in zip(places, parts.tolist()):
         found[number][line] = part
-    return found
+    return _HeldOut(found, shared)
 
 
 def _lenient(config: DataConfig) -> DataConfig:
@@ -101,25 +149,36 @@ def _connected(
             return group
 
 
-def _draw(groups: np.ndarray, keys: np.ndarray, config: DataConfig) -> list[str]:
-    """Test first, then validation, each filled with whole groups; the rest is for training."""
+def _draw(groups: np.ndarray, keys: np.ndarray, wanted: Mapping[str, int]) -> np.ndarray | None:
+    """The part of each document. Test and validation are filled with whole groups: small ones in
+    the order of the draw, then, if they are too few, larger ones from the smallest on. None: some
+    part stays below its floor."""
     numbers, first, sizes = np.unique(groups, return_index=True, return_counts=True)
-    n, parts = len(groups), np.full(len(numbers), "train", dtype="<U5")
+    parts = np.full(len(numbers), "train", dtype="<U5")
     draw = [
         hashlib.blake2b(int(key).to_bytes(8, "little"), key=SEED, digest_size=8).digest()
         for key in keys[first]
     ]
     order = iter(sorted(range(len(numbers)), key=draw.__getitem__))
-    for split in ("test", "valid"):
-        wanted = len(config.share(split, n)) if split in config.held_out_splits else 0
+    for split, n_wanted in wanted.items():
         taken, passed = 0, []
         for group in order:
-            if taken >= wanted:
+            if taken >= n_wanted:
                 order = chain(passed, [group], order)
                 break
-            if sizes[group] > max(1, LARGE * wanted):
+            if sizes[group] > max(1, LARGE * n_wanted):
                 passed.append(group)  # too large here, and maybe not for the other
                 continue
             parts[group] = split
             taken += int(sizes[group])
-    return parts[np.searchsorted(numbers, groups)].tolist()
+        else:
+            passed.sort(key=lambda group: sizes[group])
+            while passed and taken + sizes[passed[0]] <= AT_MOST * n_wanted and taken < n_wanted:
+                parts[passed[0]] = split
+                taken += int(sizes[passed.pop(0)])
+            order = iter(passed)
+        if taken < FLOOR * n_wanted:
+            return None
+    if wanted and not (parts == "train").any():
+        return None
+    return parts[np.searchsorted(numbers, groups)]

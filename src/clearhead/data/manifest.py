@@ -51,6 +51,8 @@ class Manifest:
     inputs: list[dict[str, Any]]
     tokenizers: dict[str, TokenizerFacts]
     splits: dict[str, SplitFacts]
+    instead_of: dict[str, Any] = field(default_factory=dict)
+    """The recipe's own values of the settings that were given on top of it."""
     format: int = field(default=FORMAT)
 
     @property
@@ -59,6 +61,16 @@ class Manifest:
         seen = [facts.sha256 for facts in self.tokenizers.values()]
         seen += [f"{f.sha256} {f.index_sha256}" for f in self.token_files()]
         return hashlib.sha256("\n".join(seen).encode()).hexdigest()
+
+    def given(self, config: DataConfig) -> dict[str, Any]:
+        """The settings that were given on top of the recipe, where `config` still has the recipe's
+        own: what it takes to go from the recipe to this folder."""
+        plain = as_json(config)
+        return {
+            key: tuple(self.data[key]) if isinstance(self.data[key], list) else self.data[key]
+            for key, own in self.instead_of.items()
+            if plain.get(key) == own
+        }
 
     def check_recipe(self, folder: Path, config: DataConfig) -> None:
         """Raises if the data were prepared with other settings: the recipe is stored with the run,

@@ -3,13 +3,16 @@ again, it produces the same bytes as an uninterrupted run."""
 
 import importlib.metadata
 import json
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.cleaning import REPORT, removal_report, removed
+from clearhead.data.equality import shared_targets
 from clearhead.data.manifest import (
     MANIFEST,
     VERIFIED,
@@ -31,6 +34,7 @@ from clearhead.files import PARTIAL, locked, refuse_links, write_whole
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 from clearhead.text.train import train_bpe, train_characters
 
+_log = logging.getLogger("clearhead")
 _SPLITS = "|".join(SPLITS)
 _WORK = rf"\.work/(lock|(hashes|plan|({_SPLITS})-\d{{5}})\.json)"
 _OUTPUT = rf"(({_SPLITS})/\d{{5}}\.\w+\.ds({re.escape(INDEX)})?|tokenizer(\.\w+)?\.json)"
@@ -62,8 +66,14 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
             manifest = read_manifest(job.folder)
             _check_same(job.folder, {"data": manifest.data, "inputs": manifest.inputs}, plan)
             verify(job.folder, manifest)
+            instead_of = manifest.instead_of | _plain(job.instead_of)
+            if instead_of != manifest.instead_of:  # the same settings, from another recipe
+                manifest = replace(manifest, instead_of=instead_of)
+                manifest.write(job.folder)
         else:
             _begin(job, plan)
+            if note := shared_targets(inputs["train"], job.config):
+                _log.warning(note)
             manifest = _make(job, inputs, plan)
             if job.config.clean:
                 write_whole(job.folder / REPORT, removal_report(job.config, job.root))
@@ -87,6 +97,7 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
         task=config.task,
         versions={name: importlib.metadata.version(name) for name in ("clearhead", "tokenizers")},
         inputs=plan["inputs"],
+        instead_of=_plain(job.instead_of),
         tokenizers={
             side: TokenizerFacts(
                 file=file,
@@ -101,6 +112,10 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
             split: write_split(job, split, found, sides) for split, found in inputs.items() if found
         },
     )
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(dict(settings)))
 
 
 def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:

@@ -3,10 +3,10 @@ continues from the last record, so that it does not matter where it was killed."
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class Job:
     """Where the recipe's paths start from."""
     folder: Path
     processes: int = 1
+    instead_of: Mapping[str, Any] = field(default_factory=dict)
+    """The recipe's own values of the settings that were given on top of it."""
     report: OnProgress = lambda _: None
 
     @property

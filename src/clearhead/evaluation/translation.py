@@ -5,16 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.data.corpus import Corpus
+from clearhead.data.order import derive_key, permute
 from clearhead.decoding.engine import Engine, OwnEngine
 from clearhead.decoding.text import Codec, translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.interop.model_folder import TokenIds
-from clearhead.models import Seq2Seq
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.models import Model, Seq2Seq
 
 N_RESAMPLES = 1000
+N_SAMPLES = 3  # that a validation shows
+LONGER = 10  # tokens than the longest reference: where a translation that is watched is cut
 SIGNIFICANT = 0.05  # a p-value below it is called a difference
 _log = logging.getLogger("clearhead")
 
@@ -67,23 +72,37 @@ def translate_lines(
     return [each.texts[0] if each.texts else "" for each in found]
 
 
-def corpus_bleu(
-    model: Seq2Seq,
-    tokenizer: Tokenizer,
-    sources: Sequence[str],
-    references: Sequence[str],
-    *,
-    target_tokenizer: Tokenizer | None = None,
-    beam: BeamConfig = BeamConfig(width=1),  # noqa: B008 (frozen)
-    max_new: int = 128,
-) -> float:
-    """BLEU of a model's translations: what a training run watches."""
-    target = target_tokenizer or tokenizer
-    ids = TokenIds(bos=target.bos_id, eos=target.eos_id, decoder_start=target.bos_id)
-    codec = Codec(source=tokenizer, target=target, ids=ids)
-    config = TranslateConfig(beam=beam, max_new=max_new)
-    lines = translate_lines(OwnEngine(model), codec, sources, config)
-    return translation_scores(lines, references, n_resamples=0)[0].value
+class WatchedTranslations:
+    """Sentences of the validation split, chosen at random (seeded), whose translations a training
+    run scores and shows. Greedy, so that nothing is drawn: the run's steps stay the same."""
+
+    def __init__(self, corpus: Corpus, n: int) -> None:
+        _metrics("13a", lowercase=False)  # before an hour of training, not after
+        tokenizers = corpus.tokenizers
+        target = tokenizers["target"]
+        n_pairs = corpus.facts("valid").documents
+        numbers = permute(np.arange(min(n, n_pairs)), n_pairs, derive_key("translations"))
+        self.sources, self.references = (
+            [
+                tokenizers[side].decode(ids.tolist())
+                for ids in corpus.store("valid", side).documents(numbers)
+            ]
+            for side in ("source", "target")
+        )
+        ids = TokenIds(bos=target.bos_id, eos=target.eos_id, decoder_start=target.bos_id)
+        self.codec = Codec(source=tokenizers["source"], target=target, ids=ids)
+        # A model that has hardly begun never ends a sentence by itself.
+        longest = max(corpus.store("valid", "target").lengths(numbers).tolist())
+        self.config = TranslateConfig(beam=BeamConfig(width=1), max_new=longest + LONGER)
+
+    def __call__(self, model: Model) -> dict[str, Any]:
+        """BLEU and chrF++ by name, and `samples`: the first few with their translations."""
+        assert isinstance(model, Seq2Seq)
+        lines = translate_lines(OwnEngine(model), self.codec, self.sources, self.config)
+        scores = translation_scores(lines, self.references, n_resamples=0)
+        rows = list(zip(self.sources, lines, self.references))[:N_SAMPLES]
+        samples = [dict(zip(("source", "translation", "reference"), row)) for row in rows]
+        return {score.name: score.value for score in scores} | {"samples": samples}
 
 
 def translation_scores(

@@ -152,11 +152,13 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     config, state = run.recipe.train, run.state
     assert run.valid is not None
     found = validate(run.objective, run.valid, run.ranks, measure, run.also)
-    if config.metric not in found:
-        rule = f"is not among what validation gives: {', '.join(found)}"
+    numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    if config.metric not in numbers:
+        rule = f"is not among what validation gives: {', '.join(numbers)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them")
-    run.state = state.validated(found[config.metric], config)
-    shown = {name: value if math.isfinite(value) else str(value) for name, value in found.items()}
+    run.state = state.validated(numbers[config.metric], config)
+    # JSON has neither NaN nor infinity.
+    shown = found | {name: str(each) for name, each in numbers.items() if not math.isfinite(each)}
     new = run.state.best_step == state.step
     report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
 

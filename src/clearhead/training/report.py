@@ -15,6 +15,9 @@ from clearhead.files import open_plain, write_whole
 METRICS, LOG = "metrics.jsonl", "log.txt"
 TIMED = ("tokens_per_second", "utilisation")
 """Values that differ between two runs of the same steps; they are last in a line."""
+SAMPLES = "samples"
+"""Beside the numbers of a validation: texts with their translations."""
+SHOWN = 160  # characters of a text
 MetricsLine = dict[str, Any]
 _log = logging.getLogger("clearhead")
 
@@ -199,13 +202,29 @@ def step_line(record: MetricsLine) -> str:
 
 
 def validation_line(record: MetricsLine) -> str:
-    """A validation's numbers as one line for people."""
+    """A validation's numbers as one line for people, and below it the translations that it shows,
+    if there are any."""
     told = "".join(
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
         for name, value in record.items()
-        if name not in ("step", "valid", "new_best")
+        if name not in ("step", "valid", "new_best", SAMPLES)
     )
-    return f"step {record['step']:,}  valid{told}{'  (best)' if record['new_best'] else ''}"
+    line = f"step {record['step']:,}  valid{told}{'  (best)' if record['new_best'] else ''}"
+    return "\n".join([line, *sample_lines(record)])
+
+
+def sample_lines(record: MetricsLine) -> list[str]:
+    """The translations of a validation, a line for each text."""
+    return [
+        f"  {name:<12}{_one_line(text)}"
+        for sample in record.get(SAMPLES, [])
+        for name, text in sample.items()
+    ]
+
+
+def _one_line(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= SHOWN else f"{plain[:SHOWN]}…"
 
 
 def _flat(facts: MetricsLine) -> MetricsLine:

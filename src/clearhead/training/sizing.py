@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
+WATCHED = 50  # sentences that each validation translates, all at once
 
 
 class Size(NamedTuple):
@@ -171,6 +173,8 @@ def _described(
         "train.save_every": often,
         "train.log_every": max(1, min(50, often)),
     }
+    if template.data.task == "pairs" and find_spec("sacrebleu") is not None:
+        rhythm["train.translate_valid"] = WATCHED
     took = steps * seconds / FOR_STEPS / 60
     if possible < STEPS_AT_LEAST:
         needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
@@ -320,8 +324,8 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     held_out = shape["data.held_out"]
     if "data.hold_out" in shape:
         validation = (
-            f"Validation and test: {100 * held_out:.3g}% each, drawn at random; equal sentences "
-            "are never on two sides."
+            f"Validation and test: {100 * held_out:.3g}% each, drawn at random by groups of equal "
+            "sentences."
         )
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."

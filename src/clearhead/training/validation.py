@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,8 +14,9 @@ from clearhead.models import Model
 from clearhead.training.distributed import Ranks, objective_of, whole_model, widest
 from clearhead.training.loss import count_targets
 
-Measure = Callable[[Model], dict[str, float]]
-"""Your own validation, BLEU for instance: takes a model and returns numbers by name."""
+Measure = Callable[[Model], dict[str, Any]]
+"""Your own validation, BLEU for instance: takes a model and returns numbers by name. What is not a
+number (`samples`) is written down with them."""
 
 
 def validate(
@@ -23,7 +25,7 @@ def validate(
     ranks: Ranks,
     measure: Measure | None = None,
     also: Mapping[str, Loader] = MappingProxyType({}),
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Plain cross-entropy over the whole split (nats for each target) and its perplexity, the loss
     on other splits, and what `measure` finds. The same on every rank."""
     objective.eval()

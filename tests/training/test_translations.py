@@ -1,0 +1,98 @@
+"""Validation translates, scores and shows sentences, and changes nothing of the training."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.api.training import train
+from clearhead.cli import main
+from clearhead.config import load_recipe, recipe_toml
+from clearhead.data.corpus import Corpus
+from clearhead.errors import ClearheadError
+from clearhead.evaluation.translation import WatchedTranslations
+from clearhead.training.report import read_metrics, validation_line
+from tests.training.small import PAIRS, TEXT, digest, go, with_train
+
+pytest.importorskip("sacrebleu", reason="needs the extra eval")
+EVERY_SEVEN = with_train(PAIRS, validate_every=7)
+
+
+@pytest.fixture(scope="module")
+def watched(pairs: Corpus) -> WatchedTranslations:
+    return WatchedTranslations(pairs, 11)
+
+
+def test_translating_changes_no_bit_of_the_training(
+    pairs: Corpus, watched: WatchedTranslations, tmp_path: Path
+):
+    plain = go(EVERY_SEVEN, pairs, tmp_path / "plain")
+    shown = go(EVERY_SEVEN, pairs, tmp_path / "shown", measure=watched)
+    more = ("BLEU", "chrF++", "samples")
+    without = [{key: line[key] for key in line if key not in more} for line in shown.lines]
+    assert without == plain.lines and shown.lines != plain.lines
+    assert digest(shown.run.objective) == digest(plain.run.objective)
+
+
+def test_a_run_that_is_broken_off_shows_the_same_translations(
+    pairs: Corpus, watched: WatchedTranslations, tmp_path: Path
+):
+    whole = go(EVERY_SEVEN, pairs, tmp_path / "whole", measure=watched)
+    for steps in (6, 8, 20, 30):
+        torch.manual_seed(steps)
+        piece = go(
+            with_train(EVERY_SEVEN, steps=steps), pairs, tmp_path / "pieces", measure=watched
+        )
+    assert piece.lines == whole.lines
+    assert digest(piece.run.objective) == digest(whole.run.objective)
+    valid = [line for line in whole.lines if "valid" in line]
+    assert [line["step"] for line in valid] == [7, 14, 21, 28]
+    assert all(len(line["samples"]) == 3 for line in valid)
+
+
+def test_what_is_translated_are_sentences_of_the_validation_split(
+    pairs: Corpus, watched: WatchedTranslations
+):
+    store = pairs.store("valid", "source")
+    decode = pairs.tokenizers["source"].decode
+    every = {decode(store.document(number).tolist()) for number in range(store.n_documents)}
+    assert len(watched.sources) == len(watched.references) == 11
+    assert every.issuperset(watched.sources)
+    assert len(WatchedTranslations(pairs, 10**6).sources) == store.n_documents
+
+
+def test_bleu_can_decide_what_is_best(pairs: Corpus, watched: WatchedTranslations, tmp_path: Path):
+    recipe = with_train(EVERY_SEVEN, metric="chrF++", best_is="highest")
+    trained = go(recipe, pairs, tmp_path / "run", measure=watched)
+    scores = [line["chrF++"] for line in trained.lines if "valid" in line]
+    assert trained.run.state.best == max(scores)
+    with pytest.raises(ClearheadError, match=r"not among .*perplexity, BLEU, chrF\+\+; name one"):
+        go(with_train(recipe, metric="samples"), pairs, tmp_path / "other", measure=watched)
+
+
+def test_samples_are_lines_below_the_numbers():
+    texts = {"source": "a\nb", "translation": "x" * 200, "reference": "z"}
+    record = {"step": 7, "valid": True, "new_best": True, "loss": 1.5, "samples": [texts]}
+    first, *others = validation_line(record).split("\n")
+    assert first == "step 7  valid  loss 1.5000  (best)"
+    assert others == ["  source      a b", f"  translation {'x' * 160}…", "  reference   z"]
+
+
+def test_the_recipe_asks_for_translations(pairs: Corpus, text: Corpus, tmp_path: Path, capsys):
+    steps = {"steps": 4, "validate_every": 2, "warmup_steps": 1, "translate_valid": 5}
+    (tmp_path / "pairs.toml").write_text(recipe_toml(with_train(PAIRS, **steps)), encoding="utf-8")
+    data = pairs.manifest.data
+    files = ["--data.train", str(data["train"]), "--data.valid", str(data["valid"])]
+    folders = ["--prepared", str(pairs.folder), "--folder", str(tmp_path / "run")]
+    assert main(["train", str(tmp_path / "pairs.toml"), *files, *folders]) == 0
+    told = capsys.readouterr().out
+    assert told.count("  translation ") == 6 and "BLEU" in told and "chrF++" in told
+    lines = [line for line in read_metrics(tmp_path / "run/metrics.jsonl") if "valid" in line]
+    assert [len(line["samples"]) for line in lines] == [3, 3]
+    assert load_recipe(tmp_path / "run/recipe.toml").train.translate_valid == 5
+    assert main(["runs", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "valid BLEU" in told and "after step 4" in told and "  reference " in told
+    wrong = with_train(TEXT, **steps)
+    with pytest.raises(ClearheadError, match=r"translate_valid=5 is for data\.task='pairs'"):
+        train(wrong, prepared=text.folder, folder=tmp_path / "text")
