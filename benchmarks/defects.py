@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result import FOLDER, circumstances
 from clearhead.config import DataConfig
 from clearhead.config.data import DEFECTS
 from clearhead.data.cleaning import find_defects
@@ -34,7 +33,6 @@ from tests.data.damage import (
     write_files,
 )
 
-LINES = FOLDER / "defects.jsonl"
 PRECISION, RECALL = 0.95, 0.9  # what is asked of every kind
 
 
@@ -131,8 +129,10 @@ def main() -> None:
                     f"{each.target[:90]}"
                 )
     if arguments.keep:
+        from benchmarks.result import FOLDER, circumstances  # which needs torch
+
         about = {key: value for key, value in circumstances().items() if key != "command"}
-        with LINES.open("a", encoding="utf-8") as file:
+        with (FOLDER / "defects.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({**about, "found": line}, ensure_ascii=False) + "\n")
 
 

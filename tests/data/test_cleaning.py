@@ -7,24 +7,25 @@ from typing import Any
 
 import pytest
 
+from benchmarks.defects import PRECISION, RECALL, found_in, judge
 from clearhead.config import DataConfig
 from clearhead.config.data import DEFECTS
-from clearhead.data.cleaning import REPORT, broken_markup, removed, split_reader
+from clearhead.data.cleaning import (
+    REPORT,
+    broken_markup,
+    is_placeholder,
+    removed,
+    split_reader,
+)
 from clearhead.data.equality import same_key
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.data.sources import Cursor
 from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError
-from tests.data.damage import (
-    RATES,
-    Line,
-    captions,
-    damaged,
-    write_files,
-)
+from tests.data.damage import RATES, Line, captions, damaged, everyday, small, write_files
 
-N = 1500
+N = 800
 ROOT = Path("/")
 
 
@@ -51,6 +52,19 @@ def damaged_captions(folder: Path, n: int) -> tuple[list[Line], dict[str, Any]]:
 
 def sentences(config: DataConfig, split: str) -> list[tuple[str, ...]]:
     return [each.texts for each in split_reader(config, split, ROOT).documents(Cursor(), {})]
+
+
+@pytest.mark.parametrize("name", ["by hand", "captions", "everyday"])
+def test_every_planted_defect_is_found_and_little_else(name: str):
+    needs(*(() if name == "by hand" else ("multi30k", "tatoeba_cmn_eng", "ntrex128")))
+    if name == "by hand":
+        lines, held_out = small()
+    else:
+        corpus = {"captions": captions, "everyday": everyday}[name](data_folder(), N)
+        lines, held_out = damaged(corpus, RATES, seed=2), corpus.held_out
+    for kind, found in judge(lines, held_out, found_in(lines, held_out)).items():
+        assert found["recall"] >= RECALL, f"{kind}: {found}"
+        assert found["precision"] >= PRECISION, f"{kind}: {found}"
 
 
 def test_what_is_removed_is_listed_and_nothing_else_is(tmp_path: Path):
@@ -199,11 +213,19 @@ def test_a_line_that_cannot_be_read_is_reported_by_the_training_part(tmp_path: P
         ("a</b><b>", "b</b><b>", "</b> closes nothing"),
         ("a", "x <a href=", "a tag is cut off"),
         ("a & b", "x &amp;amp; y", "an entity is escaped twice"),
+        ("a &amp;amp; b", "x &amp;amp; y", "an entity is escaped twice"),
+        ("<b>a</b>", "< b > x < / b >", "the tag <b> is not as often on both sides"),
+        ("a", "< b > x < / b >", "a tag has blanks"),
         ("``x``", "``x`", "a ` has no partner"),
     ],
 )
 def test_broken_markup_is_told_from_angle_brackets(source: str, target: str, expected: str | None):
     assert broken_markup(source, target) == expected
+
+
+def test_a_placeholder_is_told_from_a_short_text():
+    assert all(map(is_placeholder, ["N/A", "-", " … ", "#REF!", "TODO"]))
+    assert not any(map(is_placeholder, ["Ja", "是", "5", "Nein."]))
 
 
 def test_an_unknown_kind_of_defect_is_refused(tmp_path: Path):

@@ -145,6 +145,8 @@ class _Usual:
         self, texts: tuple[str, ...], keys: tuple[int, ...]
     ) -> tuple[Defect, str] | None:
         if keys[0] == keys[1] and any(map(str.isalpha, texts[0])):
+            if self.languages is not None and (other := self.languages.third(texts[0])):
+                return "language", f"source and target are the same, in {other}"
             return "copy", "source and target are the same"
         if self.languages is not None:
             if self.languages.swapped(texts):
@@ -155,6 +157,9 @@ class _Usual:
                     return "language", f"the {name} is in {other}, not in {own}"
         if why := broken_markup(texts[0], texts[1]):
             return "markup", why
+        for side, name in enumerate(("source", "target")):
+            if is_placeholder(texts[side]) and _says_something(texts[1 - side]):
+                return "length", f"the {name} is a placeholder"
         away = _log_ratio(texts) - self.ratio
         if abs(away) > self.limit:
             side = "target" if away > 0 else "source"
@@ -195,9 +200,28 @@ def _log_ratio(texts: tuple[str, ...]) -> float:
     return math.log(target / source)
 
 
+PLACEHOLDERS = (
+    *("n/a", "na", "tbd", "tbc", "todo", "null", "none", "nan", "xxx"),
+    *("#n/a", "#ref!", "#name?", "#value!", "#null!", "#num!", "#div/0!"),
+)
+"""What stands in a cell without a translation, by translators and by spreadsheets."""
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text says nothing by itself: a word that marks a missing one, or only signs."""
+    plain = text.strip().casefold()
+    return plain in PLACEHOLDERS or not any(map(str.isalnum, plain))
+
+
+def _says_something(text: str) -> bool:
+    """Whether a text is a sentence: a few words, or as many characters without blanks."""
+    return len(text.split()) > 3 or (" " not in text.strip() and sum(map(str.isalpha, text)) > 5)
+
+
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*)?(/?)>")
 _CUT_TAG = re.compile(r"</?[A-Za-z][^<>]*$")
 _TWICE = re.compile(r"&amp;#?\w+;")
+_SPACED = re.compile(r"<\s+/\s*[A-Za-z]\w*\s*>|<\s*/\s+[A-Za-z]\w*\s*>")
 
 
 def broken_markup(source: str, target: str) -> str | None:
@@ -213,8 +237,10 @@ def broken_markup(source: str, target: str) -> str | None:
             if closing and name not in opened_tags:
                 return f"</{name}> closes nothing"
             opened_tags.remove(name) if closing else opened_tags.append(name)
-    for what, pattern in (("a tag is cut off", _CUT_TAG), ("an entity is escaped twice", _TWICE)):
-        if bool(pattern.search(source)) != bool(pattern.search(target)):
+    if bool(_CUT_TAG.search(source)) != bool(_CUT_TAG.search(target)):
+        return "a tag is cut off"
+    for what, pattern in (("an entity is escaped twice", _TWICE), ("a tag has blanks", _SPACED)):
+        if pattern.search(source) or pattern.search(target):
             return what
     if source.count("`") % 2 != target.count("`") % 2:
         return "a ` has no partner"

@@ -9,6 +9,12 @@ from typing import Any
 _HAN_AND_KANA = re.compile(r"[\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
 _MARKUP = re.compile(r"<[^<>]*>|`[^`]*`|:\w+:|\w*[\d_/\\@]\w*|\w+\.\w+")  # code is in no language
 
+_SCRIPTS = {  # of languages that no other one of these is written in
+    "ja": re.compile(r"[\u3041-\u3096\u30a1-\u30fa]"),
+    "ko": re.compile(r"[\uac00-\ud7a3]"),
+}
+SCRIPT_SHARE = 0.1  # of the letters; a name in another script has less
+
 ENOUGH = 25  # letters; a character of Chinese, Japanese or Korean counts as three
 MAJORITY = 0.5  # of the lines of a side: less, and the side has no language
 CLEARLY = 40.0  # times as likely as the side's own language
@@ -34,9 +40,16 @@ class Languages:
         if own is None or not plain:
             return None
         if own in ("zh", "ja", "ko") and _HAN_AND_KANA.search(plain):
-            return None  # a sentence about commands or titles is mostly Latin, and Chinese
-        (best, likely), *_ = ranked = self.identifier.rank(plain)
+            # A sentence about commands or titles is mostly Latin, and Chinese.
+            other = _by_script(plain)
+            return other if other != own else None
+        (best, likely), *_ = ranked = self._ranked(plain)
         return best if best != own and likely > CLEARLY * dict(ranked)[own] else None
+
+    def third(self, text: str) -> str | None:
+        """A language that the text is clearly in, and neither side is."""
+        others = [self.other_than(side, text) for side in range(len(self.sides))]
+        return others[0] if len(set(others)) == 1 and others[0] not in self.sides else None
 
     def swapped(self, texts: tuple[str, ...]) -> bool:
         """Whether each side is in the other's language."""
@@ -45,10 +58,23 @@ class Languages:
             return False
         for text, own, other in ((texts[0], source, target), (texts[1], target, source)):
             plain = _plain(text, enough=6)
-            likely = dict(self.identifier.rank(plain)) if plain else {}
-            if not likely or likely[other] < BETWEEN_TWO * likely[own]:
+            likely = dict(self._ranked(plain)) if plain else {}
+            if not likely or likely[other] < BETWEEN_TWO * likely[own] or self.third(text):
                 return False
         return True
+
+    def _ranked(self, plain: str) -> list[tuple[str, float]]:
+        """Languages, the likeliest first. Capitals are in the language of their small letters."""
+        return self.identifier.rank(plain.lower() if plain.isupper() else plain)
+
+
+def _by_script(plain: str) -> str | None:
+    """Japanese and Korean are known by their scripts; what has neither is Chinese."""
+    letters = max(1, sum(map(str.isalpha, plain)))
+    for language, script in _SCRIPTS.items():
+        if len(script.findall(plain)) >= SCRIPT_SHARE * letters:
+            return language
+    return "zh"
 
 
 def _plain(text: str, enough: int = ENOUGH) -> str:
