@@ -118,15 +118,23 @@ def test_the_columns_of_text_and_labels_are_proposed(tmp_path: Path):
     assert found.labels == ("good", "bad")
     found = propose(write_tmx(tmp_path / "c.tmx"))
     assert (found.task, found.columns) == ("pairs", ("en-us", "zh-cn"))
+    assert propose(tmp_path / "c.tmx", ("zh", "EN-us")).columns == ("zh-cn", "en-us")
     assert propose(path, columns=("chinese", "english")).columns == ("chinese", "english")
 
 
 def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
     three = write_csv(tmp_path / "a.csv", [(en, zh, f"and {en}") for en, zh in PAIRS])
-    with pytest.raises(DataError, match=r"these columns of text: 1 \(.*choose with --columns"):
+    with pytest.raises(
+        DataError, match=r"columns of text: 1 \(.*choose with --columns, such as --columns 1 2"
+    ):
         propose(three)
     with pytest.raises(DataError, match="has no column 9; it has 1, 2, 3"):
         propose(three, columns=(9,))
+    (tmp_path / "b.json").write_text("[]")
+    with pytest.raises(
+        DataError, match=r"write an object a line: jq -c '\.\[\]' .*b\.json > b\.jsonl"
+    ):
+        propose(tmp_path / "b.json")
     (tmp_path / "b.xyz").write_text("x")
     with pytest.raises(DataError, match=r"no ending that tells its format; .*\.tsv"):
         propose(tmp_path / "b.xyz")
@@ -165,6 +173,9 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
     config = parallel(tmp_path, ENGLISH, CHINESE.encode("gbk"))
     check_files(config)
     with pytest.raises(DataError, match=r"a\.zh, line 1: .* \(it looks like GB18030\); .*iconv"):
+        survey(config, tmp_path)
+    config = parallel(tmp_path, b"Hi.\n", "嗨。\n".encode("gbk"))
+    with pytest.raises(DataError, match=r"a\.zh, line 1: .* \(it looks like GB18030\)"):
         survey(config, tmp_path)
     config = parallel(tmp_path, "naïve café\n".encode("cp1252"), b"x\n")
     with pytest.raises(DataError, match=r"a\.en, line 1: .* \(it looks like windows-1252\)"):

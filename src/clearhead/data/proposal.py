@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -55,6 +56,12 @@ def format_of(path: Path) -> Format:
     for packing in COMPRESSIONS:
         name = name.removesuffix(packing)
     found = TABLES.get(Path(name).suffix)
+    if name.endswith(".json"):
+        lines = shlex.quote(f"{path.stem}.jsonl")
+        raise DataError(
+            f"{path} is one JSON value, or objects without a line each; write an object a line: "
+            f"jq -c '.[]' {shlex.quote(str(path))} > {lines}"
+        )
     if found is None:
         raise DataError(
             f"{path} has no ending that tells its format; rename it to end in one of "
@@ -74,10 +81,7 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     if not rows:
         raise DataError(f"{path} is empty; name a file with text in it")
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = tuple(
-        names[column - 1] if isinstance(column, int) and 0 < column <= len(names) else column
-        for column in columns
-    )
+    columns = tuple(_named(column, names, kind) for column in columns)
     for column in columns:
         if column not in names:
             raise DataError(
@@ -101,6 +105,19 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     )
 
 
+def _named(column: int | str, names: list[str | int], kind: Format) -> int | str:
+    """The name of a column that was given by its number; of a language, also `en` for `en-us`."""
+    if isinstance(column, int):
+        return names[column - 1] if 0 < column <= len(names) else column
+    if kind != "tmx":
+        return column
+    language = column.lower()
+    found = [name for name in names if str(name) == language] or [
+        name for name in names if str(name).split("-")[0] == language
+    ]
+    return found[0] if found else column
+
+
 def _choose(
     path: Path, values: dict[str | int, list[str]], task: Task | None
 ) -> tuple[int | str, ...]:
@@ -121,7 +138,11 @@ def _choose(
     seen = ", ".join(
         f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in texts + labels
     )
-    raise DataError(f"{path} has these columns of text: {seen}; choose with --columns")
+    example = " ".join(shlex.quote(str(name)) for name in (texts + labels)[:2])
+    raise DataError(
+        f"{path} has these columns of text: {seen}; choose with --columns, such as "
+        f"--columns {example}"
+    )
 
 
 def _is_label(texts: list[str]) -> bool:

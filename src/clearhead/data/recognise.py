@@ -62,7 +62,9 @@ def guess_encoding(raw: bytes) -> str | None:
     except UnicodeDecodeError:
         text = ""
     high = sum(byte >= 0x80 for byte in raw)
-    common = sum("\u4e00" <= letter <= "\u9fa5" for letter in text)
+    common = sum(
+        "\u4e00" <= letter <= "\u9fa5" or letter in "，。！？、；：“”‘’（）《》…" for letter in text
+    )
     if 0.8 * high <= 2 * common <= 1.2 * high:  # two high bytes for each character, mostly
         return "GB18030"  # GBK and GB2312 are parts of it
     return "windows-1252"
