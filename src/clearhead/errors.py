@@ -24,6 +24,10 @@ class FolderError(ClearheadError, ValueError):
     """A model folder, of clearhead or of other software, that cannot be used as it is."""
 
 
+class ModelError(ClearheadError, ArithmeticError):
+    """A model that computes NaN or infinite numbers: its answer would mean nothing."""
+
+
 class DataError(ClearheadError, ValueError):
     """Text, prepared token files or their settings that cannot be used as they are."""
 

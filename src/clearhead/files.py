@@ -1,6 +1,7 @@
 """Files that are whole or as they were, locks, and folders that somebody else may have sent."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from clearhead.errors import DataError, FolderError
 
 PARTIAL = ".part"
 """How the name of a file ends that is being written."""
+PARTIAL_NAME = rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}"
+"""What `NewFile` adds to a name, as a pattern."""
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix; Windows
 _MODE = 0o644  # less what the umask takes away
 
@@ -70,6 +73,18 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def sync(path: Path) -> None:
+    """Onto the disk: a file's bytes, or the names in a folder, without which a power cut may undo a
+    rename."""
+    if os.name == "nt" and path.is_dir():  # names need no syncing there
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def open_plain(path: Path, flags: int) -> int:
     """A descriptor of the file itself, never of a file that a link in its place points to."""
     refuse_link(path)
@@ -85,9 +100,9 @@ def refuse_link(path: Path) -> None:
         )
 
 
-def refuse_links(folder: Path) -> None:
-    """Refuses a folder with a link anywhere in it, before anything is read from it or written to
-    it. The path of the folder may itself be a link: the user has named it."""
+def refuse_unusual(folder: Path) -> None:
+    """Refuses a folder with a link, a pipe or a device anywhere in it, before anything is read from
+    it or written to it. The path of the folder may itself be a link: the user has named it."""
     waiting = [folder] if folder.is_dir() else []
     while waiting:
         with os.scandir(waiting.pop()) as entries:
@@ -95,6 +110,11 @@ def refuse_links(folder: Path) -> None:
                 refuse_link(Path(entry.path))
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    raise FolderError(
+                        f"{entry.path} is a pipe or a device, and reading it might never end; "
+                        "remove it"
+                    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 
 from clearhead.api import evaluating
 from clearhead.cli import main
-from clearhead.cli.lines import one_line
+from clearhead.cli.terminal import one_line
 from clearhead.config import ModelConfig
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import build_model

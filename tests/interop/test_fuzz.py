@@ -70,14 +70,16 @@ def damage(folder: Path, draw: random.Random) -> None:
     match draw.randrange(5):
         case 0 | 1:
             content = json.loads(config.read_text())
-            damage_object(content, draw)
+            for _ in range(2):  # a number alone is refused early; two may fit each other
+                damage_object(content, draw)
             config.write_text(json.dumps(content))
         case 2:
             config.write_bytes(damaged_bytes(config.read_bytes(), draw))
         case 3:
             header, data = split(weights.read_bytes())
             content = json.loads(header)
-            damage_header(content, draw)
+            for _ in range(2):
+                damage_header(content, draw)
             weights.write_bytes(joined(json.dumps(content).encode(), data))
         case _:
             header, data = split(weights.read_bytes())
@@ -107,7 +109,8 @@ def damage_object(content: dict[str, Any], draw: random.Random) -> None:
 
 
 def damage_header(content: dict[str, Any], draw: random.Random) -> None:
-    name = draw.choice([name for name in content if name != "__metadata__"])
+    tensors = [name for name, each in content.items() if isinstance(each, dict) and "shape" in each]
+    name = draw.choice(tensors)
     match draw.randrange(7):
         case 0:
             del content[name]

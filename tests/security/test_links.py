@@ -17,6 +17,7 @@ from clearhead.data.fetch import fetch
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import locked, write_whole
 from tests.security.conftest import MINE, Sent
+from tests.security.test_small_files_large_costs import outcome
 
 
 def link(place: Path, target: Path) -> None:
@@ -152,3 +153,52 @@ def test_a_lock_is_refused_while_another_process_holds_it_and_dies_with_it(tmp_p
         process.wait()
     with locked(lock, "somebody is at it"):
         pass
+
+
+RUN_FILES = [".lock", "log.txt", "metrics.jsonl", "recipe.toml", "model/config.json"]
+CHECKPOINT_FILES = [".metadata", "__0_0.distcp", "manifest.json", "manifest.sha256"]
+
+
+def pipe(place: Path) -> None:
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+
+
+@pytest.mark.parametrize("name", [*RUN_FILES, *(f"checkpoint/{name}" for name in CHECKPOINT_FILES)])
+def test_train_waits_for_no_pipe(name: str, sent: Sent):
+    newest = max((sent.run / "checkpoints").glob("step-*"))
+    pipe(newest / name.split("/")[1] if name.startswith("checkpoint/") else sent.run / name)
+    answer = outcome(sent.train, seconds=20, megabytes=4000)
+    assert answer == "returned 2"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", ".verified.json", "tokenizer.json", "train/x"])
+def test_prepare_and_train_wait_for_no_pipe_in_prepared_data(name: str, sent: Sent):
+    pipe(sent.prepared / name)
+    assert outcome(sent.train, seconds=20, megabytes=4000) == "returned 2"
+    assert outcome(sent.prepare, seconds=20, megabytes=4000) == "returned 2"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "__0_0.distcp"])
+def test_train_reads_no_device_in_the_place_of_a_checkpoints_file(name: str, sent: Sent):
+    """A link to it: only root could make the device itself."""
+    newest = max((sent.run / "checkpoints").glob("step-*"))
+    link(newest / name, Path("/dev/zero"))
+    assert outcome(sent.train, seconds=20, megabytes=4000) == "returned 2"
+
+
+def test_a_run_shows_no_pipe_and_no_link(sent: Sent, tmp_path: Path):
+    pipe(sent.run / "metrics.jsonl")
+    where = ["runs", str(sent.run)]
+    assert outcome(lambda: main(where), seconds=20, megabytes=4000) == "returned 2"
+    link(sent.run / "metrics.jsonl", sent.mine)
+    assert outcome(lambda: main(where), seconds=20, megabytes=4000) == "returned 2"
+
+
+def test_train_removes_no_file_that_it_has_not_made(sent: Sent):
+    mine = sent.run / "notes.part"
+    mine.write_text("of the victim")
+    half = sent.run / f"metrics.jsonl.{'0' * 16}.part"
+    half.write_text("of a run that was killed")
+    assert sent.train() == 0
+    assert mine.read_text() == "of the victim" and not half.exists()

@@ -196,3 +196,139 @@ def test_a_recipe_with_a_huge_number_is_refused_at_once():
     sizes = {"vocab_size": 300, "d_model": 10**15 + 37, "n_heads": 2}
     answer = outcome(lambda: ModelConfig(family="decoder", **sizes), seconds=5, megabytes=500)
     assert "must divide" in answer
+
+
+def parquet_documents(path: Path, **settings: Any) -> tuple[int, dict[str, int]]:
+    """How many documents a Parquet file gives, and what was left out."""
+    from clearhead.config.data import DIRT, DataConfig
+    from clearhead.data.sources import Cursor, Reader, find_inputs
+
+    config = DataConfig(
+        train=(str(path),),
+        format="parquet",
+        columns=("text",),
+        vocab_size=300,
+        skip=DIRT,
+        **settings,
+    )
+    reader = Reader(find_inputs(config, "train", path.parent), config, "train")
+    n = sum(1 for _ in reader.documents(Cursor(), {}))
+    return n, dict(reader.sieve.counts)
+
+
+def write_parquet(path: Path, texts: list[Any], **how: Any) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    kind = pa.binary() if texts and isinstance(texts[0], bytes) else pa.string()
+    parquet.write_table(pa.table({"text": pa.array(texts, kind)}), path, **how)
+
+
+def peak_of_arrow() -> int:
+    import pyarrow
+
+    return pyarrow.default_memory_pool().max_memory()
+
+
+def test_a_long_value_in_every_row_of_parquet_is_read_within_bounds(tmp_path: Path):
+    path = tmp_path / "bomb.parquet"
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    one = pa.DictionaryArray.from_arrays(pa.array([0] * 150, pa.int32()), ["a" * (8 * MEGABYTE)])
+    how = {"compression": "zstd", "dictionary_pagesize_limit": 2**30, "store_schema": False}
+    parquet.write_table(pa.table({"text": one}), path, **how)
+    del one
+    assert path.stat().st_size < 20_000
+    before = peak_of_arrow()
+    assert parquet_documents(path) == (150, {})
+    assert peak_of_arrow() - before < 600 * MEGABYTE  # 150 times 8 MB, if all were read at once
+
+
+def test_a_page_of_parquet_that_unpacks_to_too_much_is_refused(tmp_path: Path):
+    path = tmp_path / "bomb.parquet"
+    zeros = "\0" * (200 * MEGABYTE)
+    write_parquet(path, [zeros], compression="zstd", use_dictionary=False)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match="more than 100 times as many"):
+        parquet_documents(path)
+
+
+def test_a_file_with_more_rows_than_text_can_have_is_refused(tmp_path: Path, monkeypatch):
+    path = tmp_path / "bomb.parquet"
+    write_parquet(path, [None] * 1_000_000 + ["x"], compression="zstd")
+    assert parquet_documents(path, held_out=0.5)[0] == 0
+    monkeypatch.setattr("clearhead.data.parquet.ROWS_OF_A_BYTE", 100)
+    with pytest.raises(DataError, match="more than 100 for each byte"):
+        parquet_documents(path)
+
+
+def test_damaged_parquet_is_refused_with_its_name(tmp_path: Path):
+    path = tmp_path / "a.parquet"
+    texts = [f"row {n} " * 20 for n in range(3000)]
+    write_parquet(path, texts, compression="snappy")
+    whole = bytearray(path.read_bytes())
+    for place in range(4, len(whole) // 2):
+        whole[place] ^= 0x55
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"a\.parquet cannot be read completely"):
+        parquet_documents(path)
+    path.write_bytes(whole[:200])
+    with pytest.raises(DataError, match=r"a\.parquet cannot be read completely"):
+        parquet_documents(path)
+
+
+def test_a_row_of_parquet_that_is_not_utf8_is_counted_and_the_others_are_read(tmp_path: Path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = pa.array([b"one", b"\xff\xfe", b"three"], pa.binary()).view(pa.string())
+    parquet.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    assert parquet_documents(tmp_path / "a.parquet") == (2, {"invalid-utf8": 1})
+
+
+def test_a_column_of_parquet_that_is_no_text_is_refused_by_its_name(tmp_path: Path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"text": pa.array([["a"]]), "b": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"has no column of text 'text'; it has 'b'"):
+        parquet_documents(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "tmx", "parquet"])
+def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path):
+    """300 MB of one record in 300 KB of gzip."""
+    import gzip
+
+    from clearhead.config.data import DIRT, DataConfig
+    from clearhead.data.sources import Cursor, Reader, find_inputs
+
+    start = {"tmx": b"<tmx><body><tu><tuv xml:lang='en'><seg>", "csv": b'"'}.get(kind, b"")
+    suffix = {"text": "txt"}.get(kind, kind)
+    path = tmp_path / f"bomb.{suffix}.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(start)
+        for _ in range(300):
+            file.write((b"a,\n" if kind == "csv" else b"aaa") * (MEGABYTE // 3))
+    columns = {"csv": (1,), "tmx": ("en",), "parquet": ("text",)}.get(kind, ())
+    how = {"document": "file"} if kind == "text" else {"columns": columns, "skip": DIRT}
+    config = DataConfig(train=(str(path),), format=kind, max_bytes=2**40, vocab_size=300, **how)
+
+    def read() -> int:
+        reader = Reader(find_inputs(config, "train", tmp_path), config, "train")
+        return sum(1 for _ in reader.documents(Cursor(), {}))
+
+    answer = outcome(read, seconds=30, megabytes=700)
+    assert "unpacks to more than" in answer or "a record of more than" in answer, answer
+
+
+def test_a_packed_line_for_translate_has_a_limit(tmp_path: Path):
+    import gzip
+    from argparse import Namespace
+
+    from clearhead.cli.lines import read_lines
+
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(300):
+            file.write(bytes(MEGABYTE))
+    given = Namespace(input=path)
+    answer = outcome(lambda: list(read_lines(given)), seconds=30, megabytes=700)
+    assert "a line of more than 67,108,864 bytes" in answer

@@ -215,9 +215,22 @@ def test_a_plan_counts_what_a_run_would_hold(pairs: Corpus, tmp_path: Path):
     plan = make_plan(run, n_steps=2)
     assert plan.bytes_of["weights"] == 4 * plan.parameters
     assert plan.bytes_of["optimizer"] == pytest.approx(2 * plan.bytes_of["weights"], rel=0.02)
-    assert plan.steps == 40 and len(plan.learning_rates) == 40
+    assert plan.steps == 40 and list(plan.learning_rates) == list(range(1, 41))
     assert plan.seconds_per_step > 0 and plan.hours == 40 * plan.seconds_per_step / 3600
     assert not (tmp_path / "nothing").exists(), "a plan leaves nothing"
+
+
+def test_a_plan_of_a_trillion_steps_is_made_at_once(text: Corpus):
+    recipe = with_train(TEXT, steps=10**12, warmup_steps=10**9)
+    plan = make_plan(open_run(recipe, text, None, Ranks(), print), n_steps=2)
+    assert plan.steps == 10**12 and 5_000 < len(plan.learning_rates) <= 10_000
+
+
+def test_no_step_is_faster_than_the_peak(text: Corpus, monkeypatch):
+    """The product that gives the peak may have been timed while the machine was busy."""
+    monkeypatch.setattr("clearhead.training.flops.matmul_peak", lambda device, dtype: 1e6)
+    plan = make_plan(open_run(TEXT, text, None, Ranks(), print), n_steps=2)
+    assert 0 < plan.utilisation <= 1
 
 
 def test_flops_are_six_for_each_weight_and_token():

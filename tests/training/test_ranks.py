@@ -11,7 +11,10 @@ import torch
 
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.interop.model_folder import save_model
+from clearhead.models import build_model
 from clearhead.training.distributed import Ranks
+from clearhead.training.run import fit_model
 from tests.training.small import go, with_train
 from tests.training.test_kill import ENVIRONMENT
 from tests.training.two_ranks import (
@@ -20,6 +23,7 @@ from tests.training.two_ranks import (
     TWENTY,
     WATCHED,
     Watched,
+    first_weights,
     gradients,
     watched,
     weights_after,
@@ -37,6 +41,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(pairs: Corpus, text: Corpus, out: Path) -> dict[str, Any]:
     """All that two ranks found, in one start of torchrun."""
     go(with_train(TWENTY, steps=11), pairs, out / "one")
+    model = build_model(fit_model(LANGUAGE, text), seed=99)  # that no seed of these tests gives
+    save_model(model, out / "start", tokenizer=text.folder)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     folders = [str(folder) for folder in (pairs.folder, text.folder, out)]
     process = subprocess.run(
@@ -128,6 +134,22 @@ def test_averages_and_validation_on_two_ranks_are_those_of_one(
     assert there.best_step == wanted.best_step
     assert there.best == pytest.approx(wanted.best, rel=1e-5)
     check_equal([there.published], [wanted.published], 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ranks_start_from_the_weights_of_a_folder(
+    mode: str, found, out: Path, text: Corpus, tmp_path: Path
+):
+    recipe = with_train(LANGUAGE, start_from=str(out / "start"))
+    wanted = first_weights(recipe, text, Ranks())
+    there = found[f"first of {mode}"]
+    assert there.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(there[name], tensor), name
+    other = first_weights(LANGUAGE, text, Ranks())
+    assert not all(torch.equal(other[name], tensor) for name, tensor in wanted.items())
+    trained = weights_after(recipe, text, tmp_path / "one", Ranks())
+    check_equal([found[f"started {mode}"]], [trained], 1e-5)
 
 
 def test_a_run_of_one_process_goes_on_with_two(found, pairs: Corpus, tmp_path: Path):

@@ -77,6 +77,12 @@ def weights_after(
     return {name: whole(p.detach()) for name, p in objective_of(run.objective).named_parameters()}
 
 
+def first_weights(recipe: Recipe, corpus: Corpus, ranks: Ranks) -> dict[str, torch.Tensor]:
+    """Before any step; whole, on every rank."""
+    run = open_run(recipe, corpus, None, ranks, lambda text: None)
+    return {name: whole(p.detach()) for name, p in objective_of(run.objective).named_parameters()}
+
+
 TWENTY = with_train(with_model(PAIRS, **STILL), steps=20, save_every=10, clip_norm=0.5)
 LANGUAGE = with_train(with_model(TEXT, **STILL), steps=8, save_every=4, clip_norm=0.5)
 
@@ -153,6 +159,10 @@ def main() -> None:
                 recipe = with_train(LANGUAGE, parallel=name, optimizer=optimizer, ema=0.5)
                 folder = out / f"{optimizer}-{name}"
                 found[f"{optimizer} {name}"] = weights_after(recipe, text, folder, ranks)
+            recipe = with_train(LANGUAGE, parallel=name, start_from=str(out / "start"))
+            found[f"first of {name}"] = first_weights(recipe, text, ranks)
+            folder = out / f"started-{name}"
+            found[f"started {name}"] = weights_after(recipe, text, folder, ranks)
         # A run of one process goes on with two that share the model, saving as it trains.
         recipe = with_train(TWENTY, parallel="fsdp", async_save=True)
         found["one to two"] = weights_after(recipe, pairs, out / "one", fsdp)

@@ -18,7 +18,7 @@ from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.sources import Cursor, data_root
-from clearhead.data.unpack import naming, open_bytes
+from clearhead.data.unpack import open_bytes, read_all
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.evaluation.classification import accuracy
@@ -379,9 +379,8 @@ def _lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
     path = as_path(name, given)
     try:
         with ExitStack() as stack:
-            opened = open_bytes(path, stack)
-            stack.enter_context(naming(path))
-            text = opened.data.read().removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+            whole = read_all(open_bytes(path, stack))
+        text = whole.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert it first") from None
     lines = text.split("\n")

@@ -143,6 +143,7 @@ def _train(
         run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=parts)
         if files is not None:
             files.forget_after(run.state.step)
+            run.checkpoints.before_naming = files.sync
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
             report.listeners += _trackers(run)
         check_space(run)

@@ -10,6 +10,7 @@ from importlib import import_module
 from keyword import iskeyword
 
 from clearhead import __version__
+from clearhead.cli.terminal import text_only_terminal, visible
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
@@ -40,16 +41,28 @@ def main(arguments: list[str] | None = None) -> int:
     log = logging.getLogger("clearhead")
     if not any(isinstance(handler, _ShowWarnings) for handler in log.handlers):
         log.addHandler(_ShowWarnings(logging.WARNING))
+    with text_only_terminal():
+        return _run_to_its_end(arguments)
+
+
+def _run_to_its_end(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except ClearheadError as error:
-        print(f"clearhead: {error}", file=sys.stderr)
+        print(f"clearhead: {visible(str(error))}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        told = "clearhead: there is not enough memory; give fewer or shorter texts, a smaller batch"
+        print(f"{told} or a smaller model", file=sys.stderr)
         return 2
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         where = f" ({error.filename})" if error.filename else ""
-        print(f"clearhead: the disk is full{where}; free some space, run again", file=sys.stderr)
+        told = f"clearhead: the disk is full{where}; free some space, run again"
+        print(visible(told), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("clearhead: interrupted", file=sys.stderr)
@@ -60,7 +73,7 @@ class _ShowWarnings(logging.Handler):
     """What the library warns of, in the way in which errors are shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"clearhead: {record.getMessage()}", file=sys.stderr)
+        print(f"clearhead: {visible(record.getMessage())}", file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> int:

@@ -12,6 +12,7 @@ from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_batch_argument
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines, polite, talk
+from clearhead.cli.terminal import as_field
 
 CALLS = TextModel.classify
 
@@ -61,5 +62,5 @@ def _shown(namespace: argparse.Namespace, number: int, line: str, found: Classif
         return json.dumps(whole, ensure_ascii=False) + "\n"
     if namespace.scores:
         likeliest = sorted(probabilities.items(), key=lambda pair: -pair[1])
-        return "\t".join(f"{label}\t{p:.4f}" for label, p in likeliest) + "\n"
-    return ("" if found is None else found.label) + "\n"
+        return "\t".join(f"{as_field(label)}\t{p:.4f}" for label, p in likeliest) + "\n"
+    return ("" if found is None else as_field(found.label)) + "\n"

@@ -5,12 +5,12 @@ import argparse
 from itertools import islice
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from clearhead.cli.console import TextConsole
 from clearhead.cli.prepare import show_manifest
 from clearhead.cli.recipes import (
     add_recipe_arguments,
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
-    console = Console(highlight=False)
+    console = TextConsole()
     if namespace.recipe == "get":
         if namespace.name is None:
             raise ClearheadError(f"name a corpus: clearhead data get {'|'.join(public_corpora())}")
@@ -63,7 +63,7 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def _show_lengths(console: Console, corpus: Corpus, split: str) -> None:
+def _show_lengths(console: TextConsole, corpus: Corpus, split: str) -> None:
     for side in corpus.facts(split).tokens:
         if side == "label":
             continue  # one token each
@@ -76,7 +76,8 @@ def _show_lengths(console: Console, corpus: Corpus, split: str) -> None:
         top = max(N_BARS, int(np.percentile(lengths, 99)) + 1)
         width = -(-top // N_BARS)
         counts = np.bincount(np.minimum(lengths // width, N_BARS - 1), minlength=N_BARS)
-        console.print(f"\n[bold]tokens of a document[/] ({split}, {side}, <eos> included)")
+        console.print("\ntokens of a document", style="bold", end="")
+        console.print(f" ({split}, {side}, <eos> included)")
         for bar, count in enumerate(counts.tolist()):
             last = bar + 1 == N_BARS
             label = f"{bar * width:,} …" if last else f"{bar * width:,}-{(bar + 1) * width - 1:,}"
@@ -84,7 +85,7 @@ def _show_lengths(console: Console, corpus: Corpus, split: str) -> None:
             console.print(f"{label:>19} {drawn} {100 * count / len(lengths):.1f} %")
 
 
-def _show_padding(console: Console, corpus: Corpus, config: BatchConfig, split: str) -> None:
+def _show_padding(console: TextConsole, corpus: Corpus, config: BatchConfig, split: str) -> None:
     loader = Loader(corpus, config, split=split, epochs=1)
     padding = positions = rows = n = 0
     for batch in islice(loader, N_MEASURED):
@@ -92,8 +93,9 @@ def _show_padding(console: Console, corpus: Corpus, config: BatchConfig, split: 
         padding, positions, n = padding + missing, positions + size, n + 1
         rows += len(batch.samples)
     whole = "the whole epoch" if n < N_MEASURED else f"the first {n} batches"
+    console.print("\nbatches", style="bold", end="")
     console.print(
-        f"\n[bold]batches[/] ({split}, {whole}): {n:,}\n"
+        f" ({split}, {whole}): {n:,}\n"
         f"each has {rows / n:,.1f} rows and {positions / n:,.0f} positions on average, "
         f"{100 * padding / positions:.2f} % of them padding"
     )
@@ -113,14 +115,15 @@ def _padding(batch: Batch, pad_id: int) -> tuple[int, int]:
             return 0, batch.inputs.numel()
 
 
-def _show_batches(console: Console, corpus: Corpus, config: BatchConfig, split: str) -> None:
+def _show_batches(console: TextConsole, corpus: Corpus, config: BatchConfig, split: str) -> None:
     loader = Loader(corpus, config, split=split, epochs=1)
     for number, batch in enumerate(islice(loader, 3)):
         shape = " and ".join("×".join(map(str, tensor.shape)) for _, tensor, _ in _shown(batch)[:2])
-        console.print(f"\n[bold]batch {number}[/] ({shape})")
+        console.print(f"\nbatch {number}", style="bold", end="")
+        console.print(f" ({shape})")
         for row in range(min(N_ROWS_SHOWN, len(batch.samples))):
             ids = ", ".join(map(str, batch.samples[row][:6]))
-            console.print(f"[dim]sample {ids}[/]")
+            console.print(f"sample {ids}", style="dim")
             grid = Table.grid(padding=(0, 2))
             for title, tensor, side in _shown(batch):
                 text = _visible(tensor[row], corpus.tokenizers[side])
@@ -147,16 +150,20 @@ def _visible(ids: Tensor, tokenizer: Tokenizer) -> str:
     return text if len(text) <= N_SHOWN else text[:N_SHOWN] + "…"
 
 
-def _get(console: Console, name: str) -> int:
+def _get(console: TextConsole, name: str) -> int:
     corpus = public_corpus(name)
-    console.print(f"[bold]{name}[/]: {corpus.about}")
+    console.print(name, style="bold", end="")
+    console.print(f": {corpus.about}")
     console.print(f"licence: {corpus.licence}")
     if corpus.downloads:
         console.print(f"size:    {sum(each.size for each in corpus.downloads):,} bytes from")
     for download in corpus.downloads:
         console.print(f"         {download.url}\n         sha256 {download.sha256}", soft_wrap=True)
     with Progress(
-        TextColumn("{task.description:<24}"), BarColumn(), DownloadColumn(), console=console
+        TextColumn("{task.description:<24}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        console=console,
     ) as bars:
         tasks: dict[str, TaskID] = {}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from clearhead.cli.console import TextConsole
 from clearhead.doctor import Calls, Examination, examine
 from clearhead.doctor.page import as_html
 from clearhead.doctor.patient import KINDS
@@ -64,9 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(report.to_json(arguments.language))
     else:
-        from rich.console import Console
-
-        Console().print(as_renderable(report, arguments.language))
+        TextConsole().print(as_renderable(report, arguments.language))
     return 1 if report.fails(arguments.fail_on, strict=arguments.strict) else 0
 
 

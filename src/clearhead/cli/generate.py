@@ -16,11 +16,11 @@ from clearhead.cli.lines import (
     as_json,
     at_least_one,
     of_lines,
-    one_line,
     opened_output,
     polite,
     talk,
 )
+from clearhead.cli.terminal import one_line
 
 CALLS = TextModel.generate
 

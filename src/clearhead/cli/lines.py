@@ -18,11 +18,13 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from clearhead.api.results import DecodedText
+from clearhead.cli.console import TextConsole
+from clearhead.cli.terminal import visible
 from clearhead.data.formats import BYTE_ORDER_MARK
+from clearhead.data.unpack import MAX_RECORD
 from clearhead.errors import DataError, InputError
 
 CHUNK = 512
@@ -69,7 +71,7 @@ def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]
         raise DataError(f"{arguments.input} cannot be read ({error.strerror})") from None
     with file:
         packed = arguments.input.suffix == ".gz"
-        lines = gzip.GzipFile(fileobj=file) if packed else _unbuffered_lines(file)
+        lines = _packed_lines(file) if packed else _unbuffered_lines(file)
         yield from _chunks(lines, str(arguments.input))
 
 
@@ -120,6 +122,16 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
         raise error
 
 
+def _packed_lines(file: BinaryIO) -> Iterator[bytes]:
+    """A line costs memory in proportion to the file, or up to a limit: a kilobyte of gzip can
+    stand for a megabyte."""
+    with gzip.GzipFile(fileobj=file) as unpacked:
+        while line := unpacked.readline(MAX_RECORD + 1):
+            if len(line) > MAX_RECORD:
+                raise ValueError(f"a line of more than {MAX_RECORD:,} bytes")
+            yield line
+
+
 def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
     """A buffered reader holds a lock while it waits, and Python could not end under it (Ctrl-C)."""
     try:
@@ -168,7 +180,7 @@ class Bar:
     """How many lines are done, on a terminal's standard error, when the output is elsewhere."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.console = Console(stderr=True)
+        self.console = TextConsole(stderr=True)
         self.total = None
         if arguments.input is not None and arguments.input.is_file():
             with arguments.input.open("rb") as file:
@@ -193,12 +205,6 @@ class Bar:
 
     def advance(self, n: int) -> None:
         self.bars.update(self.task, advance=n)
-
-
-def one_line(text: str) -> str:
-    """A text that may hold line ends, on one line. All else stays as it is: backslashes are text,
-    and whoever has to tell the two apart asks for JSON."""
-    return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def at_least_one(text: str) -> int:
@@ -244,7 +250,7 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
         try:
             answer(number, line)
         except InputError as error:  # the next line may be better
-            print(f"clearhead: {error}", file=sys.stderr)
+            print(f"clearhead: {visible(str(error))}", file=sys.stderr)
 
 
 def as_json(found: DecodedText) -> dict[str, Any]:

@@ -6,14 +6,15 @@ import shlex
 import time
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
 from clearhead.api.preparing import prepare
 from clearhead.cli.calling import add_clean_argument, settings
+from clearhead.cli.console import TextConsole
 from clearhead.cli.recipes import add_recipe_arguments, split_recipe
+from clearhead.cli.terminal import as_field
 from clearhead.data.cleaning import REPORT
 from clearhead.data.manifest import Manifest
 from clearhead.data.shards import Progress
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     recipe, changes = split_recipe(namespace)
-    console = Console(highlight=False)
+    console = TextConsole()
     started = time.monotonic()
     with progress_bars(console) as bars:
         options = settings(namespace, prepare) | {"data": changes}
@@ -54,13 +55,13 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def progress_bars(console: Console) -> Bars:
+def progress_bars(console: TextConsole) -> Bars:
     return Bars(
-        TextColumn("{task.description:<22}"),
+        TextColumn("{task.description:<22}", markup=False),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rate]}", markup=False),
         console=console,
     )
 
@@ -84,28 +85,29 @@ class ShowProgress:
         self.bars.update(self.tasks[stage], completed=progress.done, rate=rate)
 
 
-def show_manifest(console: Console, manifest: Manifest) -> None:
+def show_manifest(console: TextConsole, manifest: Manifest) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("split")
     for title in ("documents", "side", "tokens", "mean", "longest"):
         table.add_column(title, justify="left" if title == "side" else "right")
     table.add_column("skipped")
     for split, facts in manifest.splits.items():
-        skipped = ", ".join(f"{count:,} {kind}" for kind, count in facts.skipped.items())
+        counts = facts.skipped.items()
+        skipped = ", ".join(f"{count:,} {as_field(kind)}" for kind, count in counts)
         for number, (side, tokens) in enumerate(facts.tokens.items()):
             first = number == 0
             table.add_row(
-                split if first else "",
+                as_field(split) if first else "",
                 f"{facts.documents:,}" if first else "",
-                side,
+                as_field(side),
                 f"{tokens:,}",
-                f"{tokens / facts.documents:,.1f}",
+                f"{tokens / max(1, facts.documents):,.1f}",
                 f"{facts.longest[side]:,}",
                 skipped if first else "",
             )
     console.print(table)
     for facts in {facts.file: facts for facts in manifest.tokenizers.values()}.values():
-        console.print(f"{facts.file}: {facts.vocab_size:,} tokens")
+        console.print(f"{as_field(facts.file)}: {facts.vocab_size:,} tokens")
 
 
 def _out(option: str, out: Path | None) -> str:

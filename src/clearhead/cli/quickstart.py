@@ -14,7 +14,7 @@ from typing import NamedTuple
 from clearhead.cli.lines import at_least_one
 from clearhead.environment import environment_with
 from clearhead.errors import ClearheadError
-from clearhead.files import refuse_links, write_whole
+from clearhead.files import refuse_unusual, write_whole
 
 FOLDER = Path("clearhead-quickstart")
 MARK, FINISHED = ".quickstart", "finished"
@@ -117,7 +117,7 @@ def _enter(folder: Path) -> None:
     """A new folder, or one in which this tour was begun and not finished."""
     if folder.exists() and not folder.is_dir():
         raise ClearheadError(f"{folder} is a file; name a new folder: clearhead quickstart FOLDER")
-    refuse_links(folder)
+    refuse_unusual(folder)
     mark = folder / MARK
     if mark.is_file():
         if mark.read_text(encoding="utf-8").strip() == FINISHED:

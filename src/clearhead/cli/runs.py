@@ -4,11 +4,13 @@ curves, in the terminal and as a PNG."""
 import argparse
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from clearhead.api.training import RUNS
+from clearhead.cli.console import TextConsole
+from clearhead.cli.terminal import as_field
 from clearhead.errors import ClearheadError
+from clearhead.files import refuse_link
 from clearhead.inspection.curves import Curve, curve_text, curves_png
 from clearhead.training.report import METRICS, SAMPLES, MetricsLine, read_metrics, sample_lines
 
@@ -31,14 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     folder: Path = namespace.folder
-    console = Console(highlight=False)
+    console = TextConsole()
     if (folder / METRICS).is_file():
+        refuse_link(folder / METRICS)
         runs = {folder.name: read_metrics(folder / METRICS)}
         _show(console, runs[folder.name])
     else:
         found = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
         if not found:
             raise ClearheadError(f"{folder} holds no run; make one with: clearhead train RECIPE")
+        for path in found:
+            refuse_link(path / METRICS)
         runs = {path.name: read_metrics(path / METRICS) for path in found}
         _list(console, runs)
     if namespace.picture is not None:
@@ -47,18 +52,18 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def _list(console: Console, runs: dict[str, list[MetricsLine]]) -> None:
+def _list(console: TextConsole, runs: dict[str, list[MetricsLine]]) -> None:
     table = Table(box=None, pad_edge=False)
     for title in ("run", "steps", "tokens", "loss", "valid", "best at", "tokens/s"):
         table.add_column(title, justify="left" if title == "run" else "right")
     for name, records in runs.items():
         steps, valid = _steps(records), _validations(records)
         if not steps:
-            table.add_row(name, "0")
+            table.add_row(as_field(name), "0")
             continue
         best = next((each for each in reversed(valid) if each["new_best"]), None)
         table.add_row(
-            name,
+            as_field(name),
             f"{steps[-1]['step']:,}",
             f"{steps[-1]['targets']:,}",
             f"{steps[-1]['loss']:.4f}",
@@ -69,7 +74,7 @@ def _list(console: Console, runs: dict[str, list[MetricsLine]]) -> None:
     console.print(table)
 
 
-def _show(console: Console, records: list[MetricsLine]) -> None:
+def _show(console: TextConsole, records: list[MetricsLine]) -> None:
     steps, valid = _steps(records), _validations(records)
     if not steps:
         console.print("no step has been taken yet")
@@ -83,10 +88,10 @@ def _show(console: Console, records: list[MetricsLine]) -> None:
     console.print(f"\nloss\n{curve_text(_curve(steps, 'loss'))}")
     newest = valid[-1] if valid else {}
     for name in [name for name in newest if name not in HIDDEN]:
-        console.print(f"\nvalid {name}\n{curve_text(_curve(valid, name))}")
+        console.print(f"\nvalid {as_field(name)}\n{curve_text(_curve(valid, name))}")
     if samples := sample_lines(newest):
         console.print(f"\nafter step {newest['step']:,}")
-        console.print("\n".join(samples), markup=False, soft_wrap=True)
+        console.print("\n".join(samples), soft_wrap=True)
 
 
 HIDDEN = ("step", "valid", "new_best", "perplexity", SAMPLES)  # perplexity is the loss again
@@ -101,17 +106,28 @@ def _draw(runs: dict[str, list[MetricsLine]], path: Path) -> None:
     curves_png(curves, path, title=", ".join(runs), y="nats for each token")
 
 
+STEP = ("step", "epoch", "loss", "targets", "tokens_per_second")
+VALIDATION = ("step", "loss", "new_best")
+
+
 def _steps(records: list[MetricsLine]) -> list[MetricsLine]:
-    return [each for each in records if "valid" not in each and "skipped" not in each]
+    steps = [each for each in records if "valid" not in each and "skipped" not in each]
+    return [each for each in steps if all(_is_number(each.get(name)) for name in STEP)]
 
 
 def _validations(records: list[MetricsLine]) -> list[MetricsLine]:
-    return [each for each in records if "valid" in each and not isinstance(each["loss"], str)]
+    found = [each for each in records if "valid" in each]
+    return [each for each in found if all(_is_number(each.get(name)) for name in VALIDATION)]
+
+
+def _is_number(value: object) -> bool:
+    """Not a word, which NaN is there, and none that only damage can have put there."""
+    return isinstance(value, int | float) and abs(value) < 1e300
 
 
 def _curve(records: list[MetricsLine], name: str) -> Curve:
-    # NaN is a word there; and a run that resumes may measure more than before.
-    drawn = [each for each in records if name in each and not isinstance(each[name], str)]
+    # A run that resumes may measure more than before.
+    drawn = [each for each in records if _is_number(each.get(name))]
     return Curve([each["step"] for each in drawn], [each[name] for each in drawn])
 
 

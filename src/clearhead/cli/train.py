@@ -6,12 +6,12 @@ error: fix it and run again."""
 import argparse
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from clearhead.api.training import RUNS, plan, train
 from clearhead.cli.calling import add_part_argument, parts, settings
+from clearhead.cli.console import TextConsole
 from clearhead.cli.prepare import STAGES
 from clearhead.cli.recipes import PREPARED, add_recipe_arguments, read_recipe
 from clearhead.config import Recipe
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     recipe = read_recipe(namespace)
-    console = Console(highlight=False)
+    console = TextConsole()
     place = torchrun()
     first = place is None or place.rank == 0
     if namespace.plan:
@@ -74,7 +74,7 @@ def run(namespace: argparse.Namespace) -> int:
 class _Stages:
     """Text that is prepared first: a line for each stage."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: TextConsole) -> None:
         self.console, self.told = console, set[str]()
 
     def __call__(self, progress: Progress) -> None:
@@ -87,11 +87,11 @@ class _Stages:
 class _Bar:
     """On a terminal: one line that moves, and below it what was said."""
 
-    def __init__(self, console: Console, recipe: Recipe) -> None:
+    def __init__(self, console: TextConsole, recipe: Recipe) -> None:
         self.progress = Bars(
             TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[told]}", markup=False),
             TimeRemainingColumn(compact=True),
             console=console,
         )
@@ -112,7 +112,7 @@ class _Bar:
         self.say(validation_line(record))
 
     def say(self, text: str) -> None:
-        self.progress.console.print(text, markup=False)
+        self.progress.console.print(text)
 
     def close(self) -> None:
         self.progress.stop()
@@ -138,8 +138,10 @@ class _Lines:
         pass
 
 
-def _show_plan(console: Console, recipe: Recipe, found: TrainingPlan, picture: Path | None) -> None:
-    rates = Curve(range(1, found.steps + 1), found.learning_rates)
+def _show_plan(
+    console: TextConsole, recipe: Recipe, found: TrainingPlan, picture: Path | None
+) -> None:
+    rates = Curve(list(found.learning_rates), list(found.learning_rates.values()))
     for line in _plan_lines(recipe, found):
         console.print(line)
     console.print(f"\nlearning rate ({recipe.train.schedule}):\n{curve_text(rates, height=8)}")

@@ -20,10 +20,10 @@ from clearhead.cli.lines import (
     as_json,
     at_least_one,
     of_lines,
-    one_line,
     polite,
     talk,
 )
+from clearhead.cli.terminal import one_line, visible
 from clearhead.errors import ClearheadError, DataError
 from clearhead.inspection.attention import AttentionMap
 
@@ -109,7 +109,8 @@ def _draw(path: Path, found: AttentionMap) -> None:
     # On standard error: a line in is a line out, even when somebody looks on.
     drawn = str(found)
     if max(map(cell_len, drawn.splitlines())) <= shutil.get_terminal_size().columns:
-        print(f"{found.title}: rows are written, columns read\n{drawn}", file=sys.stderr)
+        told = f"{found.title}: rows are written, columns read\n{drawn}"
+        print(visible(told), file=sys.stderr)
     print(f"drawn: {path}", file=sys.stderr)
 
 

@@ -5,6 +5,9 @@ from typing import Any, get_args, get_type_hints
 
 from clearhead.errors import ConfigError, nearest
 
+MOST = 2**62
+"""No setting is as large. torch and numpy count in 64 bits."""
+
 
 def check_choices(config: object) -> None:
     """Every field annotated with a Literal holds one of its words; booleans are booleans."""
@@ -13,8 +16,11 @@ def check_choices(config: object) -> None:
         value, hint = getattr(config, field.name), hints[field.name]
         if hint is bool and not isinstance(value, bool):
             raise ConfigError(field.name, value, "must be true or false", "write true or false")
-        if hint is float and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ConfigError(field.name, value, "must be a number", "write it without quotes")
+        if hint in (float, float | None) and (value is not None or hint is float):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(field.name, value, "must be a number", "write it without quotes")
+            if abs(value) >= MOST:  # NaN is left to the rule of the field: it is in no order
+                raise ConfigError(field.name, value, "must be a finite number", "try 1.0")
         words = get_args(hint)
         if words and all(isinstance(word, str) for word in words) and value not in words:
             raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))
@@ -22,9 +28,17 @@ def check_choices(config: object) -> None:
 
 def check_at_least(name: str, value: int, lowest: int) -> None:
     """Raises unless the value is a whole number of at least `lowest`."""
+    check_between(name, value, lowest, MOST)
+
+
+def check_between(name: str, value: int, lowest: int, highest: int) -> None:
+    """Raises unless the value is a whole number between the two."""
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         rule = f"must be a whole number of at least {lowest}"
         raise ConfigError(name, value, rule, f"try {name}={lowest}")
+    if value > highest:
+        rule = f"must be at most {highest:,}"
+        raise ConfigError(name, value, rule, f"try {name}={highest}")
 
 
 def nearest_divisor(of: int, to: int) -> int:

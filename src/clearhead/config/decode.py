@@ -4,9 +4,15 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from clearhead.config.checks import check_at_least, check_choices
+from clearhead.config.checks import check_at_least, check_between, check_choices
 from clearhead.errors import ConfigError
 
+MAX_NEW = 2**20
+"""New tokens of one text; more would take weeks, and is a slip."""
+MAX_WIDTH = 2**12
+"""Hypotheses of a beam."""
+MAX_BATCH = 2**16
+"""Texts that run side by side."""
 Window = Literal["refuse", "stop", "slide"]
 TooLong = Literal["refuse", "cut"]
 TooLongSource = Literal["refuse", "cut", "skip"]
@@ -31,7 +37,7 @@ class DecodeConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_at_least("max_new", self.max_new, 0)
+        check_between("max_new", self.max_new, 0, MAX_NEW)
         for name in ("eos_id", "start_id"):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), 0)
@@ -99,7 +105,7 @@ class BeamConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         for name in ("width", "n_best", "groups"):
-            check_at_least(name, getattr(self, name), 1)
+            check_between(name, getattr(self, name), 1, MAX_WIDTH)
         if self.n_best > self.width:
             rule, remedy = f"must be at most width={self.width}", f"try width={self.n_best}"
             raise ConfigError("n_best", self.n_best, rule, remedy)
@@ -142,8 +148,8 @@ class TranslateConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_at_least("max_new", self.max_new, 0)
-        check_at_least("batch", self.batch, 1)
+        check_between("max_new", self.max_new, 0, MAX_NEW)
+        check_between("batch", self.batch, 1, MAX_BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,5 +175,5 @@ class GenerateConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_at_least("max_new", self.max_new, 0)
-        check_at_least("batch", self.batch, 1)
+        check_between("max_new", self.max_new, 0, MAX_NEW)
+        check_between("batch", self.batch, 1, MAX_BATCH)

@@ -7,7 +7,7 @@ import numpy as np
 from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, remember, sha256_of
 from clearhead.data.token_files import INDEX, FileFacts, TokenFile, token_dtype
 from clearhead.errors import DataError
-from clearhead.files import refuse_links
+from clearhead.files import refuse_unusual
 from clearhead.text.tokenizer import BOS, EOS, PAD, load_tokenizer
 
 TOKENIZER = "tokenizer.json"
@@ -16,7 +16,7 @@ TOKENIZER = "tokenizer.json"
 def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Manifest:
     """Adds a manifest to `folder`, which has a tokenizer.json and for each split a folder of `.ds`
     files with their indexes. The files are read in the order of their names, and not changed."""
-    refuse_links(folder)
+    refuse_unusual(folder)
     tokenizer = load_tokenizer(folder / TOKENIZER, special_tokens)
     dtype = token_dtype(tokenizer.vocab_size)
     splits: dict[str, SplitFacts] = {}

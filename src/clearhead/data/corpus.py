@@ -16,7 +16,7 @@ from clearhead.data.layouts import (
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
 from clearhead.errors import ConfigError, DataError, nearest
-from clearhead.files import refuse_links
+from clearhead.files import refuse_unusual
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -63,7 +63,10 @@ class Corpus:
         if config.layout == "documents":
             rule = "packs documents for a language model, and this corpus is for masked-lm"
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")
-        assert tokenizer.mask_id is not None
+        if tokenizer.mask_id is None:
+            raise DataError(
+                f"{self.folder} is for masked-lm, and its tokenizer names no mask; prepare it again"
+            )
         return MaskedLayout(
             stream,
             Corruption(
@@ -84,16 +87,25 @@ class Corpus:
     @property
     def labels(self) -> dict[str, int]:
         """The token of each label (classification)."""
-        return label_ids(self.tokenizers["text"], self.manifest.data["labels"])
+        labels = self.manifest.data.get("labels")
+        if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
+            raise DataError(f"{self.folder}: its manifest names no labels; prepare the data again")
+        return label_ids(self.tokenizers["text"], labels)
 
 
 def open_corpus(folder: Path) -> Corpus:
     """Opens a prepared folder; raises if its files have changed since it was prepared."""
-    refuse_links(folder)
+    refuse_unusual(folder)
     manifest = read_manifest(folder)
     verify(folder, manifest)
     tokenizers = {
         side: load_tokenizer(folder / facts.file, facts.special_tokens)
         for side, facts in manifest.tokenizers.items()
     }
+    for side, tokenizer in tokenizers.items():
+        if tokenizer.vocab_size != manifest.tokenizers[side].vocab_size:
+            raise DataError(
+                f"{folder / manifest.tokenizers[side].file} has {tokenizer.vocab_size} tokens, and "
+                f"the manifest says {manifest.tokenizers[side].vocab_size}; prepare the data again"
+            )
     return Corpus(folder, manifest, tokenizers)

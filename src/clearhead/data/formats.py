@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from clearhead.config.data import DIRT, DataConfig
 from clearhead.data.dirt import Place, Sieve
+from clearhead.data.parquet import open_parquet
 from clearhead.data.recognise import check_text
 from clearhead.data.tables import (
     Raw,
     TabSeparated,
     json_fields,
-    open_parquet,
     read_csv,
     read_parquet,
     read_tmx,
     read_units,
 )
-from clearhead.data.unpack import READ_SIZE, OpenedFile, naming
+from clearhead.data.unpack import READ_SIZE, OpenedFile, naming, read_all
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -67,7 +67,7 @@ def _documents(
 def count_lines(file: OpenedFile, config: DataConfig) -> int:
     """The number of lines or rows of a file, valid or not."""
     if config.format == "parquet":
-        return open_parquet(file).metadata.num_rows
+        return open_parquet(file).n_rows
     if config.format == "tmx":
         return sum(1 for _ in read_units(file))
     check_text(file)
@@ -109,8 +109,7 @@ def _whole_file(
     file: OpenedFile, config: DataConfig, split: str, sieve: Sieve
 ) -> Iterator[Document]:
     """A file as one document, to the last byte, or the part of it that belongs to the split."""
-    with naming(file.path):
-        raw = file.data.read().removeprefix(BYTE_ORDER_MARK)
+    raw = read_all(file).removeprefix(BYTE_ORDER_MARK)
     place = Place(file.path, 1)
     text = sieve.decode(raw, place)
     if text is None:

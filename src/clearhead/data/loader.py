@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from clearhead.config.batches import BatchConfig
+from clearhead.config.checks import MOST
 from clearhead.data.batches import Batch
 from clearhead.data.corpus import Corpus
 from clearhead.data.layouts import BatchLayout, BatchRow
@@ -80,7 +81,10 @@ class Loader:
                 f"this position belongs to other batches: {'; '.join(changes)}; "
                 "restore those settings and data, or start a new run"
             )
-        self.position = Position(**{name: state[name] for name in Position._fields})
+        numbers = [state[name] for name in Position._fields]
+        if not all(type(number) is int and 0 <= number < MOST for number in numbers):
+            raise DataError(f"{numbers} is no position in the data; is the checkpoint damaged?")
+        self.position = Position(*numbers)
 
     def __iter__(self) -> Iterator[Batch]:
         batches = DataLoader(
@@ -106,6 +110,8 @@ class Loader:
             key = derive_key(self._seed, epoch)
             places = np.arange(number * window, min((number + 1) * window, n))
             batches = self.layout.cut(permute(places, n, key), derive_key(key, "window", number))
+            if number >= n_windows or first >= len(batches):
+                raise DataError(f"{position} is not in the data; is the checkpoint damaged?")
             next_window = (epoch, number + 1) if number + 1 < n_windows else (epoch + 1, 0)
             for batch in range(first, len(batches)):
                 step += 1

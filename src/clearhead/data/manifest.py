@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
-from clearhead.data.token_files import INDEX, FileFacts
+from clearhead.data.token_files import INDEX, FileFacts, check_tokens
 from clearhead.errors import DataError
 from clearhead.files import write_whole
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
 FORMAT = 1
+SIDES = {
+    "pairs": ("source", "target"),
+    "classification": ("text", "label"),
+    "language-model": ("text",),
+    "masked-lm": ("text",),
+}
+"""What the documents of each task consist of."""
 TICK_NS = 100_000_000  # generous: file systems stamp in steps of a few milliseconds
 
 
@@ -148,7 +155,59 @@ def _from_json(path: Path) -> Manifest:
             side: [FileFacts(**facts) for facts in files] for side, files in split["files"].items()
         }
     plain["splits"] = {name: SplitFacts(**facts) for name, facts in plain["splits"].items()}
-    return Manifest(**plain)
+    manifest = Manifest(**plain)
+    _check(manifest)
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """Raises ValueError or TypeError where somebody has written something else than a manifest."""
+    sides = SIDES[manifest.task]
+    _of(dict, manifest.data)
+    for each in _of(list, manifest.inputs):
+        _names(each["path"], each["sha256"])
+    for side in sides:
+        if side != "label":
+            tokenizer = manifest.tokenizers[side]
+            _names(tokenizer.file, tokenizer.sha256, *tokenizer.special_tokens)
+            _count(tokenizer.vocab_size)
+            if not 3 <= len(tokenizer.special_tokens) <= 4:
+                raise ValueError(f"special_tokens are {tokenizer.special_tokens}")
+    if not manifest.splits:
+        raise ValueError("there is no split")
+    for split in manifest.splits.values():
+        _count(split.documents)
+        for number in split.skipped.values():
+            _count(number)
+        for side in sides:
+            for file in split.files[side]:
+                _names(file.name, file.sha256, file.index_sha256)
+                if file.token_bytes not in (2, 4):
+                    raise ValueError(f"token_bytes is {file.token_bytes!r}")
+            _count(split.longest[side])
+            tokens = sum(_count(file.tokens) for file in split.files[side])
+            documents = sum(_count(file.documents) for file in split.files[side])
+            if (tokens, documents) != (_count(split.tokens[side]), split.documents):
+                raise ValueError(f"the files of {side!r} do not add up")
+        if set(split.files) != set(sides) or set(split.tokens) != set(sides):
+            raise ValueError(f"the sides are {sorted(split.files)}")
+
+
+def _names(*values: Any) -> None:
+    for value in values:
+        _of(str, value)
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.60} is not {kind.__name__}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if not 0 <= _of(int, value) < 2**62:
+        raise ValueError(f"{value!r:.60} is no count")
+    return value
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
@@ -159,19 +218,29 @@ def verify(folder: Path, manifest: Manifest) -> None:
     remembered = _remembered(folder)
     stamps: dict[str, list[int]] = {}
     wrong: list[str] = []
+    fresh: set[str] = set()
     for name, expected in manifest.hashes().items():
         path = folder / name
         if not path.is_file():
             wrong.append(f"{name} is missing")
             continue
         stamps[name] = _stamp(path)
-        if remembered.get(name) != [expected, *stamps[name]] and sha256_of(path) != expected:
+        if remembered.get(name) == [expected, *stamps[name]]:
+            continue
+        fresh.add(name)
+        if sha256_of(path) != expected:
             wrong.append(f"{name} has changed")
     if wrong:
         raise DataError(
             f"the data in {folder} is not what its manifest describes: {'; '.join(wrong[:8])}"
             f"{' …' if len(wrong) > 8 else ''}; prepare it again, or restore these files"
         )
+    for split in manifest.splits.values():
+        for side, files in split.files.items():
+            known = manifest.tokenizers.get(side) or manifest.tokenizers["text"]
+            for facts in files:
+                if fresh & {facts.name, facts.name + INDEX}:
+                    check_tokens(folder, facts, known.vocab_size, split.longest[side])
     remember(folder, manifest, stamps)
 
 
@@ -187,12 +256,22 @@ def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | No
 def _remembered(folder: Path) -> dict[str, list[Any]]:
     """What was found right, by name. A file that changed just before the note was taken may have
     changed once more within the same tick of the file system's clock: it is not trusted."""
+    note = read_note(folder / VERIFIED)
+    settled = (folder / VERIFIED).stat().st_mtime_ns - TICK_NS if note else 0
+    return {
+        name: entry
+        for name, entry in note.items()
+        if isinstance(entry, list) and entry and type(entry[-1]) is int and entry[-1] < settled
+    }
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """A file of our own that only saves work: what cannot be read is as good as absent."""
     try:
-        note = json.loads((folder / VERIFIED).read_text(encoding="utf-8"))
-        settled = (folder / VERIFIED).stat().st_mtime_ns - TICK_NS
-    except (OSError, ValueError):
+        note = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return {name: entry for name, entry in note.items() if entry[-1] < settled}
+    return note if isinstance(note, dict) else {}
 
 
 def _stamp(path: Path) -> list[int]:

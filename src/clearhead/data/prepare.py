@@ -21,6 +21,7 @@ from clearhead.data.manifest import (
     as_json,
     changed_settings,
     read_manifest,
+    read_note,
     remember,
     sha256_of,
     to_json,
@@ -30,7 +31,7 @@ from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
 from clearhead.data.sources import Cursor, Input, Reader, find_inputs
 from clearhead.data.token_files import INDEX
 from clearhead.errors import DataError
-from clearhead.files import PARTIAL, locked, refuse_links, write_whole
+from clearhead.files import PARTIAL_NAME, locked, refuse_unusual, write_whole
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 from clearhead.text.train import train_bpe, train_characters
 
@@ -39,10 +40,9 @@ _SPLITS = "|".join(SPLITS)
 _WORK = rf"\.work/(lock|(hashes|plan|({_SPLITS})-\d{{5}})\.json)"
 _OUTPUT = rf"(({_SPLITS})/\d{{5}}\.\w+\.ds({re.escape(INDEX)})?|tokenizer(\.\w+)?\.json)"
 _NOTES = "|".join(map(re.escape, (MANIFEST, VERIFIED, REPORT)))
-_PARTIAL = rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}"
 WORK_FILES = re.compile(_WORK)
 """The records of an unfinished run."""
-PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){_PARTIAL}")
+PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){PARTIAL_NAME}")
 MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
 """What `--overwrite` makes again; the lock stays held meanwhile."""
 
@@ -54,7 +54,7 @@ InputsBySplit = dict[str, list[Input]]
 def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
     """Prepares the job's folder. Parts that exist and are correct are kept."""
     inputs = {split: find_inputs(job.config, split, job.root) for split in SPLITS}
-    refuse_links(job.folder)
+    refuse_unusual(job.folder)
     job.work.mkdir(parents=True, exist_ok=True)
     refusal = f"another process is preparing {job.folder}; wait for it to end"
     with locked(job.work / "lock", refusal):
@@ -187,7 +187,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
 def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     """Name, size and sha256 of every input file. A second run hashes only what was touched."""
     cache = job.work / "hashes.json"
-    known = json.loads(cache.read_text(encoding="utf-8")) if cache.is_file() else {}
+    known = read_note(cache)
     paths = sorted({path for found in inputs.values() for each in found for path in each.paths})
     total, done = sum(path.stat().st_size for path in paths), 0
     described: list[dict[str, Any]] = []
@@ -195,7 +195,8 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     for path in paths:
         about = path.stat()
         stamp = [about.st_size, about.st_mtime_ns]
-        if known.get(str(path), [])[:-1] != stamp:
+        entry = known.get(str(path))
+        if not isinstance(entry, list) or len(entry) != 3 or entry[:2] != stamp:
             known[str(path)] = [*stamp, sha256_of(path)]
         name = path.relative_to(job.root) if path.is_relative_to(job.root) else path
         described.append(
@@ -211,7 +212,7 @@ def _begin(job: Job, plan: PreparePlan) -> None:
     """What an earlier command has begun is continued, if it was the same. What was begun with other
     settings or files is of no use, and is removed: usually they have just been corrected."""
     path = job.work / "plan.json"
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != plan:
+    if path.is_file() and read_note(path) != plan:
         _remove(job, MADE_FILES)
     if not path.is_file():
         write_whole(path, to_json(plan))

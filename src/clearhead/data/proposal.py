@@ -2,7 +2,6 @@
 shown, and can be changed."""
 
 import csv
-import io
 import json
 import re
 import shlex
@@ -16,9 +15,10 @@ from statistics import mean
 from typing import Any
 
 from clearhead.config.data import Format, Task
+from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import check_text
-from clearhead.data.tables import open_parquet, read_units, separator_of
-from clearhead.data.unpack import COMPRESSIONS, OpenedFile, open_bytes
+from clearhead.data.tables import read_units, separator_of
+from clearhead.data.unpack import COMPRESSIONS, OneRecord, OpenedFile, open_bytes, text_of
 from clearhead.errors import DataError
 
 N_ROWS = 500
@@ -194,29 +194,41 @@ def _cells(rows: Iterator[list[str]]) -> Iterator[Row]:
         yield dict(zip(names, row))
 
 
-def _text(file: OpenedFile) -> io.TextIOWrapper:
-    return io.TextIOWrapper(file.data, "utf-8-sig", errors="replace", newline="")
+def _lines(file: OpenedFile) -> Iterator[str]:
+    record = OneRecord(file)
+    text = text_of(record, "utf-8-sig", "replace")
+    text.reconfigure(newline="\n")
+    for line in text:
+        record.begin()
+        yield line
 
 
 def _tsv(file: OpenedFile) -> Iterator[Row]:
-    text = _text(file)
-    text.reconfigure(newline="\n")
-    return _cells(line.rstrip("\r\n").split("\t") for line in text if line.strip())
+    return _cells(line.rstrip("\r\n").split("\t") for line in _lines(file) if line.strip())
 
 
 def _csv(file: OpenedFile) -> Iterator[Row]:
-    separator = separator_of(file)
-    return _cells(row for row in csv.reader(_text(file), delimiter=separator) if row)
+    return _cells(row for row in _csv_rows(file) if row)
+
+
+def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
+    separator, record = separator_of(file), OneRecord(file)
+    try:
+        for row in csv.reader(text_of(record, "utf-8-sig", "replace"), delimiter=separator):
+            record.begin()
+            yield row
+    except csv.Error as error:
+        raise DataError(f"{file.path} is not CSV ({error}); check its quotes") from None
 
 
 def _jsonl(file: OpenedFile) -> Iterator[Row]:
-    for line in _text(file):
+    for line in _lines(file):
         try:
             record: Any = json.loads(line)
-        except ValueError:
+            if isinstance(record, dict):
+                yield dict(_flat(record))
+        except (ValueError, RecursionError):
             continue  # prepare names it
-        if isinstance(record, dict):
-            yield dict(_flat(record))
 
 
 def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int, str]]:
@@ -228,9 +240,10 @@ def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int,
 
 
 def _parquet(file: OpenedFile) -> Iterator[Row]:
-    for batch in open_parquet(file).iter_batches(batch_size=N_ROWS):
-        for record in batch.to_pylist():
-            yield dict(_flat(record))
+    table = open_parquet(file)
+    names = list(table.texts())
+    for batch in table.batches(names) if names else ():
+        yield from (dict(_flat(record)) for record in records(batch) if record is not None)
 
 
 def _tmx(file: OpenedFile) -> Iterator[Row]:

@@ -1,7 +1,6 @@
 """One split becomes token files, shard by shard. A complete shard has a record; a restarted run
 continues from the last record, so that it does not matter where it was killed."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from clearhead.data.cleaning import removed
 from clearhead.data.dirt import Place, Sieve, why_nothing
 from clearhead.data.encode import Encoded, encode_in_order, encode_labels
 from clearhead.data.formats import Document
-from clearhead.data.manifest import SplitFacts, to_json
+from clearhead.data.manifest import SplitFacts, read_note, to_json
 from clearhead.data.sources import Cursor, Input, Reader
 from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype
 from clearhead.errors import DataError
@@ -199,11 +198,14 @@ def _whole_shards(job: Job, split: str) -> list[ShardRecord]:
     """The shards of an earlier run, up to the first that is not whole."""
     records: list[ShardRecord] = []
     while (path := _record_path(job, split, len(records))).is_file():
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        plain["files"] = [FileFacts(**facts) for facts in plain["files"]]
-        plain["cursor"] = Cursor(*plain["cursor"])
-        record = ShardRecord(**plain)
-        if not all(_is_there(job.folder, facts) for facts in record.files):
+        plain = read_note(path)
+        try:
+            plain["files"] = [FileFacts(**facts) for facts in plain["files"]]
+            plain["cursor"] = Cursor(*map(int, plain["cursor"]))
+            record = ShardRecord(**plain)
+            if not all(_is_there(job.folder, facts) for facts in record.files):
+                break
+        except (KeyError, TypeError, ValueError):  # damaged: the shard is written again
             break
         records.append(record)
     return records

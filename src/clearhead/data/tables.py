@@ -10,8 +10,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from clearhead.data.dirt import Place, Sieve
+from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import HEAD
-from clearhead.data.unpack import OpenedFile, naming, need
+from clearhead.data.unpack import OneRecord, OpenedFile, naming, need, text_of
 from clearhead.errors import DataError
 
 Columns = Sequence[int | str]
@@ -71,16 +72,16 @@ def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
 
 def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted."""
-    separator = separator_of(file)
-    text = io.TextIOWrapper(file.data, "utf-8-sig", errors="surrogateescape", newline="")
+    separator, record = separator_of(file), OneRecord(file)
+    text = text_of(record, "utf-8-sig", "surrogateescape")
     rows = csv.reader(text, delimiter=separator, strict=True)
     places, expected, row = list[int](), 0, 0
     limit = csv.field_size_limit(sieve.config.max_bytes)
     try:
         while True:
             try:
-                with naming(file.path):
-                    cells = next(rows, None)
+                record.begin()
+                cells = next(rows, None)
             except csv.Error as error:
                 raise DataError(
                     f"{file.path}, line {rows.line_num}: not CSV ({error}); check its quotes"
@@ -102,7 +103,6 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
             yield Raw([cells[k].encode("utf-8", "surrogateescape") for k in places], place)
     finally:
         csv.field_size_limit(limit)
-        text.detach()
 
 
 def separator_of(file: OpenedFile) -> str:
@@ -114,9 +114,11 @@ def separator_of(file: OpenedFile) -> str:
     text = head.decode("utf-8-sig", "replace")
     best, most = SEPARATORS[0], 0.0
     for separator in SEPARATORS:
-        rows = [
-            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
-        ]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        try:
+            rows = [row for row in reader if row]
+        except csv.Error:  # a field beyond the limit, say
+            continue
         widths = Counter(map(len, rows[:-1] or rows))  # the last may be cut
         width, n = widths.most_common(1)[0] if widths else (1, 0)
         share = n / max(1, widths.total())
@@ -158,26 +160,17 @@ def field_of(record: Any, column: str) -> str:
     return value
 
 
-def open_parquet(file: OpenedFile) -> Any:
-    """Opens a Parquet file; raises with what to install or fix."""
-    parquet = need("pyarrow.parquet", file.path)
-    packed = file.data is not file.raw
-    try:
-        return parquet.ParquetFile(io.BytesIO(file.data.read()) if packed else file.raw)
-    except Exception as error:
-        with naming(file.path):
-            raise OSError(str(error)) from None
-
-
 def read_parquet(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """The rows of a Parquet file, a batch at a time."""
     names = [str(column) for column in columns]
-    outer = sorted({name.split(".")[0] for name in names})
     row = 0
-    for batch in open_parquet(file).iter_batches(batch_size=1024, columns=outer):
-        for record in batch.to_pylist():
+    for batch in open_parquet(file).batches(names):
+        for record in records(batch):
             row += 1
             place = Place(file.path, row)
+            if record is None:
+                sieve.reject("invalid-utf8", place, "text that is not UTF-8")
+                continue
             try:
                 yield Raw([field_of(record, name) for name in names], place)
             except ValueError as error:
@@ -190,21 +183,19 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
     tree = need("defusedxml.ElementTree", file.path)
     common = need("defusedxml.common", file.path)
     try:
-        body = None
-        for event, element in tree.iterparse(file.data, events=("start", "end")):
+        body, record = None, OneRecord(file)
+        for event, element in tree.iterparse(record, events=("start", "end")):
             if event == "start":
                 body = element if _local(element.tag) == "body" else body
             elif _local(element.tag) == "tu":
                 yield dict(map(_variant, (each for each in element if _local(each.tag) == "tuv")))
+                record.begin()
                 if body is not None:
                     body.clear()  # what has been read would fill the memory
-    except (tree.ParseError, common.DefusedXmlException, UnicodeError) as error:
+    except (tree.ParseError, common.DefusedXmlException, UnicodeError, RecursionError) as error:
         raise DataError(
             f"{file.path} is not TMX that can be read ({error}); export it again"
         ) from None
-    except (EOFError, OSError) as error:
-        with naming(file.path):
-            raise error
 
 
 def _variant(element: Any) -> tuple[str, str]:

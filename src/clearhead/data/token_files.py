@@ -112,6 +112,22 @@ def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 
+def check_tokens(folder: Path, facts: FileFacts, vocab_size: int, longest: int) -> None:
+    """Raises unless the file holds documents one after the other, none longer than is said, of
+    tokens that the tokenizer has. Its hash says that it is unchanged, and not that it was right."""
+    file = TokenFile(folder, facts)
+    lengths = np.diff(file.ends.astype(np.int64), prepend=0)
+    if lengths.sum() != facts.tokens or lengths.min(initial=0) < 0:
+        problem = "its index does not divide it into documents"
+    elif lengths.max(initial=0) > longest:
+        problem = f"it holds a document of {lengths.max()} tokens where {longest} are the most"
+    elif file.tokens.max(initial=0) >= max(1, vocab_size):
+        problem = f"it holds the token {file.tokens.max()} of a vocabulary of {vocab_size}"
+    else:
+        return
+    raise DataError(f"{file.path}: {problem}; prepare the data again")
+
+
 class TokenStore:
     """Many token files as one long row of tokens and one long list of documents."""
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,11 @@ from clearhead.errors import DataError
 
 COMPRESSIONS = ("", ".gz", ".zst")
 READ_SIZE = 1 << 18
+MAX_RECORD = 1 << 26
+"""Unpacked bytes of one record (a row, a unit, a line) where nothing smaller is the limit; a file
+that is read as a whole may always unpack to so many."""
+MAX_GROWTH = 100
+"""How many times its own size a file that is read as a whole may unpack to."""
 ZSTD_READ_SIZE = 1 << 10
 """Four bytes of zstd can unpack to 128 KB: so many at a time keep what is unpacked below 32 MB."""
 
@@ -64,6 +70,54 @@ def opened(each: Input) -> Iterator[list[OpenedFile]]:
     """The files of an input, open for reading inside the block."""
     with ExitStack() as stack:
         yield [open_bytes(path, stack) for path in each.paths]
+
+
+def read_all(file: OpenedFile) -> bytes:
+    """All bytes of a file, unpacked: in proportion to its size on disk."""
+    with naming(file.path):
+        if file.data is file.raw:
+            return file.data.read()
+        size = os.fstat(file.raw.fileno()).st_size
+        limit = max(MAX_RECORD, MAX_GROWTH * size)
+        found = file.data.read(limit + 1)
+    if len(found) > limit:
+        raise DataError(
+            f"{file.path} has {size:,} bytes and unpacks to more than {limit:,}; if that is right, "
+            "unpack it first"
+        )
+    return found
+
+
+class OneRecord(io.RawIOBase):
+    """The bytes of a file for a reader of whole records, which calls `begin` after each. A record
+    beyond the limit is an error, before it fills the memory."""
+
+    def __init__(self, file: OpenedFile) -> None:
+        self.file = file
+        self.taken = 0
+
+    def begin(self) -> None:
+        """The next record begins."""
+        self.taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        with naming(self.file.path):
+            piece = self.file.data.read(min(len(buffer), READ_SIZE))
+        self.taken += len(piece)
+        if self.taken > MAX_RECORD:
+            raise DataError(
+                f"{self.file.path} has a record of more than {MAX_RECORD:,} bytes; is it damaged?"
+            )
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def text_of(record: OneRecord, encoding: str, errors: str) -> io.TextIOWrapper:
+    """The same as text, with all line ends as they are."""
+    return io.TextIOWrapper(io.BufferedReader(record), encoding, errors=errors, newline="")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from clearhead.errors import ModelError
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.parts.cache import Cache
 
@@ -118,5 +119,12 @@ def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | 
 
 
 def in_full(scores: Tensor) -> Tensor:
-    """Scores in fp32 at least: in half precision, sums of log-probabilities would drift."""
+    """Scores in fp32 at least: in half precision, sums of log-probabilities would drift. Raises if
+    some are NaN or infinite; a model may exclude single tokens by -inf."""
+    best = scores.amax(dim=-1)  # NaN, if one of them is
+    if not best.isfinite().all():
+        raise ModelError(
+            "the model computes scores that are NaN or infinite, so there is no answer; are its "
+            "weights damaged or too large, or was it trained in a wider number format?"
+        )
     return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -8,6 +8,7 @@ anybody.
 
 import hashlib
 import logging
+import math
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from clearhead.decoding.generation import greedy
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import sample
 from clearhead.environment import cache_folder
-from clearhead.errors import ConfigError, FolderError, InputError, nearest
+from clearhead.errors import ConfigError, FolderError, InputError, ModelError, nearest
 from clearhead.interop.certificate import PARITY
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2, names_of_tokens
 from clearhead.interop.folders import read_json, regular_file
@@ -221,6 +222,11 @@ class CTranslate2Engine:
         return [outputs[place] for place in range(len(given))]
 
     def _output(self, tokens: list[int], score: float, ends: DecodeConfig, limit: int) -> Output:
+        if not math.isfinite(score):
+            raise ModelError(
+                f"CTranslate2 gives the score {score}, so there is no answer; are the weights of "
+                "the model damaged or too large?"
+            )
         stop: StopReason = "length" if limit == ends.max_new else "window"
         if tokens and tokens[-1] == ends.eos_id:
             stop = "end"

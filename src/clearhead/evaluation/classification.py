@@ -11,6 +11,7 @@ from clearhead.config import BatchConfig
 from clearhead.data.batches import IGNORED, LabelledBatch, labelled_batch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.decoding.cached import in_full
 from clearhead.errors import InputError
 from clearhead.interop.labels import Labels
 from clearhead.models import MaskedLM
@@ -51,7 +52,7 @@ def label_probabilities(
     answers."""
     hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
     logits = model.output(hidden[None], model.tokens)[0]
-    return logits[:, list(label_ids)].float().softmax(-1)
+    return in_full(logits[:, list(label_ids)]).softmax(-1)
 
 
 def label_texts(
@@ -75,6 +76,11 @@ def label_texts(
             raise InputError(
                 f"{names[place]} has {n} tokens, and the model takes {longest}; shorten it, or "
                 "label its parts"
+            )
+        if max(tokens, default=0) >= model.config.vocab_size:
+            raise InputError(
+                f"{names[place]} has the token {max(tokens)}, and the model has "
+                f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
         rows[place] = [*tokens, tokenizer.eos_id]
     by_length = sorted(rows, key=lambda place: len(rows[place]))

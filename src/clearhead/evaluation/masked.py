@@ -4,7 +4,6 @@ This is not the probability of a text: each prediction sees both sides, and the 
 mean is called a pseudo-perplexity. It compares models of one tokenizer and one share of masked
 tokens."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,8 @@ from clearhead.config import BatchConfig
 from clearhead.data.batches import IGNORED, MaskedBatch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.decoding.cached import in_full
+from clearhead.evaluation.perplexity import exponential
 from clearhead.models import MaskedLM
 
 ROWS = 32  # that are worked on together
@@ -35,7 +36,7 @@ class MaskedLoss:
     @property
     def perplexity(self) -> float:
         """The exponential of the mean loss (a pseudo-perplexity)."""
-        return math.exp(self.per_token)
+        return exponential(self.per_token)
 
 
 @torch.no_grad()
@@ -54,7 +55,7 @@ def masked_loss(
         assert isinstance(batch, MaskedBatch)
         chosen = batch.targets != IGNORED
         hidden = model.hidden(batch.inputs, real="all")[chosen]
-        logits = model.output(hidden[None], model.tokens)[0].float()
+        logits = in_full(model.output(hidden[None], model.tokens)[0])
         nats += F.cross_entropy(logits, batch.targets[chosen], reduction="sum").item()
         n_tokens += len(logits)
     return MaskedLoss(nats=nats, n_tokens=n_tokens)

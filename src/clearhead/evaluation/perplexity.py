@@ -12,9 +12,15 @@ from clearhead.errors import InputError
 from clearhead.models import CausalLM
 from clearhead.text.tokenizer import Tokenizer
 
+LARGEST = 709.0  # e to this power is still a float
 LONGEST_MEAN_WORD = 20
 """Characters. If words are longer than this on average, the text does not separate words by spaces
 (Chinese or Japanese, say), and its words cannot be counted."""
+
+
+def exponential(nats: float) -> float:
+    """Infinite where Python would raise: a model may find a text as unlikely as it likes."""
+    return math.exp(nats) if nats < LARGEST else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,24 +37,24 @@ class Perplexity:
     @property
     def per_token(self) -> float:
         """Perplexity per token; depends on the tokenizer."""
-        return math.exp(self.nats / self.n_tokens)
+        return exponential(self.nats / self.n_tokens)
 
     @property
     def per_byte(self) -> float:
         """Perplexity per byte of UTF-8; comparable across tokenizers."""
-        return math.exp(self.nats / self.n_bytes)
+        return exponential(self.nats / self.n_bytes)
 
     @property
     def per_character(self) -> float:
         """Perplexity per character; comparable across tokenizers."""
-        return math.exp(self.nats / self.n_characters)
+        return exponential(self.nats / self.n_characters)
 
     @property
     def per_word(self) -> float | None:
         """None for a text without spaces between words."""
         if self.n_characters > LONGEST_MEAN_WORD * self.n_words:
             return None
-        return math.exp(self.nats / self.n_words)
+        return exponential(self.nats / self.n_words)
 
     @property
     def bits_per_byte(self) -> float:

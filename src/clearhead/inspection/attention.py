@@ -6,12 +6,18 @@ from typing import NamedTuple
 import torch
 
 from clearhead.decoding import Output, attention_of
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, ModelError
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
+
+SIGNS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"}
+SIGNS |= {code: f"⟨{code:02x}⟩" for code in range(0x80, 0xA0)}
+SIGNS |= {ord(" "): "␣", ord("\n"): "⏎", ord("\t"): "⇥"}
+"""Unicode has a picture of every old control character; a terminal or an SVG would obey the
+characters themselves, or break."""
 
 
 class AttentionMap(NamedTuple):
@@ -88,6 +94,10 @@ def self_attention(
 
 
 def _of_heads(weights: Float[Tensor, "heads query key"], head: int | None) -> Tensor:
+    if not weights.isfinite().all():
+        raise ModelError(
+            "the model computes attention that is NaN or infinite; are its weights damaged?"
+        )
     if head is None:
         return weights.mean(dim=0)
     _chosen("head", head, len(weights))
@@ -104,5 +114,4 @@ def _chosen(name: str, index: int | None, n: int) -> int:
 
 def token_label(token: int, tokenizer: Tokenizer) -> str:
     """A token in visible characters: spaces, line ends and parts of a character have signs."""
-    text = tokenizer.decode([token], show_control=True)
-    return text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+    return tokenizer.decode([token], show_control=True).translate(SIGNS)

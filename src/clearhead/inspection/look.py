@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from clearhead.decoding.cached import in_full
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
@@ -65,7 +66,7 @@ def look(
     model = subject.model
     _check_size(model, text)
     with torch.no_grad(), trace(model) as t:
-        logits = _run(model, text)[0]
+        logits = in_full(_run(model, text)[0])
     written = torch.tensor(text.written)
     target = subject.target
     candidates = _candidates(logits)

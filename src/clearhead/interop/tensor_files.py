@@ -6,6 +6,7 @@ when it is asked for. Writing makes one shard at a time: a model of any size pas
 memory of its largest shard.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -57,8 +58,17 @@ class TensorFiles:
         self._exit.close()
 
     def read(self, name: str) -> Tensor:
-        """One tensor, read from its file now."""
-        return self._files[name].get_tensor(name)
+        """One tensor, read from its file now; finite numbers only."""
+        tensor = self._files[name].get_tensor(name)
+        if tensor.numel() and tensor.is_floating_point():
+            least, greatest = tensor.aminmax()  # NaN passes through both
+            if not math.isfinite(least.item()) or not math.isfinite(greatest.item()):
+                raise FolderError(
+                    f"{name!r} in {self.folder} holds NaN or infinite numbers, and nothing that "
+                    "such a model answers means anything; is the file damaged, or did its training "
+                    "diverge? Use an earlier checkpoint"
+                )
+        return tensor
 
     def dtype(self, names: Iterable[str]) -> torch.dtype:
         """The one dtype of these tensors."""

@@ -6,8 +6,9 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from clearhead.config import ModelConfig
-from clearhead.errors import FolderError
+from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.folders import has_file, read_text
+from clearhead.text.tokenizer import panics_are_errors
 
 TOKENIZER = "tokenizer.json"
 SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
@@ -22,8 +23,9 @@ def has_tokenizer(folder: Path) -> bool:
 def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
     """The tokenizer of a model folder: no text can spell a control token."""
     try:
-        tokenizer = Tokenizer.from_str(read_text(folder, name))
-    except FolderError:
+        with panics_are_errors():
+            tokenizer = Tokenizer.from_str(read_text(folder, name))
+    except ClearheadError:
         raise
     except Exception as error:  # the library raises nothing narrower
         raise FolderError(f"{folder / name} is not a tokenizer ({error}); damaged?") from None

@@ -79,7 +79,7 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of several texts at once, in parallel threads."""
         try:
-            with _panics_are_errors():
+            with panics_are_errors():
                 encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
         except (UnicodeEncodeError, TypeError):
             for text in texts:
@@ -104,7 +104,7 @@ class Tokenizer:
         """The text of the ids; control tokens are left out, or shown by name."""
         ids = [int(i) for i in ids if show_control or int(i) not in self.control_ids]
         if self._bytes is None:
-            with _panics_are_errors():
+            with panics_are_errors():
                 return self.library.decode(ids, skip_special_tokens=not show_control)
         return b"".join(self._bytes.get(i, b"") for i in ids).decode("utf-8", errors="replace")
 
@@ -151,7 +151,7 @@ def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EO
             f"the replacements of this tokenizer can make a text {growth} times as long, and "
             f"{MAX_GROWTH} is the limit; is tokenizer.json damaged?"
         )
-    with _panics_are_errors():
+    with panics_are_errors():
         return Tokenizer(LibraryTokenizer.from_str(text), special_tokens)
 
 
@@ -177,7 +177,7 @@ def _make_special(library: LibraryTokenizer, tokens: Iterable[str]) -> None:
 
 
 @contextmanager
-def _panics_are_errors() -> Iterator[None]:
+def panics_are_errors() -> Iterator[None]:
     """A panic of the library (written in Rust) is a BaseException, which no `except Exception`
     sees."""
     try:
@@ -194,6 +194,8 @@ def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) 
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a tokenizer.json ({error})") from None
     try:
         return tokenizer_from_json(text, special_tokens)
     except DataError:

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.filesystem import FileSystem
 from clearhead.data.manifest import sha256_of, to_json
 from clearhead.environment import crash_point
 from clearhead.errors import FolderError
+from clearhead.files import sync
 from clearhead.interop.folders import read_text, regular_file
 from clearhead.training.checkpoint_index import (
     INDEX,
@@ -69,6 +70,8 @@ class Checkpoints:
         # One process alone is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
+        self.before_naming: Callable[[], None] = lambda: None
+        """What must be on the disk before a checkpoint is: the lines of its steps."""
         self.saved_step = 0
         """Step of the newest checkpoint that this run has completed, or resumed from."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -139,6 +142,7 @@ class Checkpoints:
                 _write(pending.unfinished / MANIFEST, manifest)
                 _write(pending.unfinished / SEAL, _seal(manifest.encode()))
                 _sync(pending.unfinished)
+                self.before_naming()
                 place = self.folder / f"step-{pending.step:08}"
                 shutil.rmtree(place, ignore_errors=True)  # only a damaged one can stand there
                 _rename(pending.unfinished, place)
@@ -288,14 +292,8 @@ def _write(path: Path, text: str) -> None:
 def _sync(path: Path) -> None:
     """Onto the disk: a file's bytes, or a folder's names."""
     crash_point()
-    if os.name == "nt" and path.is_dir():  # names need no syncing there
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with _path_in_errors(path):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+    with _path_in_errors(path):
+        sync(path)
 
 
 def _rename(old: Path, new: Path) -> None:

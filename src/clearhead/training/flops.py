@@ -7,6 +7,7 @@ from functools import cache
 import torch
 
 from clearhead.config.model import ModelConfig
+from clearhead.config.train import Precision
 from clearhead.data.batches import Batch, PairBatch
 
 RECENT = 50  # steps over which rates are taken
@@ -45,10 +46,10 @@ def batch_flops(model: ModelConfig, batch: Batch) -> float:
 
 
 @cache
-def matmul_peak(device: torch.device, rounds: int = 5) -> float:
-    """FLOP/s of a large square product in fp32: the most that a step could reach."""
+def matmul_peak(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float:
+    """FLOP/s of a large square product: about the most that a step could reach."""
     size = 768
-    a, b = torch.randn(2, size, size, device=device)
+    a, b = torch.randn(2, size, size, device=device, dtype=dtype)
     best = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()
@@ -60,13 +61,19 @@ def matmul_peak(device: torch.device, rounds: int = 5) -> float:
 class Meter:
     """Rates over the last steps."""
 
-    def __init__(self, model: ModelConfig, device: torch.device) -> None:
-        self.model, self.peak = model, matmul_peak(device)
+    def __init__(
+        self, model: ModelConfig, device: torch.device, precision: Precision = "fp32"
+    ) -> None:
+        dtypes = [torch.float32] + [torch.bfloat16] * (precision == "bf16")
+        self.model, self.peak = model, max(matmul_peak(device, dtype) for dtype in dtypes)
         self.steps: deque[tuple[int, float, float]] = deque(maxlen=RECENT)
 
     def count(self, batch: Batch, n_targets: int, seconds: float) -> None:
         """`batch` is this rank's, `n_targets` all ranks'."""
-        self.steps.append((n_targets, batch_flops(self.model, batch), seconds))
+        flops = batch_flops(self.model, batch)
+        self.steps.append((n_targets, flops, seconds))
+        # A product that was timed while the machine was busy is not the peak, if a step was faster.
+        self.peak = max(self.peak, flops / max(seconds, 1e-9))
 
     def rates(self) -> dict[str, float]:
         """Tokens per second and share of the peak over the last steps."""

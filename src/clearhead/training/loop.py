@@ -44,7 +44,7 @@ def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Endi
     if config.metric not in ("loss", "perplexity") and measure is None and config.validate_every:
         rule = "is not among what validation gives: loss, perplexity"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
-    meter = Meter(model, ranks.device)
+    meter = Meter(model, ranks.device, config.precision)
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
 

@@ -17,6 +17,7 @@ from clearhead.training.loop import take_next_step
 from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
 
+N_RATES = 10_000  # that a curve is drawn from
 WARM_UP = 2  # steps that are not timed: the first ones reserve memory
 
 
@@ -35,7 +36,8 @@ class TrainingPlan:
     tokens_per_second: float
     utilisation: float
     steps: int
-    learning_rates: list[float]
+    learning_rates: dict[int, float]
+    """By step: of all steps, or of some at equal distances."""
 
     @property
     def hours(self) -> float:
@@ -49,7 +51,7 @@ def make_plan(
     """Times real steps on real batches. This changes the weights: discard the run afterwards."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
-    meter = Meter(model, run.ranks.device)
+    meter = Meter(model, run.ranks.device, config.precision)
     run.loader.epochs = None  # there are always enough batches to time
     times, targets = [], []
     run.objective.train()
@@ -78,9 +80,10 @@ def make_plan(
         seconds_per_step=sum(times) / len(times),
         **meter.rates(),
         steps=config.steps,
-        learning_rates=[
-            learning_rate(step, config, model.d_model) for step in range(1, config.steps + 1)
-        ],
+        learning_rates={
+            step: learning_rate(step, config, model.d_model)
+            for step in range(1, config.steps + 1, -(-config.steps // N_RATES))
+        },
     )
 
 

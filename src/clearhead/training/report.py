@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clearhead.errors import ClearheadError
-from clearhead.files import open_plain, write_whole
+from clearhead.files import open_plain, sync, write_whole
 
 METRICS, LOG = "metrics.jsonl", "log.txt"
+MAX_LINE = 2**24
+"""Bytes of a line; one that names every sample of a skipped step has thousands."""
 TIMED = ("tokens_per_second", "utilisation")
 """Values that differ between two runs of the same steps; they are last in a line."""
 SAMPLES = "samples"
@@ -87,6 +89,10 @@ class RunFiles:
     def say(self, text: str) -> None:
         self.log.add(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}")
 
+    def sync(self) -> None:
+        """Brings every line of the metrics to the disk; raises OSError if one does not fit."""
+        self.metrics.sync()
+
     def close(self) -> None:
         self.metrics.close()
         self.log.close()
@@ -108,7 +114,7 @@ class _Lines:
     def add(self, line: str) -> None:
         self.waiting += line.encode() + b"\n"
         try:
-            self.waiting = self.waiting[self.file.write(self.waiting) :]
+            self._write()
         except OSError as error:
             if self.waiting.count(b"\n") == 1:  # said once
                 _log.warning(
@@ -116,6 +122,18 @@ class _Lines:
                     self.path,
                     error.strerror,
                 )
+
+    def _write(self) -> None:
+        self.waiting = self.waiting[self.file.write(self.waiting) :]
+
+    def sync(self) -> None:
+        try:
+            while self.waiting:
+                self._write()
+            os.fsync(self.file.fileno())
+            sync(self.path.parent)  # the file may be new, or have replaced another
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def close(self) -> None:
         self.file.close()
@@ -177,13 +195,17 @@ def read_metrics(path: Path) -> list[MetricsLine]:
     """The whole lines of a metrics file, which may be written right now."""
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-    found = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except ValueError:  # part of a line, joined to the next by a restart
-            continue
+    found: list[MetricsLine] = []
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE):
+            if not line.endswith(b"\n"):
+                continue
+            try:
+                record = json.loads(line.decode("utf-8", errors="replace"))
+            except (ValueError, RecursionError):  # part of a line, joined to the next by a restart
+                continue
+            if isinstance(record, dict) and type(record.get("step")) is int:
+                found.append(record)
     return found
 
 
@@ -215,10 +237,11 @@ def validation_line(record: MetricsLine) -> str:
 
 def sample_lines(record: MetricsLine) -> list[str]:
     """The translations of a validation, a line for each text."""
+    samples = record.get(SAMPLES)
     return [
-        f"  {name:<12}{_one_line(text)}"
-        for sample in record.get(SAMPLES, [])
-        for name, text in sample.items()
+        f"  {name:<12}{_one_line(str(text))}"
+        for sample in (samples if isinstance(samples, list) else [])
+        for name, text in (sample.items() if isinstance(sample, dict) else [])
     ]
 
 

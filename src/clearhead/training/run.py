@@ -5,6 +5,7 @@ log.txt         messages                         checkpoints/    what it resumes
 model/          the trained model
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,15 +22,16 @@ from clearhead.config import ModelConfig, Recipe
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
-from clearhead.files import PARTIAL, locked, refuse_links
+from clearhead.files import PARTIAL_NAME, locked, refuse_unusual
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.averaging import NamedWeights, average_of, copy_weights
 from clearhead.training.changes import changed_versions, check_changes, recipe_facts
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
+from clearhead.training.checkpoint_index import CheckpointError
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.start import other_corpora, start_from
-from clearhead.training.state import TrainState, versions
+from clearhead.training.state import TrainState, read_state, versions
 
 FAMILIES = {
     "pairs": "encoder-decoder",
@@ -37,6 +39,7 @@ FAMILIES = {
     "masked-lm": "encoder",
     "classification": "encoder",
 }
+PARTIAL_FILES = re.compile(rf"(recipe\.toml|metrics\.jsonl){PARTIAL_NAME}")
 Say = Callable[[str], None]
 
 
@@ -94,6 +97,17 @@ class Run:
 
     def restore(self, checkpoint: Checkpoint, say: Say) -> None:
         """Resumes from a checkpoint, if the recipe still describes the same run."""
+        try:
+            self._restore(checkpoint, say)
+        except ClearheadError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CheckpointError(
+                f"the manifest of {checkpoint.folder} does not describe a run "
+                f"({type(error).__name__}: {error}); start anew in another folder: --folder FOLDER"
+            ) from None
+
+    def _restore(self, checkpoint: Checkpoint, say: Say) -> None:
         before, now = (facts.get("own_parts", {}) for facts in (checkpoint.facts, self.facts()))
         if before != now:
             raise ClearheadError(
@@ -118,7 +132,7 @@ class Run:
             model_state_dict=tensors["model"],
             optim_state_dict={**optimizer, "state": tensors["optimizer"]},
         )
-        self.state = TrainState(**checkpoint.facts["state"])
+        self.state = read_state(checkpoint.facts["state"])
         self.checkpoints.saved_step = self.state.step
 
     def published_weights(self, say: Say) -> NamedWeights | None:
@@ -152,7 +166,7 @@ def open_run(
     """A new run, or one that resumes from its newest whole checkpoint. Without a folder it is a
     trial: nothing is resumed and nothing written."""
     if folder is not None:
-        refuse_links(folder)
+        refuse_unusual(folder)
     recipe = replace(recipe, model=fit_model(recipe, corpus))
     assert recipe.model is not None
     config, batches = recipe.train, recipe.batches
@@ -252,10 +266,11 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
 @contextmanager
 def own(folder: Path) -> Iterator[None]:
     """One process writes in a run's folder, which may have been sent by somebody."""
-    refuse_links(folder)
+    refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
     with locked(folder / ".lock", refusal):
-        for partial in folder.glob(f"*{PARTIAL}"):  # of a process that was killed
-            partial.unlink()
+        for path in folder.iterdir():  # of a process that was killed
+            if PARTIAL_FILES.fullmatch(path.name):
+                path.unlink()
         yield

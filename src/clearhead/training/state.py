@@ -5,7 +5,9 @@ import math
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from typing import Any
 
+from clearhead.config.checks import MOST
 from clearhead.config.train import TrainConfig
 from clearhead.training.step import Update
 
@@ -43,6 +45,21 @@ class TrainState:
         if better and not math.isnan(value):
             return replace(self, best=value, best_step=self.step, stale=0)
         return replace(self, stale=self.stale + 1)
+
+
+def read_state(values: dict[str, Any]) -> TrainState:
+    """The counters of a checkpoint, which somebody else may have written. Raises ValueError or
+    TypeError if they are none."""
+    state = TrainState(**values)
+    whole = {"step": state.step, "targets": state.targets, "skips": state.skips}
+    whole |= {"stale": state.stale, "best_step": state.best_step or 0}
+    for name, value in whole.items():
+        if type(value) is not int or not 0 <= value < MOST:
+            raise ValueError(f"state.{name} is {value!r:.60}")
+    for name, value in {"best": state.best or 0.0, "seconds": state.seconds}.items():
+        if type(value) not in (int, float):
+            raise ValueError(f"state.{name} is {value!r:.60}")
+    return state
 
 
 def versions() -> dict[str, str]:

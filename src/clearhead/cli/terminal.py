@@ -1,0 +1,66 @@
+"""What reaches a terminal is text. A control character in a model's output, a corpus, a token's
+name or a label could move the cursor, hide what follows, or write to the clipboard: it is shown as
+an escape. Only the sequences that rich makes itself pass (`console.py`)."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""C0, DEL and C1, but for the tab and the line feed."""
+BREAK = re.compile(r"[\n\r\t\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+"""What a program that reads lines or columns could take for the end of one."""
+
+
+def visible(text: str) -> str:
+    """The text with escapes (as in JSON) for its control characters."""
+    return CONTROL.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    """A text that may hold line ends, on one line. All else stays as it is: backslashes are text,
+    and whoever has to tell the two apart asks for JSON."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+def as_field(name: str) -> str:
+    """A label or another name as one field of one line, wherever it is written."""
+    return visible(BREAK.sub(lambda found: repr(found[0])[1:-1], name))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+class TextOnly:
+    """A terminal that is given no control characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def text_only_terminal() -> Iterator[None]:
+    """Inside the block, standard output takes nothing but text where it is a terminal. Files and
+    pipes get every byte as it is. Standard error is left to the libraries that draw bars and
+    colours there; what clearhead writes to it goes through `visible`."""
+    before = sys.stdout
+    if before.isatty() and not isinstance(before, TextOnly):
+        sys.stdout = cast(TextIO, TextOnly(before))
+    try:
+        yield
+    finally:
+        sys.stdout = before

@@ -1,0 +1,203 @@
+"""Parquet, read within bounds. A few kilobytes of it can stand for gigabytes: a page unpacks to
+whatever its header says, and one long value of a dictionary can stand in every row. So the headers
+of all pages are looked at before Arrow reads the first row."""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from clearhead.data.unpack import MAX_GROWTH, MAX_RECORD, OpenedFile, naming, need, read_all
+from clearhead.errors import DataError
+
+MAX_BATCH = 2**28
+"""Bytes that the rows which are read together may take."""
+BATCH = 1024
+"""Rows that are read together at most."""
+ROWS_OF_A_BYTE = 1000
+"""More rows for each byte of a file are not text: they can be written down as one repeated row."""
+HEAD = 2**16
+MAX_HEAD = 2**24
+DICTIONARY_PAGE = 2
+DELTA_BYTE_ARRAY = 7
+
+
+class Table(NamedTuple):
+    """An open Parquet file."""
+
+    file: OpenedFile
+    data: BinaryIO
+    arrow: Any
+
+    @property
+    def n_rows(self) -> int:
+        """As its footer says, and no more than its size allows."""
+        n, size = self.arrow.metadata.num_rows, self.data.seek(0, io.SEEK_END)
+        if n > ROWS_OF_A_BYTE * size:
+            raise DataError(
+                f"{self.file.path} says that it holds {n:,} rows in {size:,} bytes, more than "
+                f"{ROWS_OF_A_BYTE} for each byte; is it damaged?"
+            )
+        return n
+
+    def texts(self) -> dict[str, int]:
+        """The columns that can be text, by their dotted names: one value in each row, and not a
+        list of them. With their numbers in the file."""
+        schema = self.arrow.schema
+        found = {n: schema.column(n) for n in range(len(schema.names))}
+        return {
+            column.path: n
+            for n, column in found.items()
+            if column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0
+        }
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Batches of rows of these columns, each within the limit on memory."""
+        known = self.texts()
+        for name in names:
+            if name not in known:
+                raise DataError(
+                    f"{self.file.path} has no column of text {name!r}; it has "
+                    f"{', '.join(map(repr, known)) or 'none'}; name one in data.columns"
+                )
+        if self.n_rows == 0:
+            return
+        repeatable = max(self._check_pages(known[name]) for name in names)
+        together = min(BATCH, max(1, MAX_BATCH // max(1, repeatable)))
+        yield from _damage_named(
+            self.file, self.arrow.iter_batches(batch_size=together, columns=list(names))
+        )
+
+    def _check_pages(self, column: int) -> int:
+        """The bytes of the longest value that can stand in many rows, of this column."""
+        metadata, longest = self.arrow.metadata, 0
+        for group in range(metadata.num_row_groups):
+            for packed, unpacked, repeats in _pages(self, metadata.row_group(group).column(column)):
+                if unpacked > max(MAX_RECORD, MAX_GROWTH * packed):
+                    raise DataError(
+                        f"{self.file.path} has a page of {packed:,} bytes that unpacks to "
+                        f"{unpacked:,}, more than {MAX_GROWTH} times as many; is it damaged?"
+                    )
+                longest = max(longest, unpacked if repeats else 0)
+        return longest
+
+
+def open_parquet(file: OpenedFile) -> Table:
+    """Opens a Parquet file; raises with what to install or fix."""
+    parquet = need("pyarrow.parquet", file.path)
+    data = file.raw if file.data is file.raw else io.BytesIO(read_all(file))
+    try:
+        return Table(file, data, parquet.ParquetFile(data))
+    except Exception as error:  # of Arrow's own kinds
+        with naming(file.path):
+            raise OSError(str(error)) from None
+
+
+def _damage_named(file: OpenedFile, batches: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        try:
+            batch = next(batches, None)
+        except Exception as error:
+            with naming(file.path):
+                raise OSError(str(error)) from None
+        if batch is None:
+            return
+        yield batch
+
+
+def records(batch: Any) -> Iterator[dict[str, Any] | None]:
+    """The rows of a batch as Python's values; None for one with text that is not UTF-8."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError:
+        for row in range(batch.num_rows):
+            try:
+                yield batch.slice(row, 1).to_pylist()[0]
+            except UnicodeDecodeError:
+                yield None
+
+
+def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
+    """Of each page of a column its bytes on disk, its bytes in memory, and whether one value of it
+    can stand in many rows."""
+    offsets = [chunk.dictionary_page_offset or 0, chunk.data_page_offset]
+    at = min(offset for offset in offsets if offset > 0)
+    end = at + chunk.total_compressed_size
+    while at < end:
+        try:
+            header, size = _header(table.data, at)
+            packed, unpacked = header[3], header[2]
+            if packed < 0 or unpacked < 0:
+                raise ValueError("a page of less than no bytes")
+        except (ValueError, KeyError, IndexError) as error:
+            with naming(table.file.path):
+                raise OSError(f"no page at byte {at}: {error}") from None
+        encoding = (header.get(5) or {}).get(2), (header.get(8) or {}).get(4)
+        yield packed, unpacked, header.get(1) == DICTIONARY_PAGE or DELTA_BYTE_ARRAY in encoding
+        at += size + packed
+
+
+def _header(data: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
+    """The header of the page there, and its size. It may hold the least and the greatest value."""
+    length = HEAD
+    while True:
+        data.seek(at)
+        compact = _Compact(data.read(length))
+        try:
+            return compact.fields(), compact.at
+        except IndexError:
+            if len(compact.data) < length or length >= MAX_HEAD:
+                raise
+            length *= 16
+
+
+class _Compact:
+    """The few kinds of Thrift's compact protocol that a page's header is written in."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def fields(self, depth: int = 0) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            found[number] = self._value(head & 15, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        match kind:
+            case 1 | 2:
+                return kind == 1
+            case 3:
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._signed()
+            case 7:
+                self.at += 8
+            case 8:
+                length = self._unsigned()
+                self.at += length
+            case 12 if depth < 4:
+                return self.fields(depth + 1)
+            case _:
+                raise ValueError(f"a field of kind {kind}")
+        return None
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+            if shift > 63:
+                raise ValueError("a number without an end")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
