@@ -29,6 +29,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_search_summary = False  # it would fetch pages, which a browser refuses for local files
 html_show_sphinx = False
+html_show_copyright = False
 html_title = "clearhead"
 mathjax_path = "mathjax/tex-svg.js"
 mathjax3_config = {"svg": {"fontCache": "global"}, "options": {"enableMenu": False}}

@@ -1,6 +1,7 @@
 """The numbers behind the pictures, from models that ship with the package, from formulas, and from
 two short trainings. Everything is seeded; numbers are rounded, so that another machine agrees."""
 
+import gzip
 import math
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 import clearhead as ch
 from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.doctor.specimen import TutorialTransformer
+from clearhead.environment import data_folder
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.parts.attention import attention_weights
 from clearhead.parts.positions import sinusoid
@@ -160,6 +162,32 @@ def heads() -> Measured:
     }
 
 
+def worth() -> Measured:
+    """How much the loss rises when one head of the shipped model is silenced, on held-out text.
+    CLEARHEAD_DATA must hold tiny_shakespeare; its last tenth was not trained on."""
+    model = ch.load("shakespeare-char")
+    model.model.float()
+    packed = (data_folder() / "tiny_shakespeare" / "input.txt.gz").read_bytes()
+    text = gzip.decompress(packed).decode()
+    ids = model.opened.codec.encode_prompts([text[-40_000:]])[0][: 64 * 512]
+    rows = torch.tensor(ids).view(-1, 64)
+
+    def loss() -> Tensor:
+        with torch.no_grad():
+            logits = model.model(rows[:, :-1])
+        return F.cross_entropy(logits.mT, rows[:, 1:], reduction="none").mean(1)
+
+    whole, rises, errors = loss(), [], []
+    for layer in range(model.config.n_layers):
+        name = f"decoder.layers.{layer}.self_attention.heads"
+        for head in range(model.config.n_heads):
+            with ch.trace(model.model, read=(), edit=[ch.zero(name, heads=[head])]):
+                rise = loss() - whole
+            rises.append(rounded(rise.mean(), 3))
+            errors.append(rounded(1.96 * rise.std() / len(rise) ** 0.5, 3))
+    return {"loss": rounded(whole.mean()), "rise": rises, "interval": errors, "texts": len(rows)}
+
+
 # ── chapter 4 ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -167,6 +195,38 @@ def table() -> Measured:
     """Sinusoids, and their products by distance."""
     small, wide = sinusoid(48, 32, pairs="interleaved"), sinusoid(101, 128)
     return {"table": rounded(small, 2), "products": rounded((wide @ wide[0]) / 64, 3)}
+
+
+# ── chapter 5 ───────────────────────────────────────────────────────────────────────────────────
+
+PLACEMENTS: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "post": {"norm_placement": "post"},
+    "none": {"residual": False},
+}
+
+
+def depth() -> Measured:
+    """Twelve layers with first weights: how alike positions become, and what reaches the first
+    layer of the gradient (first over last, of the value matrices)."""
+    width = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_layers": 12}
+    rest = {"positions": "sinusoidal", "init_std": 0.1, "p_dropout": 0.0}
+    base = replace(ch.preset("tiny-encoder"), **width, **rest)
+    found: Measured = {"cosine": {}, "gradient": {}}
+    for name, option in PLACEMENTS.items():
+        torch.manual_seed(0)
+        model: Any = ch.build_model(replace(base, **option))
+        layers, states = model.encoder.layers, []
+        for layer in layers:
+            layer.register_forward_hook(lambda _, __, x, seen=states: seen.append(x))
+        model(torch.randint(3, 64, (4, 32)))
+        (states[-1] * torch.randn(4, 32, 64)).sum().backward()
+        directions = [F.normalize(x.detach(), dim=-1) for x in states]
+        off = ~torch.eye(32, dtype=torch.bool)
+        found["cosine"][name] = [rounded((x @ x.mT)[:, off].mean(), 2) for x in directions]
+        norms = [layers[i].self_attention.value.weight.grad.norm() for i in (0, 11)]
+        found["gradient"][name] = rounded(norms[0] / norms[1], 2)
+    return found
 
 
 # ── chapters 4 and 7: two trainings ─────────────────────────────────────────────────────────────
@@ -244,7 +304,8 @@ def beams() -> Measured:
     beam = BeamConfig(width=3, n_best=3)
     tree = BeamTree(beam)
     config = DecodeConfig(max_new=5, eos_id=2)
-    outputs = beam_search(model.model, [ids], config, beam, watch=tree)[0]
+    network: Any = model.model
+    outputs = beam_search(network, [ids], config, beam, watch=tree)[0]
     tree.mark(outputs[0])
     nodes = [
         {
@@ -267,11 +328,13 @@ QUICK: dict[str, Callable[[], Measured]] = {
     "distance": distance,
     "heads": heads,
     "table": table,
+    "depth": depth,
     "candidates": candidates,
     "beams": beams,
 }
 SLOW: dict[str, Callable[[], Measured]] = {
     "one_sequence": one_sequence,
+    "worth": worth,
     "copy": copy,
     "positions": positions,
 }

@@ -60,7 +60,9 @@ MAPS = {
     "02": "masks",
     "03": "heads",
     "04": "positions",
+    "05": "residual",
     "07": "cross",
+    "08": "output",
     "10": "output",
 }
 BOXES = {
@@ -102,6 +104,10 @@ def figure_1(part: str, say: Say) -> str:
     for column, rows in ((0, (2, 3)), (1, (2, 4))):
         x, y = place(column, rows[1])
         height = (rows[1] - rows[0]) * gap + h
+        for row in range(rows[0], rows[1] + 1) if part == "residual" else ():
+            at = place(column, row)[1]
+            d.line([(x + w / 2, at + h + 5), (x - 5, at + h + 5), (x - 5, at - 5),
+                    (x + w / 2, at - 5)], BLUE, 2.2, arrow=True)  # fmt: skip
         d.rect(x - 8, y - 6, w + 16, height + 12, stroke=GREY, width=0.8, radius=6)
         d.words(x + w + 14, y + height / 2 + 4, "N×", "start", 12, GREY)
     return d.text()
@@ -302,6 +308,21 @@ def heads(data: Any, say: Say) -> str:
     return d.text()
 
 
+def worth(data: Any, say: Say) -> str:
+    d = Drawing(470, 300, say("worth"))
+    rises = [data["rise"][4 * i : 4 * i + 4] for i in range(4)]
+    rows = [say("layer").format(i) for i in range(4)]
+    grid(d, 90, 50, 52, rises, rows, [say("head").format(i) for i in range(4)], size=12)
+    for i in range(16):
+        rise, error = data["rise"][i], data["interval"][i]
+        x, y = 90 + 52 * (i % 4) + 26, 50 + 52 * (i // 4) + 24
+        colour = "white" if rise > 0.55 * max(data["rise"]) else INK
+        d.words(x, y, f"{rise:.3f}".replace("0.", "."), "middle", 12, colour)
+        d.words(x, y + 15, f"± {error:.3f}".replace("0.", "."), "middle", 9, colour)
+    d.words(194, 284, say("worth_below").format(f"{data['loss']:.2f}"), "middle", 12, GREY)
+    return d.text()
+
+
 def walk(_: Any, say: Say) -> str:
     steps = (
         ("x", "(2, 5, 12)"),
@@ -362,6 +383,46 @@ def _copies(shown: list[tuple[str, Any]], say: Say) -> str:
         d.words(x + 105, 22, say(name), "middle", 13, bold=True)
         grid(d, x, 62, cell, data["weights"][-1], characters, [*characters[:-1], "⟨e⟩"], 1.0, 10)
         d.words(x + 105, 300, say("copies_as").format(data["copied"]), "middle", 12, GREY)
+    return d.text()
+
+
+# ── chapters 5 and 8 ────────────────────────────────────────────────────────────────────────────
+
+
+def cosine(data: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("cosine"))
+    axes = Axes(d, (60, 44, 470, 190), (1, 12), (0, 1.05))
+    axes.ticks({n: str(n) for n in range(1, 13)}, {0: "0", 0.5: ".5", 1: "1"})
+    styles = (("pre", BLUE, ""), ("post", INK, "2 3"), ("none", ORANGE, "7 3"))
+    for i, (name, colour, dash) in enumerate(styles):
+        points = list(enumerate(data["cosine"][name], start=1))
+        axes.curve(points, colour, dash, 2.2)
+        x = 70 + i * 160
+        d.line([(x, 22), (x + 28, 22)], colour, 2.2, dash)
+        d.words(x + 34, 26, say(f"placement_{name}"))
+    axes.names(say("after_layer"), say("mean_cosine"))
+    return d.text()
+
+
+def shift(_: Any, say: Say) -> str:
+    d = Drawing(560, 250, say("shift"))
+    sentences = (["⟨bos⟩", "I", "like", "you", "⟨eos⟩"], ["⟨bos⟩", "yes", "⟨eos⟩", "–", "–"])
+    for n, tokens in enumerate(sentences):
+        top = 40 + 110 * n
+        for row, (label, line) in enumerate((("inputs", tokens[:-1]), ("targets", tokens[1:]))):
+            y = top + 44 * row
+            d.words(92, y + 19, say(label), "end", 12)
+            for i, token in enumerate(line):
+                pad = token == "–"
+                fill = "url(#hatch)" if pad else LIGHT if row == 0 else BLUE
+                d.rect(110 + 100 * i, y, 84, 28, fill, GREY, 1, 4)
+                colour = "white" if row == 1 and not pad else INK
+                d.words(152 + 100 * i, y + 19, token, "middle", 12, colour)
+                if row == 0:
+                    d.line(
+                        [(152 + 100 * i, y + 28), (152 + 100 * i, y + 44)], GREY, 1.2, arrow=True
+                    )
+    d.words(280, 22, say("predicts"), "middle", 12, GREY)
     return d.text()
 
 
@@ -498,11 +559,14 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "02-head": ("heads", causal_head),
     "03-heads": ("heads", heads),
     "03-walk": (None, walk),
+    "03-worth": ("worth", worth),
     "04-table": ("table", table),
     "04-products": ("table", products),
     "04-copies": ("both", without_positions),
+    "05-cosine": ("depth", cosine),
     "07-diagonal": ("copy", diagonal),
     "07-wiring": (None, wiring),
+    "08-shift": (None, shift),
     "10-candidates": ("candidates", candidates),
     "10-beams": ("beams", beams),
     "10-cache": (None, cache),

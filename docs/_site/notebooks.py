@@ -11,7 +11,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 CODE = re.compile(r"^```python\n(.*?)^```\n", flags=re.M | re.S)
-OUTPUT = re.compile(r"^```text\n.*?^```\n", flags=re.M | re.S)  # running a cell gives it
+OUTPUT = re.compile(r"\A\s*```text\n.*?^```\n", flags=re.M | re.S)  # running a cell gives it
 INCLUDED = re.compile(
     r"^```\{literalinclude\} (\S+)\n:language: python\n:pyobject: (\S+)\n```\n", flags=re.M
 )

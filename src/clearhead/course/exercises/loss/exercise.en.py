@@ -1,4 +1,4 @@
-"""Exercise 8: the shift and the loss.
+"""Exercise 8: the shift and the loss (chapter 8).
 
 A decoder reads a sentence and predicts, at each position, the token that comes next:
 

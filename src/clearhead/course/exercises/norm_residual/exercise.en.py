@@ -1,4 +1,4 @@
-"""Exercise 6: layer normalisation and the residual connection.
+"""Exercise 6: layer normalisation and the residual connection (chapter 5).
 
 One token's vector (1, 2, 3, 6) has the mean 3 and the variance 3.5 (divided by n, not n - 1):
 normalised it is (-1.069, -.535, 0, 1.604).
