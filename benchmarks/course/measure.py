@@ -229,6 +229,36 @@ def depth() -> Measured:
     return found
 
 
+# ── chapter 6 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def shares() -> Measured:
+    """Where the parameters of three models are."""
+    configs = {
+        "paper-base": ch.preset("paper-base"),
+        "gpt2": ch.preset("gpt2"),
+        "shakespeare-char": ch.load("shakespeare-char").config,
+    }
+    found: Measured = {}
+    for name, config in configs.items():
+        model: Any = ch.build_model(config, device="meta")
+        encoder = list(model.encoder.layers) if hasattr(model, "encoder") else []
+        decoder = list(model.decoder.layers)
+
+        def size(parts: list[Any]) -> int:
+            return sum(p.numel() for part in parts if part is not None for p in part.parameters())
+
+        counted = {
+            "feed_forward": size([each.feed_forward for each in encoder + decoder]),
+            "self_attention": size([each.self_attention for each in encoder + decoder]),
+            "cross_attention": size([each.cross_attention for each in decoder]),
+            "table": size([model.tokens]),
+        }
+        total = ch.count_parameters(model).total
+        found[name] = {**counted, "rest": total - sum(counted.values()), "total": total}
+    return found
+
+
 # ── chapters 4 and 7: two trainings ─────────────────────────────────────────────────────────────
 
 
@@ -329,6 +359,7 @@ QUICK: dict[str, Callable[[], Measured]] = {
     "heads": heads,
     "table": table,
     "depth": depth,
+    "shares": shares,
     "candidates": candidates,
     "beams": beams,
 }

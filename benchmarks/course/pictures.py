@@ -61,22 +61,23 @@ MAPS = {
     "03": "heads",
     "04": "positions",
     "05": "residual",
+    "06": "parameters",
     "07": "cross",
     "08": "output",
     "10": "output",
 }
 BOXES = {
     # name: column, row from below, label, chapters in which it is marked
-    "e_in": (0, 0, "embedding", {"all"}),
+    "e_in": (0, 0, "embedding", {"all", "parameters"}),
     "e_pos": (0, 1, "position", {"all", "positions"}),
     "e_att": (0, 2, "self_attention", {"all", "attention", "heads"}),
-    "e_ff": (0, 3, "feed_forward", {"all"}),
-    "d_in": (1, 0, "embedding", {"all"}),
+    "e_ff": (0, 3, "feed_forward", {"all", "parameters"}),
+    "d_in": (1, 0, "embedding", {"all", "parameters"}),
     "d_pos": (1, 1, "position", {"all", "positions"}),
     "d_att": (1, 2, "masked_attention", {"all", "attention", "heads", "masks"}),
     "d_cross": (1, 3, "cross_attention", {"all", "attention", "heads", "cross"}),
-    "d_ff": (1, 4, "feed_forward", {"all"}),
-    "d_out": (1, 5, "output", {"all", "output"}),
+    "d_ff": (1, 4, "feed_forward", {"all", "parameters"}),
+    "d_out": (1, 5, "output", {"all", "output", "parameters"}),
 }
 
 
@@ -386,7 +387,7 @@ def _copies(shown: list[tuple[str, Any]], say: Say) -> str:
     return d.text()
 
 
-# ── chapters 5 and 8 ────────────────────────────────────────────────────────────────────────────
+# ── chapters 5, 6 and 8 ───────────────────────────────────────────────────────────────────────────
 
 
 def cosine(data: Any, say: Say) -> str:
@@ -401,6 +402,32 @@ def cosine(data: Any, say: Say) -> str:
         d.line([(x, 22), (x + 28, 22)], colour, 2.2, dash)
         d.words(x + 34, 26, say(f"placement_{name}"))
     axes.names(say("after_layer"), say("mean_cosine"))
+    return d.text()
+
+
+def shares(data: Any, say: Say) -> str:
+    d = Drawing(640, 240, say("shares"))
+    kinds = {
+        "feed_forward": BLUE,
+        "self_attention": "#6f9bd1",
+        "cross_attention": "#b9cfe8",
+        "table": ORANGE,
+        "rest": "url(#hatch)",
+    }
+    for i, (kind, fill) in enumerate(kinds.items()):
+        d.rect(16 + 126 * i, 16, 12, 12, fill, GREY, 0.6)
+        d.words(33 + 126 * i, 26, say(f"share_{kind}"), size=11)
+    for i, (name, counts) in enumerate(data.items()):
+        x, y = 16.0, 54 + 62 * i
+        d.words(16, y, f"{name}: {counts['total']:,}", size=12, bold=True)
+        for kind, fill in kinds.items():
+            width = 600 * counts[kind] / counts["total"]
+            d.rect(x, y + 8, width, 26, fill, "white", 0.6)
+            if width > 34:
+                colour = INK if kind == "cross_attention" else "white"
+                share = f"{100 * counts[kind] / counts['total']:.0f} %"
+                d.words(x + width / 2, y + 26, share, "middle", 11, colour)
+            x += width
     return d.text()
 
 
@@ -566,6 +593,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "05-cosine": ("depth", cosine),
     "07-diagonal": ("copy", diagonal),
     "07-wiring": (None, wiring),
+    "06-shares": ("shares", shares),
     "08-shift": (None, shift),
     "10-candidates": ("candidates", candidates),
     "10-beams": ("beams", beams),

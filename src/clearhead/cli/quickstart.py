@@ -28,6 +28,8 @@ Where to go next
       lines that you type yourself, in {folder}
   clearhead train copy-task --model.positions none --folder runs/blind
       and there: does it copy if it does not know where it is?
+  clearhead learn
+      write the parts of a Transformer yourself; every file is checked
   clearhead new my-pairs --source FILE --target FILE
       a recipe for your own pairs; with --text FILES, for your own text
   clearhead doctor FILE.py:FUNCTION
