@@ -254,3 +254,13 @@ def test_a_recipe_that_cannot_be_written_is_no_traceback(
     told = capsys.readouterr().err
     assert "my-pairs.toml cannot be written (No space left on device); name another" in told
     assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("longest", "minutes", "expected"), [(32, 2.0, True), (512, 2.0, False), (512, 30.0, True)]
+)
+def test_validations_translate_only_where_that_is_a_small_part_of_the_time(
+    longest: int, minutes: float, expected: bool
+):
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    assert sizing._can_watch(longest, 0.05, minutes) == expected

@@ -248,6 +248,7 @@ def test_a_tokenizer_may_be_named_from_where_one_is(translator: Path):
         (["--text", "source.txt", "--columns", "1"], "are those of a table; give"),
         (["--label", "good"], "is not LABEL=FILE"),
         (["--table", "no.csv"], "there is no file"),
+        (["--text", "source.txt", "--from", "runs/no"], "there is no folder runs/no; name a"),
         (["--table", "source.txt"], "no ending that tells its format"),
     ],
 )
@@ -256,3 +257,21 @@ def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], mes
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not (here / "x.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("train.steps", "two", "train.steps='two' is of another type; write a whole number"),
+        ("model.norm", "batch", "model.norm='batch' is not a choice; write one of 'layer', 'rms'"),
+        ("data.clean", "[dupes]", "is not a choice; write a list of some of 'copy', 'swapped'"),
+        ("train.compile", "maybe", "train.compile='maybe' is of another type; write true or false"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words(here: Path, capsys, key, value, message):
+    assert main(PAIRS) == 0
+    capsys.readouterr()
+    assert main(["train", "first.toml", f"--{key}", value]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert "Literal" not in error and "Optional" not in error

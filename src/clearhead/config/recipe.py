@@ -191,7 +191,15 @@ def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str])
     hint = get_type_hints(SECTIONS[section])[name]
     key = f"{section}.{name}"
     value = overrides.get(key, tables.get(section, {}).get(name))
-    return ConfigError(key, value, "is of another type", f"write {in_words(hint)}")
+    rule = "is not a choice" if _choices(hint) else "is of another type"
+    return ConfigError(key, value, rule, f"write {in_words(hint)}")
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The words that a value, or each of a list, has to be one of; none: any of its type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next((found for kind in get_args(hint) if (found := _choices(kind))), ())
 
 
 def in_words(hint: Any) -> str:
@@ -208,5 +216,7 @@ def in_words(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(repr, kinds))}"
     if get_origin(hint) in (tuple, list):
+        if words := _choices(hint):
+            return f"a list of some of {', '.join(map(repr, words))}"
         return "a list, such as ['a', 'b']" if kinds == [str] else "a list in brackets: [ ]"
     return " or ".join(in_words(kind) for kind in kinds) or "another value"

@@ -39,7 +39,10 @@ PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
-WATCHED = 50  # sentences that each validation translates, all at once
+VALIDATIONS = 10
+WATCHED = 50  # sentences that a validation translates, all at once, if that takes no more than
+WATCHING = 0.05  # of the time
+CALLS = 0.005  # seconds of a step of decoding, however small the model
 
 
 class Size(NamedTuple):
@@ -163,7 +166,7 @@ def _described(
     steps = max(1, min(possible, enough))
     passes = steps * targets / text.tokens
     dropout = next(share for least, share in DROPOUTS if passes >= least)
-    often = max(1, steps // 10)
+    often = max(1, steps // VALIDATIONS)
     rhythm = {
         "model.p_dropout": dropout,
         "train.steps": steps,
@@ -173,7 +176,7 @@ def _described(
         "train.save_every": often,
         "train.log_every": max(1, min(50, often)),
     }
-    if template.data.task == "pairs" and find_spec("sacrebleu") is not None:
+    if template.data.task == "pairs" and _can_watch(shape["data.max_tokens"], seconds, minutes):
         rhythm["train.translate_valid"] = WATCHED
     took = steps * seconds / FOR_STEPS / 60
     if possible < STEPS_AT_LEAST:
@@ -204,6 +207,14 @@ def _described(
         f"{rhythm['train.warmup_steps']:,} steps of warm-up, and down to nearly nothing.",
     ]
     return Sized(values={**shape, **rhythm}, reasons=reasons)
+
+
+def _can_watch(longest: int, seconds: float, minutes: float) -> bool:
+    """Whether validations may translate: a model that has hardly begun writes as much as it may."""
+    a_token_of_each = CALLS + seconds * WATCHED / BATCH_TOKENS
+    time_for_it = WATCHING * 60 * minutes
+    there = find_spec("sacrebleu") is not None
+    return there and VALIDATIONS * longest * a_token_of_each <= time_for_it
 
 
 def _measure(template: Recipe, folder: Path) -> _Text:

@@ -51,6 +51,11 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     """The template with the tokenizer, the shape and the weights of a run or a model folder, and a
     gentler learning rate. `prepared`: what that run was trained on, to be validated on as well."""
     place = model_folder_of(folder)
+    if not place.is_dir():
+        raise FolderError(
+            f"there is no folder {folder}; name a finished run, such as runs/NAME, or a model "
+            "folder"
+        )
     description = read_description(place)
     if not (place / TOKENIZER).is_file():
         raise FolderError(
