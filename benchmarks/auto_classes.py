@@ -5,18 +5,22 @@ can be built tiny in ten seconds.
     python -m benchmarks.auto_classes LlamaForCausalLM
 
 Each finished class is a line of benchmarks/results/auto_classes.jsonl; the same command continues.
+At its end, or when it is interrupted, it writes the figures to auto_classes.json.
 """
 
 import argparse
 import contextlib
 import io
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
-from benchmarks.result import FOLDER
+import torch
+import transformers
+
+from benchmarks.forked import forked
+from benchmarks.result import FOLDER, write_result
+from clearhead.doctor import examine
 
 RESULT = FOLDER / "auto_classes.jsonl"
 SECONDS_TO_BUILD = 10
@@ -89,11 +93,6 @@ def names() -> dict[str, str]:
 
 
 def examine_one(name: str) -> dict[str, Any]:
-    import torch
-    import transformers
-
-    from clearhead.doctor import examine
-
     torch.set_num_threads(1)
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
@@ -132,23 +131,47 @@ def examine_one(name: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one is not None:
-        print(json.dumps(examine_one(arguments.one)))
-        return
+    asked = parser.parse_args().names
+    try:
+        examine_all(asked)
+    finally:
+        if not asked:
+            print(write_result("auto_classes", figures()))
+
+
+def finished() -> list[dict[str, Any]]:
     lines = RESULT.read_text(encoding="utf-8").splitlines() if RESULT.exists() else []
-    done = {json.loads(line)["name"] for line in lines}
-    for name in arguments.names or [name for name in names() if name not in done]:
-        command = [sys.executable, "-m", "benchmarks.auto_classes", "--one", name]
+    return [json.loads(line) for line in lines]
+
+
+def figures() -> dict[str, Any]:
+    said = finished()
+    built = [one for one in said if one["built"]]
+    examined = [one for one in built if one["recognised"]]
+    return {
+        "classes of the mappings": len(names()),
+        "tried": len(said),
+        "built tiny": len(built),
+        "examined": len(examined),
+        "without an error or a warning": sum(not one["found"] for one in examined),
+        "not recognised": {one["name"]: one["why"] for one in built if not one["recognised"]},
+        "found": {one["name"]: one["found"] for one in examined if one["found"]},
+        "could not run": {
+            one["name"]: one["could not run"] for one in examined if one["could not run"]
+        },
+    }
+
+
+def examine_all(asked: list[str]) -> None:
+    done = {said["name"] for said in finished()}
+    for name in asked or [name for name in names() if name not in done]:
         try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-            failed = {"name": name, "built": False, "why": run.stderr[-160:]}
-            line = (run.stdout.splitlines() or [json.dumps(failed)])[-1]
-        except subprocess.TimeoutExpired:
-            line = json.dumps({"name": name, "built": False, "why": f"no answer in {SECONDS} s"})
+            said = forked(examine_one, name, seconds=SECONDS)
+        except RuntimeError as error:
+            said = {"name": name, "built": False, "why": str(error)}
+        line = json.dumps(said)
         print(line[:400], flush=True)
-        if not arguments.names:
+        if not asked:
             with RESULT.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 

@@ -12,26 +12,24 @@ import argparse
 import contextlib
 import io
 import json
-import subprocess
-import sys
 import time
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from benchmarks.forked import forked
 from benchmarks.result import write_result
 from benchmarks.wild_models import WILD, Wild
+from clearhead.doctor import examine
 
 JUDGEMENTS = Path(__file__).parent / "wild_judgements.toml"
 SECONDS = 600
 
 
-def examine_one(wild: Wild, *, quick: bool, show: bool) -> dict[str, Any]:
+def examine_one(wild: Wild, quick: bool, show: bool) -> dict[str, Any]:
     """In this process: what the command line would say of it."""
-    import torch
-
-    from clearhead.doctor import examine
-
     torch.set_num_threads(1)
     torch.manual_seed(0)
     started = time.monotonic()
@@ -56,16 +54,10 @@ def examine_one(wild: Wild, *, quick: bool, show: bool) -> dict[str, Any]:
 
 
 def in_a_process(wild: Wild, quick: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.wild", "--one", wild.name]
-    command += [] if quick else ["--full"]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return {"recognised": None, "error": f"no answer in {SECONDS} s", "findings": []}
-    try:
-        return json.loads(run.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        return {"recognised": None, "error": run.stderr[-400:], "findings": []}
+        return forked(examine_one, wild, quick, False, seconds=SECONDS)
+    except RuntimeError as error:
+        return {"recognised": None, "error": str(error), "findings": []}
 
 
 def judgement(judgements: dict[str, Any], wild: Wild, case: str) -> str:
@@ -102,13 +94,8 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="the beginning of a name; all, if none is given")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--full", action="store_true", help="with training and compilation")
     arguments = parser.parse_args()
-    if arguments.one is not None:
-        wild = next(w for w in WILD if w.name == arguments.one)
-        print(json.dumps(examine_one(wild, quick=not arguments.full, show=False)))
-        return
     chosen = [w for w in WILD if not arguments.names or w.name.startswith(tuple(arguments.names))]
     if len(chosen) == 1:
         print(json.dumps(examine_one(chosen[0], quick=not arguments.full, show=True), indent=2))

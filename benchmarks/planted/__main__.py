@@ -13,9 +13,7 @@ import argparse
 import contextlib
 import importlib.util
 import io
-import json
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.forked import forked
 from benchmarks.result import write_result
 from clearhead.doctor import examine
 
@@ -31,7 +30,7 @@ SEEDS = (0, 1, 2)
 SECONDS = 600
 
 
-def examine_file(file: Path, seed: int, *, full: bool, only_broken: bool) -> dict[str, Any]:
+def examine_file(file: Path, seed: int, full: bool, only_broken: bool) -> dict[str, Any]:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -69,13 +68,9 @@ def in_a_process(
 
 
 def _run(file: Path, seed: int, full: bool, *, only_broken: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.planted", "--one", str(file), "--seed", str(seed)]
-    command += ["--full"] if full else []
-    command += ["--only-broken"] if only_broken else []
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-        return json.loads(run.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        return forked(examine_file, file, seed, full, only_broken, seconds=SECONDS)
+    except RuntimeError as error:
         return {"expected": "", "broken": {"error": repr(error)}, "healthy": {"error": repr(error)}}
 
 
@@ -99,15 +94,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--full", action="store_true", help="with training and compilation")
     parser.add_argument("--result", default="planted", help="the name of the result file")
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--only-broken", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.one is not None:
-        torch.set_num_threads(1)
-        asked = {"full": arguments.full, "only_broken": arguments.only_broken}
-        print(json.dumps(examine_file(arguments.one, arguments.seed, **asked)))
-        return
+    torch.set_num_threads(1)
     files = sorted(f for f in arguments.folder.glob("*.py") if not f.name.startswith("_"))
     files = [f for f in files if not arguments.names or f.stem in arguments.names]
     path = arguments.folder / "judgements.toml"

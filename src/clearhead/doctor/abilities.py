@@ -12,46 +12,42 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.doctor import feeding
-from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
-from clearhead.doctor.patient import CallInputs, Generated, Patient, change_size
+from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, logits_in
+from clearhead.doctor.forms import STARTS
+from clearhead.doctor.generating import NOTHING, Found, find_generate
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 
-Found = tuple[dict[str, Any], dict[str, str]]
-NOTHING: Found = ({}, {})
-
+_LABELS = ("labels", "lm_labels", "targets", "gold")
+_DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 _RESETS = ("reset_kv_cache", "reset_cache", "clear_kv_cache", "clear_cache")
 _CACHES = ("past_key_values", "cache", "kv_cache", "past", "past_kv")
-_SETTINGS = {
-    "new": ("max_new_tokens", "n_new_tokens", "n_new", "max_tokens", "max_len", "max_length"),
-    "temperature": ("temperature",),
-    "top_k": ("top_k",),
-    "eos": (
-        "eos_token_id",
-        "eos_id",
-        "eos",
-        "eos_token",
-        "end_id",
-        "stop_id",
-        "stop_token",
-        "eos_idx",
-    ),
-    "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
-}
 
 
 def find_loss(patient: Patient, form: Form) -> Found:
     """`model(…, targets=…)` or `labels=…` that returns a loss beside the logits."""
     model = patient.plain
-    name = next((n for n in ("labels", "lm_labels", "targets") if n in arguments_of(model)), None)
+    name = next((n for n in _LABELS if n in arguments_of(model)), None)
+    if form.inside is not None and patient.kind == "decoder" and form.targets is None:
+        return {"own_loss": form.call}, {"loss": "loss = model(…)"}
+    if name is not None and form.shifts_itself and form.tokens is None:
+
+        def labelled(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Any:
+            return form.call(model, replace(inputs, tokens=targets))
+
+        return {"labelled": labelled}, {}
     if name is None or form.methods or form.shifts_itself or form.inside is not None:
         return NOTHING
+    if form.pooled or form.vocab_size != patient.vocab_size:
+        return NOTHING  # targets are not tokens
 
     def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
         output = form.call(model, inputs, **{name: targets})
         return _loss_in(output)
 
     # Hugging Face's word for "the inputs again, and the model shifts them".
-    shift = 1 if name != "targets" and patient.kind == "decoder" else 0
+    shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
     inputs = patient.draw(3)
+    taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
         targets = inputs.tokens.clone()
         targets[:, 0] = ignored
@@ -60,9 +56,29 @@ def find_loss(patient: Patient, form: Form) -> Found:
                 loss(model, inputs, targets)
         except (IndexError, RuntimeError):
             continue
-        found = {"loss": loss, "loss_shift": shift, "ignored": ignored}
-        return found, {"loss": f"loss = model(…, {name}=…), {ignored} is ignored"}
-    return NOTHING
+        taken.append(ignored)
+    if not taken:
+        return NOTHING
+    # The one that does not count; or counts as a place and costs nothing; or the first.
+    counts = {ignored: _share(loss, model, inputs, ignored) for ignored in taken}
+    ignored = min(taken, key=lambda one: min(abs(counts[one] - 1), 0.01 + abs(counts[one] - 0.5)))
+    found = {"loss": loss, "labelled": loss, "loss_shift": shift, "ignored": ignored}
+    return found, {"loss": f"loss = model(…, {name}=…), {ignored} is ignored"}
+
+
+def _share(loss: Any, model: nn.Module, inputs: CallInputs, ignored: int) -> float:
+    """The loss of a row beside one of nothing but this target, as a share of the row's own: 1 where
+    the target does not count, a half where it is divided by all."""
+    inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()
+    targets[1:] = ignored
+    try:
+        with torch.no_grad():
+            whole = loss(model, inputs, targets)
+            alone = loss(model, inputs.rows(slice(0, 1)), targets[:1])
+    except CALL_ERRORS:
+        return 9.0
+    share = round(float(whole / alone), 3)
+    return share if share in (1.0, 0.5) else 9.0
 
 
 def _loss_in(output: Any) -> Tensor:
@@ -82,12 +98,19 @@ def find_cache(patient: Patient, form: Form) -> Found:
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
     if forget is not None and "use_cache" in arguments_of(model):
-        step = feeding.kept_by_the_model(form, "use_cache")
+        begins = next((n for n in STARTS if n in arguments_of(model)), None)
+        if begins is None:
+            step = feeding.kept_by_the_model(form, {"use_cache": True})
+        else:
+            step = feeding.counted_by_the_caller(form, begins, {"use_cache": True})
         fed = feeding.Feeding(form, feeding.reset(forget), step)
-        return {"cached": fed}, {"cache": f"model.{forget}(); model(…, use_cache=True)"}
-    if form.start is not None:
-        fed = feeding.Feeding(form, feeding.none_yet, feeding.counted_by_the_caller(form))
-        return {"cached": fed}, {"cache": f"model(…, {form.start}=…)"}
+        shown = "use_cache=True" + ("" if begins is None else f", {begins}=…")
+        return {"cached": fed}, {"cache": f"model.{forget}(); model(…, {shown})"}
+    begins = form.start or _optional_start(patient, form)
+    if begins is not None:
+        step = feeding.counted_by_the_caller(form, begins)
+        fed = feeding.Feeding(form, feeding.none_yet, step)
+        return {"cached": fed}, {"cache": f"model(…, {begins}=…)"}
     if callable(getattr(model, "new_cache", None)):
         made, step = feeding.new_cache, feeding.grown_in_place
         if patient.has_source:
@@ -118,6 +141,28 @@ def find_cache(patient: Patient, form: Form) -> Found:
     return found, {"cache": shown}
 
 
+def _optional_start(patient: Patient, form: Form) -> str | None:
+    """An argument that says where new tokens begin, in a model that keeps what came before: a
+    token then knows of the ones in an earlier call."""
+    name = next((n for n in STARTS if n in arguments_of(patient.model)), None)
+    if name is None or any(n in arguments_of(patient.model) for n in _CACHES):
+        return None
+    model, inputs = patient.copy(), patient.draw(2)
+    others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
+    last = replace(inputs, tokens=inputs.tokens[:, -1:])
+    begin = patient.length - 1
+    with torch.no_grad():
+        found: list[Tensor] = []
+        for before in (inputs, others):
+            form.call(model, replace(before, tokens=before.tokens[:, :-1]), **{name: 0})
+            output = form.call(model, last, **{name: begin})
+            logits = logits_in(output, last.tokens.shape, form.vocab_size)
+            if logits is None:
+                return None
+            found.append(logits)
+    return name if change_size(*found) > 1e-6 else None
+
+
 def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
     """How a padding mask goes with the cache is found by one under which every token is real:
     the right way changes nothing."""
@@ -138,67 +183,24 @@ def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
     return fed
 
 
-def find_generate(patient: Patient, _form: Form) -> Found:
-    """`model.generate(tokens, …)`, whose settings are known by their names."""
-    arguments = arguments_of(patient.model, "generate")
-    if not arguments or patient.kind == "encoder":
-        return NOTHING
-    if "generation_config" in arguments:
-        settings = frozenset({"temperature", "top_k", "eos", "beams"})
-        return (
-            {"generate": _generate_hugging_face, "settings": settings},
-            {"generation": "model.generate(…), Hugging Face's"},
-        )
-    names = {
-        setting: next((n for n in known if n in arguments), None)
-        for setting, known in _SETTINGS.items()
-    }
-    new = names.pop("new")
-    if new is None:
+def find_documents(patient: Patient, form: Form) -> Found:
+    """An argument that numbers the documents of a row."""
+    name = next((n for n in _DOCUMENTS if n in arguments_of(patient.model)), None)
+    if name is None or patient.kind != "decoder" or form.one_by_one or form.methods:
         return NOTHING
 
-    def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
-        given = {str(names[setting]): value for setting, value in settings.items()}
-        prompt = inputs.tokens if inputs.source is None else inputs.source
-        output = model.generate(prompt, **{new: n_new}, **given)
-        tokens, scores = output if isinstance(output, tuple) else (output, None)
-        # An encoder-decoder's first token is the one that starts it, and was not generated.
-        start = 1 if inputs.source is not None else prompt.shape[1]
-        if inputs.source is None and not torch.equal(tokens[:, :start], prompt):
-            return Generated(prompt, tokens, scores)  # the new ones only
-        return Generated(tokens[:, :start], tokens[:, start:], scores)
+    def packed(model: nn.Module, inputs: CallInputs, lengths: list[int]) -> Tensor:
+        numbers = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+        given = numbers.to(inputs.tokens).expand_as(inputs.tokens)
+        output = form.call(model, inputs, **{name: given})
+        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
+        if logits is None:
+            raise ValueError("no logits came back")
+        return logits
 
-    settings = frozenset(setting for setting, name in names.items() if name is not None)
-    known = ", ".join([new, *(name for name in names.values() if name is not None)])
-    found = {"generate": generate, "settings": settings}
-    return found, {"generation": f"model.generate(…, {known})"}
-
-
-def _generate_hugging_face(
-    model: Any, inputs: CallInputs, n_new: int, /, **settings: Any
-) -> Generated:
-    # Every setting is given, so that no default of the checkpoint plays a part.
-    beams = settings.get("beams", 1)
-    given = {
-        "max_new_tokens": n_new,
-        "min_new_tokens": 0,
-        "do_sample": "temperature" in settings or "top_k" in settings,
-        "num_beams": beams,
-        "length_penalty": 0.0,
-        "eos_token_id": settings.get("eos"),
-        "pad_token_id": model.config.pad_token_id or 0,
-        "return_dict_in_generate": True,
-        "output_scores": beams > 1,
-    }
-    for name in ("temperature", "top_k"):
-        if name in settings:
-            given[name] = settings[name]
-    prompt = inputs.tokens if inputs.source is None else inputs.source
-    output = model.generate(prompt, attention_mask=torch.ones_like(prompt), **given)
-    start = prompt.shape[1] if inputs.source is None else 1
-    tokens = output.sequences
-    scores = getattr(output, "sequences_scores", None)
-    return Generated(tokens[:, :start], tokens[:, start:], scores)
+    with torch.no_grad():
+        packed(patient.plain, patient.draw(2), [patient.length])
+    return {"packed": packed}, {"documents": f"model(…, {name}=…)"}
 
 
 def find_attention(patient: Patient, form: Form) -> Found:
@@ -221,11 +223,23 @@ def find_attention(patient: Patient, form: Form) -> Found:
     elif "recorder" in arguments:
         attention, shown = _attention_recorded, "recorder=…"
     else:
-        return NOTHING
+
+        def attention(model: nn.Module, inputs: CallInputs) -> list[Tensor]:
+            return _weights_in(form.call(model, inputs))
+
+        shown = "beside the logits"
     with torch.no_grad():
-        if not attention(model, patient.draw(3)):
-            return NOTHING
+        given = attention(model, patient.draw(3))
+    asked = flag is not None or "recorder" in arguments
+    if not given or not (asked or all(_are_weights(patient, t) for t in given)):
+        return NOTHING
     return {"attention": attention}, {"attention": shown}
+
+
+def _are_weights(patient: Patient, given: Tensor) -> bool:
+    """Tensors of this shape that nobody asked for may be keys or values."""
+    lengths = (patient.length, patient.source_length)
+    return all(n in lengths for n in given.shape[-2:]) and bool((given >= 0).all())
 
 
 def _weights_in(output: Any) -> list[Tensor]:
@@ -247,4 +261,4 @@ def _attention_recorded(model: Any, inputs: CallInputs) -> list[Tensor]:
     return [weights for steps in recorder.steps.values() for weights in steps]
 
 
-ALL = (find_loss, find_cache, find_generate, find_attention)
+ALL = (find_loss, find_cache, find_generate, find_documents, find_attention)

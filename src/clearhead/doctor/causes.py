@@ -48,9 +48,11 @@ _RULES: tuple[tuple[str, str], ...] = (
         "positions source padding pad_value relative cache gradients knows_the_future weights "
         "attention_scale padding_finite overfits residual",
     ),
+    ("source.swapped", "causal lengths padding pad_value positions weights cache residual"),
+    ("residual.skips", "gradients overfits"),
     ("source.unused", "gradients encodes_once padding pad_value positions.source weights lengths"),
     ("lengths", "limit padding weights encodes_once"),
-    ("relative.values", "relative positions"),
+    ("relative.values", "relative positions padding"),
     ("relative.places", "cache"),
     ("shared.norm", "gradients"),
     ("shared.layers", "residual"),

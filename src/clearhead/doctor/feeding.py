@@ -127,13 +127,13 @@ def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
     return make
 
 
-def kept_by_the_model(form: Form, flag: str) -> Step:
-    """A step of a model that stores its cache in itself, switched on by a flag."""
+def kept_by_the_model(form: Form, flags: dict[str, Any]) -> Step:
+    """A step of a model that stores its cache in itself, switched on by flags."""
 
     def step(
         model: nn.Module, inputs: CallInputs, _cache: Any, more: dict[str, Any]
     ) -> tuple[Tensor, Any]:
-        output = form.call(model, inputs, **{flag: True}, **more)
+        output = form.call(model, inputs, **flags, **more)
         logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
         if logits is None:
             raise ValueError("no logits came back")
@@ -142,7 +142,7 @@ def kept_by_the_model(form: Form, flag: str) -> Step:
     return step
 
 
-def counted_by_the_caller(form: Form) -> Step:
+def counted_by_the_caller(form: Form, start: str, flags: dict[str, Any] | None = None) -> Step:
     """A cache inside the model, and an argument that says at which position the tokens begin: the
     number of tokens so far is all that goes from step to step."""
 
@@ -150,7 +150,7 @@ def counted_by_the_caller(form: Form) -> Step:
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
     ) -> tuple[Tensor, Any]:
         so_far = cache or 0
-        output = form.call(model, inputs, **{str(form.start): so_far}, **more)
+        output = form.call(model, inputs, **{start: so_far}, **(flags or {}), **more)
         logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
         if logits is None:
             raise ValueError("no logits came back")

@@ -116,6 +116,8 @@ class Form:
     """The module whose output the logits are, where only a loss comes back."""
     drops_last: bool = False
     """With `inside`: the last token is a target only, and gets no logits."""
+    pooled: bool = False
+    """One vector comes back for a whole sequence."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
@@ -173,6 +175,8 @@ class Form:
 
     def _output(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         output, shape = self.raw(model, inputs), inputs.tokens.shape
+        if self.pooled and (vector := self.vector_in(output, inputs)) is not None:
+            return vector[:, None].expand(-1, shape[1], -1)
         if self.head is not None:
             output = getattr(model, self.head)(states_in(output, shape, self.length_first))
         found = logits_in(output, shape, self.vocab_size, self.length_first, self.flat)
@@ -181,6 +185,12 @@ class Form:
             shown = describe(output)
             raise ValueError(f"logits should be (batch, length, vocab_size) = {right}, got {shown}")
         return found
+
+    def vector_in(self, output: Any, inputs: CallInputs) -> Tensor | None:
+        """One vector for each sequence, in what came back."""
+        batch = len(inputs.tokens)
+        vectors = (t for t in _candidates(output) if t.dim() == 2 and t.is_floating_point())
+        return next((t for t in vectors if len(t) == batch and t.shape[1] > 1), None)
 
     def _inside(self, model: nn.Module, inputs: CallInputs, dropped: int) -> Tensor:
         from clearhead.doctor.witness import watching

@@ -23,9 +23,10 @@ from clearhead.doctor.masks import is_length, is_mask, required_masks
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import watch, watching
 
-LABELS = ("targets", "labels", "lm_labels", "label")
+LABELS = ("targets", "labels", "lm_labels", "label", "gold")
 """Arguments of a loss; never what a decoder reads, unless nothing else is there."""
-_STARTS = ("start_pos", "start_position", "offset")
+STARTS = ("start_pos", "start_position", "start", "offset")
+"""Arguments that say at which position the tokens begin."""
 _SHORT = 5
 
 
@@ -71,7 +72,7 @@ def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:
     """What a model cannot be called without, beside its tokens."""
     arguments = arguments_of(patient.model)
     constants: dict[str, Any] = {"return_dict": True} if "return_dict" in arguments else {}
-    start = next((name for name in needed if name in _STARTS), None)
+    start = next((name for name in needed if name in STARTS), None)
     if start is not None:
         constants[start] = 0
     segments = next((n for n in needed if "segment" in n or "token_type" in n), None)
@@ -129,9 +130,18 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
                 form = replace(form, vocab_size=size, flat=flat)
                 break
         else:
-            form = _elsewhere(model, form, inputs, output, sizes)
-    source = next(iter(tables["source"]), form.vocab_size)
-    patient = replace(patient, vocab_size=form.vocab_size, source_vocab_size=source)
+            found = _of_an_encoder(form, inputs, output) if patient.kind == "encoder" else None
+            form = _elsewhere(model, form, inputs, output, sizes, found)
+    scores = form.vocab_size in sizes and not form.pooled
+    vocabulary = form.vocab_size if scores else next(iter(tables["tokens"]), patient.vocab_size)
+    source = next(iter(tables["source"]), vocabulary)
+    patient = replace(
+        patient,
+        vocab_size=vocabulary,
+        source_vocab_size=source,
+        scores_tokens=scores,
+        pooled=form.pooled,
+    )
     form.logits(model, patient.draw(2))
     if patient.has_source and form.inside is None and _shifts_itself(patient, form):
         form = replace(form, shifts_itself=True)
@@ -167,8 +177,23 @@ def _call(model: nn.Module, form: Form, inputs: CallInputs) -> tuple[Any, dict[s
         return form.raw(model, inputs), tables
 
 
+def _of_an_encoder(form: Form, inputs: CallInputs, output: Any) -> Form | None:
+    """States or tags, one for each token; or one vector for a whole sequence."""
+    states = logits_in(output, inputs.tokens.shape, None)
+    if states is not None and states.is_floating_point():
+        return replace(form, vocab_size=states.shape[-1])
+    pooled = replace(form, pooled=True)
+    vector = pooled.vector_in(output, inputs)
+    return None if vector is None else replace(pooled, vocab_size=vector.shape[-1])
+
+
 def _elsewhere(
-    model: nn.Module, form: Form, inputs: CallInputs, output: Any, sizes: list[int]
+    model: nn.Module,
+    form: Form,
+    inputs: CallInputs,
+    output: Any,
+    sizes: list[int],
+    otherwise: Form | None,
 ) -> Form:
     """Logits that forward does not return: behind a head that is called from outside, or inside
     a model that returns its loss."""
@@ -184,13 +209,15 @@ def _elsewhere(
         for size in sizes:
             if logits_in(logits, shape, size) is not None:
                 return replace(form, vocab_size=size, head=name)
-    if isinstance(output, torch.Tensor) and output.dim() == 0 and form.two_sequences:
+    if isinstance(output, torch.Tensor) and output.dim() == 0:
         for visit in reversed(watch(model, lambda: form.raw(model, inputs))):
             for size, dropped in product(sizes, (0, 1)):
                 sized = (shape[0], shape[1] - dropped)
                 if visit.path and logits_in(visit.returned, sized, size) is not None:
                     found = replace(form, vocab_size=size, inside=visit.path)
                     return replace(found, drops_last=bool(dropped))
+    if otherwise is not None:
+        return otherwise
     form.logits(model, inputs)  # which says what is wrong
     raise ValueError("no logits were found")
 

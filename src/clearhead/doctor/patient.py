@@ -85,6 +85,12 @@ class Calls:
     """How far the model itself moves the targets: 1 where users pass the inputs as labels."""
     ignored: int = -100
     """The target that does not count."""
+    labelled: Callable[[nn.Module, CallInputs, Tensor], Any] | None = None
+    """A call with labels, also where they are what the decoder reads."""
+    own_loss: Callable[[nn.Module, CallInputs], Tensor] | None = None
+    """The loss of a model that makes its targets of its tokens itself."""
+    packed: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None
+    """The logits of rows that hold several documents of these lengths."""
     accumulate: Callable[[nn.Module, list[tuple[CallInputs, Tensor]]], None] | None = None
     """Leaves in `.grad` what one step over several micro-batches leaves."""
     cached: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None
@@ -96,6 +102,8 @@ class Calls:
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
     """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
+    generate_takes_masks: bool = False
+    """Whether `generate` passes `inputs.real` on, so that prompts can be padded on the left."""
     more_outputs: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
     """What comes back beside the logits and is learnt too, such as the scores of another head."""
     attention: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
@@ -114,6 +122,10 @@ class Patient:
     max_length: int | None = None
     source_vocab_size: int | None = None
     """Where the source has a vocabulary of its own."""
+    scores_tokens: bool = True
+    """What comes back scores the vocabulary: not states, tags or classes."""
+    pooled: bool = False
+    """One vector comes back for a whole sequence; it stands at each of its positions."""
     one_sequence: bool = False
     """An encoder-decoder whose source and target are one argument."""
     equal_lengths: bool = False

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clearhead.doctor import abilities
+from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
 from clearhead.doctor.forms import LABELS, forms, settle
 from clearhead.doctor.masks import is_mask, optional_masks, score
@@ -87,6 +88,8 @@ def recognise(
         except RecognitionError as error:
             problem = problem or error
         else:
+            if patient.pad_id is None and patient.kind != "decoder":
+                patient = replace(patient, pad_id=_hidden_token(patient))
             return _with_abilities(patient, form)
     assert problem is not None
     raise problem
@@ -131,6 +134,31 @@ def _pad_id(model: nn.Module) -> int | None:
     return next((index for index in [said[0], *indices, *said] if index is not None), None)
 
 
+def _hidden_token(patient: Patient) -> int | None:
+    """The padding of a model that does not say: the one of the first tokens that nobody looks at
+    in an attention of the source (or of an encoder's tokens) to itself."""
+    role = "source" if patient.has_source else "tokens"
+    if patient.one_sequence or patient.equal_lengths:
+        return None
+    length = patient.source_length if patient.has_source else patient.length
+    inputs, model = patient.draw(2), patient.plain
+
+    def looked_at(token: int) -> bool:
+        tokens = getattr(inputs, role).clone()
+        tokens[:, 1] = token
+        given = replace(inputs, **{role: tokens})
+        seen = trace_attention(model, lambda: patient.logits(model, given), {(length, length)})
+        return not seen or bool((seen[0].weights[..., 1] > 0).any())
+
+    try:
+        usual = int(getattr(inputs, role).max())
+        if length < 3 or not looked_at(usual):
+            return None
+        return next((token for token in range(4) if not looked_at(token)), None)
+    except CALL_ERRORS:
+        return None
+
+
 def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     """Find the arguments that are tokens, and where the logits are in what comes back."""
     problems: dict[str, str] = {}
@@ -151,7 +179,7 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
         # Of several ways to fill masks, the one under which they do what masks are for.
         _, settled, form, shown = max(found, key=lambda one: one[0])
         recognised = {**settled.recognised, "call": shown + _how(form)}
-        recognised["vocabulary"] = f"{form.vocab_size:,}"
+        recognised["vocabulary"] = f"{settled.vocab_size:,}"
         return replace(settled, recognised=recognised), form
     raise RecognitionError(_unknown(patient, problems, language))
 
@@ -163,6 +191,8 @@ def _how(form: Form) -> str:
         parts.append(f"logits = model.{form.head}(…)")
     if form.inside is not None:
         parts.append(f"logits: what {form.inside} returns")
+    if form.pooled:
+        parts.append(f"one vector of {form.vocab_size} for a sequence")
     if form.length_first:
         parts.append("(length, batch)")
     if form.shifts_itself:

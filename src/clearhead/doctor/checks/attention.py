@@ -40,9 +40,31 @@ def weights(patient: Patient) -> Iterator[Finding]:
             yield Finding("weights.source_hidden", "warning", numbers, place=attention.place)
             return
     for attention in seen:
+        if _groups_differ(attention):
+            yield Finding("weights.groups", "error", place=attention.place)
+            return
+    for attention in seen:
         if _proportional(attention.values, attention.keys):
             yield Finding("weights.values_are_keys", "warning", place=attention.place)
             return
+
+
+def _groups_differ(attention: Attention) -> bool:
+    """Query heads that share their keys share their values too, and no others do."""
+    keys, values, weights = attention.keys, attention.values, attention.weights
+    if keys is None or values is None or weights.dim() != 4:
+        return False
+    batch, heads = weights.shape[:2]
+    if len(keys) != batch * heads or len(values) != batch * heads:
+        return False
+    groups = [_alike(tensor.reshape(batch, heads, -1)) for tensor in (keys, values)]
+    grouped = all(bool(alike.sum() > heads) for alike in groups)
+    return grouped and not torch.equal(*groups)
+
+
+def _alike(heads: Tensor) -> Tensor:
+    """(head, head): which hold the same numbers."""
+    return (heads[:, :, None] == heads[:, None]).all(dim=-1).all(dim=0)
 
 
 def _proportional(one: Tensor | None, other: Tensor | None) -> bool:

@@ -1,6 +1,7 @@
 """Chance: none in evaluation, and in training as much as was asked for."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -8,7 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.doctor.attention_trace import trace_attention
+from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import Patient, change_size
 from clearhead.doctor.witness import first_change, watch, watching
 
@@ -22,7 +25,7 @@ def determinism(patient: Patient) -> Iterator[Finding]:
     kept = inputs.tokens.clone()
     with torch.no_grad():
         one, other = patient.logits(model, inputs), patient.logits(model, inputs)
-    if not torch.equal(inputs.tokens, kept):
+    if not torch.equal(inputs.tokens, kept) or _edits_labels(patient):
         yield Finding("determinism.input", "error")
         return
     if model.training:
@@ -33,6 +36,77 @@ def determinism(patient: Patient) -> Iterator[Finding]:
             after = watch(model, lambda: patient.logits(model, inputs))
         place = first_change(before, after, lambda a, b: not torch.equal(a, b))
         yield Finding("determinism.eval", "error", {"change": change_size(one, other)}, place)
+    else:
+        yield from _remembers(patient, one)
+        yield from _grows(patient, model)
+
+
+def _edits_labels(patient: Patient) -> bool:
+    """Whether a call changes the labels that it is given, some of which do not count."""
+    if patient.calls.labelled is None:
+        return False
+    inputs = patient.draw(2)
+    labels = inputs.tokens.clone()
+    labels[:, -2:] = patient.calls.ignored
+    kept = labels.clone()
+    try:
+        with torch.no_grad():
+            patient.calls.labelled(patient.plain, inputs, labels)
+    except CALL_ERRORS:
+        return False
+    return not torch.equal(labels, kept)
+
+
+def _remembers(patient: Patient, fresh: Tensor) -> Iterator[Finding]:
+    """After another batch of the same shape, with padding in it, a call gives what it gives in a
+    model that was never called before (`fresh`)."""
+    inputs, before = patient.draw(3), patient.draw(3, seed=1)
+    if patient.pad_id is not None and patient.length > 4:
+        before.tokens[:, -2:] = patient.pad_id
+        if before.source is not None and patient.source_length > 4:
+            before.source[:, -2:] = patient.pad_id
+    used = copy_model(patient.model, share_weights=True).eval()
+    with torch.no_grad():
+        try:
+            patient.logits(used, before)
+        except CALL_ERRORS:
+            return  # another check says so
+        after = patient.logits(used, inputs)
+    if fresh.isfinite().all() and not change_size(fresh, after) <= 1e-5:
+        yield Finding("determinism.state", "error", {"change": change_size(fresh, after)})
+
+
+def _grows(patient: Patient, model: nn.Module) -> Iterator[Finding]:
+    """What modules keep beside their weights is not more after each call."""
+    inputs = patient.draw(2)
+    kept: list[dict[str, int]] = []
+    with torch.no_grad():
+        for _ in range(4):
+            patient.logits(model, inputs)
+            kept.append({path: _kept(module) for path, module in model.named_modules()})
+    for path in kept[0]:
+        sizes = [sizes[path] for sizes in kept]
+        grown = [later - size for size, later in pairwise(sizes)]
+        if grown[0] > 0 and len(set(grown)) == 1:
+            yield Finding("determinism.grows", "warning", {"n": grown[0]}, place=path)
+            return
+
+
+_OWN = set(vars(nn.Module()))
+
+
+def _kept(module: nn.Module) -> int:
+    """The numbers in all tensors that a module keeps as plain attributes."""
+
+    def count(value: Any, depth: int = 3) -> int:
+        if isinstance(value, torch.Tensor):
+            return value.numel()
+        items = value.values() if isinstance(value, dict) else value
+        if not depth or not isinstance(items, list | tuple | type({}.values())):
+            return 0
+        return sum(count(item, depth - 1) for item in items)
+
+    return sum(count(value) for name, value in vars(module).items() if name not in _OWN)
 
 
 def dropout(patient: Patient) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clearhead.doctor.attention_trace import Operations
-from clearhead.doctor.copying import calls_the_original
+from clearhead.doctor.copying import calls_the_original, copy_model
 from clearhead.doctor.findings import Finding
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 
@@ -36,6 +36,42 @@ def registered(patient: Patient) -> Iterator[Finding]:
         # A norm begins as the same numbers every time; other layers as other ones.
         severity = "warning" if all("norm" in name.lower() for name in built) else "error"
         yield Finding("registered.built", severity, {"names": names, "n": len(born)})
+    yield from _plain_tables(patient)
+
+
+def _plain_tables(patient: Patient) -> Iterator[Finding]:
+    """Random numbers that the output depends on are parameters or buffers: other tensors are not
+    saved, and a model that is built again has others."""
+    model = copy_model(patient.model, share_weights=True).eval()
+    inputs = patient.draw(2)
+    own = {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
+    for path, module in model.named_modules():
+        for name, value in list(vars(module).items()):
+            if not isinstance(value, torch.Tensor) or not _is_drawn(value):
+                continue
+            if value.data_ptr() in own:
+                continue
+            with torch.no_grad():
+                before = patient.logits(model, inputs)
+                vars(module)[name] = value.flip(0, 1)
+                after = patient.logits(model, inputs)
+                vars(module)[name] = value
+            if change_size(before, after) > 1e-4:
+                place = f"{path}.{name}".strip(".")
+                yield Finding("registered.plain", "error", {"name": place}, place=path)
+                return
+
+
+def _is_drawn(tensor: torch.Tensor) -> bool:
+    """Whether a table looks like random numbers: neighbours have nothing to do with each other."""
+    if not tensor.is_floating_point() or tensor.dim() < 2 or min(tensor.shape[-2:]) < 8:
+        return False
+    table = tensor.detach().double().flatten(0, -2)
+    if not table.isfinite().all() or table.unique().numel() < table.numel() / 2:
+        return False
+    table = (table - table.mean()) / table.std()
+    alike = [(table[1:] * table[:-1]).mean(), (table[:, 1:] * table[:, :-1]).mean()]
+    return all(abs(float(value)) < 0.15 for value in alike)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ _N_NEW = 8
 _PROMPT = 3
 _N_PROMPTS = 3
 _N_ROWS = 12
+_N_PADS = 2
 _BEAMS = 4
 
 
@@ -159,7 +160,10 @@ def batch_generation(patient: Patient) -> Iterator[Finding]:
     prompt = patient.draw(_N_PROMPTS, min(_PROMPT, patient.length))
     try:
         together = _generate(patient, model, prompt, _N_NEW, **settings).tokens
-    except CALL_ERRORS:
+    except CALL_ERRORS as error:
+        if _error(patient, model, prompt.rows([0] * _N_PROMPTS), _N_NEW, **settings) is None:
+            yield Finding("batch_generation.fails", "error", {"error": _text(error)})
+            return
         raise NotApplicableError("one_prompt_only") from None
     if len(together) != _N_PROMPTS:
         raise NotApplicableError("one_prompt_only")
@@ -170,13 +174,61 @@ def batch_generation(patient: Patient) -> Iterator[Finding]:
         if not len(differs):
             continue
         step = int(differs[0])
-        # Where two tokens are equally good, either is right.
-        logits = _rescoring_logits(patient, model, prompt.rows([row]), run)[0, step].double()
-        one, other = logits[alone[0, step]], logits[together[row, step]]
-        if abs(float(one - other)) > 1e-3 * float(logits.std()):
+        if not _equally_good(patient, model, prompt.rows([row]), run, together[row], step):
             numbers = {"row": row, "n": _N_PROMPTS, "step": step}
             yield Finding("batch_generation.rows", "error", numbers)
             return
+    yield from _padded_prompts(patient, model, settings)
+
+
+def _padded_prompts(
+    patient: Patient, model: nn.Module, settings: dict[str, Any]
+) -> Iterator[Finding]:
+    """Prompts of different lengths in one batch. Padding stands on the left, where generation
+    takes a mask; or on the right, where it writes its tokens over padding."""
+    long, short = _PROMPT + _N_PADS, _PROMPT
+    masked = patient.calls.generate_takes_masks
+    if patient.has_source or long > patient.length or (patient.pad_id is None and not masked):
+        return
+    rows = patient.draw(_N_PROMPTS, long)
+    tokens, real = rows.tokens.clone(), torch.ones_like(rows.tokens, dtype=torch.bool)
+    pads = slice(0, _N_PADS) if masked else slice(short, long)
+    tokens[1:, pads] = patient.pad_id or 0
+    real[1:, pads] = False
+    together = _generate(
+        patient, model, CallInputs(tokens, real=real if masked else None), _N_NEW, **settings
+    ).tokens
+    for row in range(1, _N_PROMPTS):
+        prompt = CallInputs(
+            tokens[row : row + 1, _N_PADS:] if masked else tokens[row, None, :short]
+        )
+        answer = together[row]
+        if not masked:
+            written = len(answer) > long and answer[:short].equal(prompt.tokens[0])
+            if not written or int(answer[short]) == patient.pad_id:
+                return  # it knows nothing of padding
+            answer = answer[short:]
+        run = _generate(patient, model, prompt, _N_NEW, **settings)
+        n = min(len(answer), run.tokens.shape[1], _N_NEW - _N_PADS)
+        differs = (run.tokens[0, :n] != answer[:n]).nonzero()
+        if len(differs) and not _equally_good(patient, model, prompt, run, answer, int(differs[0])):
+            numbers = {"side": "left" if masked else "right", "step": int(differs[0])}
+            yield Finding("batch_generation.padded", "error", numbers)
+            return
+
+
+def _equally_good(
+    patient: Patient,
+    model: nn.Module,
+    prompt: CallInputs,
+    run: Generated,
+    answer: Tensor,
+    step: int,
+) -> bool:
+    """Where two tokens are equally good, either is right."""
+    logits = _rescoring_logits(patient, model, prompt, run)[0, step].double()
+    gap = logits[run.tokens[0, step]] - logits[answer[step]]
+    return abs(float(gap)) <= 1e-3 * float(logits.std())
 
 
 def past_the_limit(patient: Patient) -> Iterator[Finding]:
@@ -227,12 +279,22 @@ def beams(patient: Patient) -> Iterator[Finding]:
         logits = _rescoring_logits(patient, model, prompt, run)
         score = logits.double().log_softmax(dim=-1).gather(2, run.tokens[:, :, None])[:, :, 0]
         claimed = run.scores.double().flatten()
-        # A sum of log-probabilities, or their mean.
-        wrong = [float((claimed - right).abs().max()) for right in (score.sum(1), score.mean(1))]
+        # A sum of log-probabilities, or their mean; behind its end a text may be filled up.
+        n = score.shape[1]
+        ends = range(max(n - _n_alike(run.tokens[0]), 1), n + 1)
+        sums = [score[:, :end].sum(1) for end in ends]
+        rights = [*sums, *(total / end for total, end in zip(sums, ends))]
+        wrong = [float((claimed - right).abs().max()) for right in rights]
         if min(wrong) > 1e-3 * max(1.0, float(score.sum(1).abs().max())):
             numbers = {"claimed": float(claimed[0]), "rescored": float(score.sum(1)[0])}
             yield Finding("beams.score", "error", numbers)
             return
+
+
+def _n_alike(tokens: Tensor) -> int:
+    """How many tokens at the end are one token."""
+    others = (tokens != tokens[-1]).nonzero()
+    return len(tokens) - (int(others[-1]) + 1 if len(others) else 0)
 
 
 def _scene(patient: Patient) -> tuple[nn.Module, CallInputs]:

@@ -7,11 +7,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from clearhead.doctor.blocks import find_towers
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.witness import watch
 
 _PAIRED = 1e-2
+_SAME_SIZE = 0.06
 # 10000 with its exponent doubled, or halved, allowing for the last frequency's own exponent.
 _DOUBLED, _HALVED = 1e8, 1e2
 
@@ -33,6 +35,31 @@ def feed_forward(patient: Patient) -> Iterator[Finding]:
         if widens and near and same and torch.equal(one.returned[0], other.given[0]):
             numbers = {"first": one.path, "second": other.path}
             yield Finding("feed_forward.linear", "error", numbers, place=one.path)
+            return
+
+
+def initialisation(patient: Patient) -> Iterator[Finding]:
+    """Where some matrices begin smaller by √(2 · layers), they are those that write to the residual
+    stream: the ones whose outputs add up over the layers."""
+    if not patient.fresh:
+        raise NotApplicableError("trained")
+    towers = [tower for tower in find_towers(patient) if len(tower.layers) > 1]
+    if not towers:
+        raise NotApplicableError("no_layers")
+    for tower in towers:
+        layer = patient.model.get_submodule(tower.layers[0])
+        matrices = [(n, m.weight) for n, m in layer.named_modules() if isinstance(m, nn.Linear)]
+        wide = [(n, w) for n, w in matrices if w.shape[0] > w.shape[1]]
+        narrow = [(n, w) for n, w in matrices if w.shape[0] < w.shape[1]]
+        usual = max((float(w.std()) for _, w in matrices), default=0.0)
+        smaller = usual / (2 * len(tower.layers)) ** 0.5
+        # A matrix that only reads is smaller, and the one that writes is not.
+        reads = [n for n, w in wide if abs(float(w.std()) / smaller - 1) < _SAME_SIZE]
+        writes = [n for n, w in narrow if abs(float(w.std()) / usual - 1) < _SAME_SIZE]
+        if smaller and reads and writes and len(reads) < len(wide):
+            numbers = {"reads": reads[0], "writes": writes[0], "layers": len(tower.layers)}
+            place = f"{tower.layers[0]}.{reads[0]}"
+            yield Finding("initialisation.wrong_matrix", "warning", numbers, place=place)
             return
 
 

@@ -26,6 +26,8 @@ _KNOWS_TOO_MUCH = 0.15
 
 def overfits(patient: Patient) -> Iterator[Finding]:
     """Eight random samples are learnt by heart."""
+    if not patient.scores_tokens:
+        raise NotApplicableError("no_token_scores")
     model = patient.training_copy()
     inputs = patient.draw(_N_SAMPLES, _length(patient), _length(patient))
     targets = patient.draw(_N_SAMPLES, _length(patient), seed=1).tokens

@@ -14,6 +14,9 @@ _N_IGNORED = 4
 
 def loss_value(patient: Patient) -> Iterator[Finding]:
     """The loss is the cross-entropy of the logits with the right targets, or a smoothed one."""
+    if patient.calls.own_loss is not None:
+        yield from _own_loss(patient)
+        return
     model, inputs, targets, _ = _scene(patient)
     logits = patient.logits(model, inputs)
     draws = [patient.draw(4, seed=seed).tokens for seed in (1, 2, 3)]
@@ -29,8 +32,33 @@ def loss_value(patient: Patient) -> Iterator[Finding]:
             case = "shift_back" if shift < 0 else f"shift_{shift}"
             yield Finding(f"loss_value.{case}", severity, numbers)
             return
+    smoothing = _wrong_sign(logits, draws, right, losses)
+    if smoothing is not None:
+        numbers = {"loss": loss, "smoothing": smoothing}
+        yield Finding("loss_value.smoothing_sign", "error", numbers)
+        return
     expected = float(_cross_entropy(logits, targets, right))
     yield Finding("loss_value.other", "warning", {"loss": loss, "expected": expected})
+
+
+def _own_loss(patient: Patient) -> Iterator[Finding]:
+    """Targets that the model makes of its tokens: each position is compared with the next one."""
+    assert patient.calls.own_loss is not None
+    model, draws = patient.noisy.eval(), [patient.draw(4, seed=seed) for seed in (1, 2, 3)]
+    with torch.no_grad():
+        losses = [float(patient.calls.own_loss(model, inputs)) for inputs in draws]
+        logits = [patient.logits(model, inputs) for inputs in draws]
+
+    def explained(shift: int) -> bool:
+        right = [float(_cross_entropy(x, d.tokens, shift)) for x, d in zip(logits, draws)]
+        return all(_near(one, other) for one, other in zip(losses, right))
+
+    for shift in () if explained(1) else (0, 2, -1):
+        if explained(shift):
+            numbers = {"loss": losses[0], "shift": shift, "right": 1}
+            case = "shift_back" if shift < 0 else f"shift_{shift}"
+            yield Finding(f"loss_value.{case}", "error", numbers)
+            return
 
 
 def ignored_targets(patient: Patient) -> Iterator[Finding]:
@@ -44,7 +72,9 @@ def ignored_targets(patient: Patient) -> Iterator[Finding]:
     total = float(_cross_entropy(logits, partly, shift, ignored, "sum"))
     counted = (partly[:, shift:] != ignored).sum().item()
     averages = {"right": total / counted, "sum": total, "all": total / partly[:, shift:].numel()}
-    if _near(loss, averages["all"]) and not _near(loss, averages["right"]):
+    if not _near(loss, averages["right"]) and (
+        _near(loss, averages["all"]) or _halved(patient, model, inputs, targets)
+    ):
         numbers = {"loss": loss, "right": averages["right"], "n": _N_IGNORED * len(targets)}
         yield Finding("ignored_targets.divided_by_all", "error", numbers)
     yield from _counted(patient, logits, partly, loss, averages["right"])
@@ -54,6 +84,14 @@ def ignored_targets(patient: Patient) -> Iterator[Finding]:
     empty = _loss(patient, model, inputs, nothing)
     if not empty.isfinite():
         yield Finding("ignored_targets.none_left", "note", {"loss": float(empty)})
+
+
+def _halved(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor) -> bool:
+    """Beside as many rows of ignored targets only, rows cost half of what they cost alone."""
+    beside = targets.clone()
+    beside[2:] = patient.calls.ignored
+    alone = float(_loss(patient, model, inputs.rows(slice(0, 2)), targets[:2]))
+    return _near(float(_loss(patient, model, inputs, beside)), alone / 2)
 
 
 def _counted(
@@ -212,6 +250,18 @@ def _explained(logits: Tensor, draws: list[Tensor], shift: int, losses: list[Ten
     known = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
     smoothed = any(all(abs(s - value) < 0.003 for s in smoothings) for value in known)
     return all(means) or all(sums) or smoothed
+
+
+def _wrong_sign(
+    logits: Tensor, draws: list[Tensor], shift: int, losses: list[Tensor]
+) -> float | None:
+    """The amount of label smoothing, where what it adds is taken away."""
+    kept, _ = _shifted(logits, draws[0], shift)
+    uniform = -float(kept.double().log_softmax(dim=-1).mean())
+    plain = [float(_cross_entropy(logits, targets, shift)) for targets in draws]
+    share = float(losses[0] - losses[1]) / (plain[0] - plain[1])
+    away = [_near(share * p - (1 - share) * uniform, float(x)) for p, x in zip(plain, losses)]
+    return 1 - share if 0.5 < share < 0.99 and all(away) else None
 
 
 def _near(one: float, other: float) -> bool:

@@ -16,6 +16,8 @@ def mixing(patient: Patient) -> Iterator[Finding]:
     """With every attention replaced by one in which each position looks at itself alone, a token
     must not reach another position: if it does, something else moves positions about, such as
     heads that are merged in the wrong order."""
+    if patient.pooled:
+        raise NotApplicableError("pooled")
     length = patient.length
     inner, n_source = patient.inner_length, patient.source_length
     shapes = {(inner, inner)}

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from types import FunctionType
 
+import torch
 from torch import Tensor, nn
 
 from clearhead.doctor.attention_trace import trace_attention
+from clearhead.doctor.blocks import find_towers, stream_into
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient, change_size
+from clearhead.doctor.witness import watch
 
 # Some models compute their rotation in single precision always; a wrong one is off by the whole.
 _TOLERANCE = 1e-3
@@ -24,6 +27,8 @@ def relative(patient: Patient) -> Iterator[Finding]:
     """
     if patient.length < 5:
         raise NotApplicableError("too_short")
+    if patient.pooled:
+        raise NotApplicableError("pooled")
     drawn = patient.draw(2)
     drawn.tokens[1] = patient.other_tokens(drawn.tokens[0])
     source = None if drawn.source is None else _repeated(drawn.source)
@@ -42,6 +47,9 @@ def relative(patient: Patient) -> Iterator[Finding]:
     by_place = change_size(one, one[:, :1].expand_as(one))
     # Beside what another token would change: some models hardly hear anything.
     if not by_place <= _TOLERANCE * change_size(one, other):
+        if _turned(seen[0].values) and _enters_alike(patient, inputs):
+            yield Finding("relative.values", "error", place=seen[0].place)
+            return
         raise NotApplicableError("absolute_positions")
     for attention in seen:
         if attention.axis != -1 or attention.weights.dim() != 4:
@@ -65,6 +73,17 @@ def relative(patient: Patient) -> Iterator[Finding]:
             numbers = {"heads": distances.shape[1]}
             yield Finding("relative.one_slope", "warning", numbers, place=attention.place)
             return
+
+
+def _enters_alike(patient: Patient, inputs: CallInputs) -> bool:
+    """Whether one token, again and again, enters the first layer alike at each position."""
+    towers, model = find_towers(patient), patient.specimen
+    if not towers:
+        return False
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, inputs))
+    stream = stream_into(next(visit for visit in visits if visit.path == towers[0].layers[0]))
+    return change_size(stream, stream[:, :1].expand_as(stream)) <= _TOLERANCE
 
 
 def _repeated(tokens: Tensor) -> Tensor:

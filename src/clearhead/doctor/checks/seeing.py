@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.findings import Cell, Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import CallInputs, Patient, change_size
@@ -105,6 +106,7 @@ def source(patient: Patient) -> Iterator[Finding]:
         before = patient.logits(patient.specimen, inputs)
         after = patient.logits(patient.specimen, changed)
     if differs(before, after, patient.tolerance):
+        yield from _swapped(patient, inputs, changed)
         return
 
     def moved(one: Tensor, other: Tensor) -> bool:
@@ -115,6 +117,29 @@ def source(patient: Patient) -> Iterator[Finding]:
         one = watch(model, lambda: patient.logits(model, inputs))
         other = watch(model, lambda: patient.logits(model, changed))
     yield Finding("source.unused", "error", place=first_loss(one, other, moved))
+
+
+def _swapped(patient: Patient, inputs: CallInputs, other: CallInputs) -> Iterator[Finding]:
+    """Queries of the target ask keys of the source, not the other way round."""
+    length, n_source = patient.inner_length, patient.source_length
+    shapes = {(length, length), (n_source, n_source), (length, n_source), (n_source, length)}
+    model = patient.specimen
+    target = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
+    plain, of_source, of_target = (
+        trace_attention(model, lambda given=given: patient.logits(model, given), shapes)
+        for given in (inputs, other, target)
+    )
+    for one, source, target in zip(plain, of_source, of_target):
+        moved = [
+            differs(before, after, patient.tolerance)
+            for seen in (source, target)
+            for before, after in ((one.queries, seen.queries), (one.keys, seen.keys))
+            if before is not None and after is not None and before.shape == after.shape
+        ]
+        # Queries and keys, as the source changes and as the target does.
+        if moved == [True, False, False, True]:
+            yield Finding("source.swapped", "error", place=one.place)
+            return
 
 
 def positions(patient: Patient) -> Iterator[Finding]:

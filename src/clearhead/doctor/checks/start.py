@@ -1,7 +1,7 @@
 """The first forward and backward pass: what comes out, what it costs, what learns."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ _SPREAD_ALLOWED = 1.0
 _KNOWLEDGE_ALLOWED = 0.2
 # A change of the loss that is large beside rounding and small beside its curvature.
 _STEP, _FAINT, _SLOPE_ALLOWED = 1e-3, 0.01, 0.03
+_SMALL_STEP, _TABLE_ALLOWED = 1e-6, 0.1
 
 
 def output(patient: Patient) -> Iterator[Finding]:
@@ -37,6 +38,8 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
     """Before training, all tokens are equally likely: the loss is about ln V."""
     if not patient.fresh:
         raise NotApplicableError("trained")
+    if not patient.scores_tokens:
+        raise NotApplicableError("no_token_scores")
     inputs, targets = patient.draw(48), patient.draw(48, seed=1).tokens
     with torch.no_grad():
         logits = patient.logits(patient.plain, inputs).float()
@@ -67,7 +70,7 @@ def gradients(patient: Patient) -> Iterator[Finding]:
 
     with watching(model, leave=leave):
         logits = patient.logits(model, inputs)
-    targets = patient.draw(8, seed=1).tokens
+    targets = patient.draw(8, seed=1).tokens % logits.shape[-1]
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     if patient.calls.more_outputs is not None:
         # A head whose output is not the logits learns from another loss.
@@ -76,6 +79,7 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     detached = [path for path, outputs in tables.items() if all(t.grad is None for t in outputs)]
     if detached:
         yield Finding("gradients.detached", "error", _names(detached), place=detached[0])
+    yield from _wrong_row(patient)
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     unused = [name for name, p in trained if p.grad is None]
     if unused:
@@ -89,6 +93,20 @@ def gradients(patient: Patient) -> Iterator[Finding]:
         yield Finding("gradients.zero", "error", _names(still), place=_common(still))
 
 
+def _wrong_row(patient: Patient) -> Iterator[Finding]:
+    """The row of a table that never learns is that of padding."""
+    if patient.pad_id is None:
+        return
+    for path, module in patient.model.named_modules():
+        if not isinstance(module, nn.Embedding) or module.padding_idx is None:
+            continue
+        of_tokens = module.num_embeddings in (patient.vocab_size, patient.source_vocab_size)
+        if of_tokens and module.padding_idx != patient.pad_id:
+            numbers = {"index": module.padding_idx, "pad": patient.pad_id}
+            yield Finding("gradients.pad_row", "warning", numbers, place=path)
+            return
+
+
 def gradient_value(patient: Patient) -> Iterator[Finding]:
     """A small step along the gradient changes the loss by what the gradient says, in training
     mode, with the same draws of dropout."""
@@ -99,7 +117,8 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
 
     def loss() -> Tensor:
         torch.manual_seed(patient.seed)
-        return F.cross_entropy(patient.logits(model, inputs).flatten(0, 1), targets)
+        logits = patient.logits(model, inputs).flatten(0, 1)
+        return F.cross_entropy(logits, targets % logits.shape[-1])
 
     before = loss()
     before.backward()
@@ -125,6 +144,30 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
     measured = (losses[0] - losses[1]) / (2 * _STEP)
     if not abs(measured - 1) <= _SLOPE_ALLOWED:
         yield Finding("gradient_value.differs", "warning", {"measured": measured})
+        return
+    for name, parameter in model.named_parameters():
+        # A table may be used twice, and its gradient flow back through one use only.
+        if parameter.dim() == 2 and len(parameter) == patient.vocab_size:
+            measured = _slope_of(parameter, loss)
+            if not abs(measured - 1) <= _TABLE_ALLOWED:
+                yield Finding("gradient_value.differs", "warning", {"measured": measured}, name)
+                return
+
+
+def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
+    """How the loss changes along a random way, where 1 is what the gradient says, in units of the
+    gradient's size."""
+    if parameter.grad is None:
+        return 1.0
+    way = torch.randn(parameter.shape, dtype=parameter.dtype, device=parameter.device)
+    said = float((parameter.grad.to_dense() * way).sum())
+    losses: list[float] = []
+    with torch.no_grad():
+        for sign in (1, -2, 1):
+            parameter += sign * _SMALL_STEP * way
+            losses.append(float(loss()))
+    measured = (losses[0] - losses[1]) / (2 * _SMALL_STEP)
+    return 1.0 + (measured - said) / max(float(parameter.grad.to_dense().norm()), 1e-12)
 
 
 def _names(names: list[str]) -> dict[str, object]:

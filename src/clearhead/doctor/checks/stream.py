@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.doctor.blocks import Tower, find_towers, is_norm, stream_into, stream_out_of
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import Visit, differs, watch
+from clearhead.doctor.witness import Visit, differs, tensors, watch, watching
 
 # The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has
 # 0.055, the same table scaled by √d_model has 0.11 even at a width of 4.
@@ -41,6 +41,9 @@ def residual(patient: Patient) -> Iterator[Finding]:
     for tower in towers:
         found = list(_examine_tower(tower, visits, changed))
         yield from found or _final_norm(patient, tower, visits)
+        last = next(visit for visit in visits if visit.path == tower.layers[-1])
+        if stream_out_of(last).any():  # not a sublayer, whose residual is outside
+            yield from _skips(patient, tower)
 
 
 def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> Iterator[Finding]:
@@ -96,6 +99,59 @@ def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator
         yield Finding("residual.no_final_norm", "warning", numbers, place=tower.layers[-1])
 
 
+def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
+    """With nothing from its feed-forward layers, a tower still passes on what its attention read:
+    the residual behind them begins where attention ended."""
+    model, inputs = patient.specimen, patient.draw(2)
+    place = tower.length // 2
+    others = inputs
+    for role in ("tokens", "source"):
+        tokens: Tensor | None = getattr(inputs, role)
+        if tokens is not None and tokens.shape[1] > place:
+            tokens = tokens.clone()
+            tokens[:, place - 1] = patient.other_tokens(tokens[:, place - 1])
+            others = replace(others, **{role: tokens})
+    downs = _last_matrices(patient, tower)
+    if len(downs) < len(tower.layers):
+        return
+
+    def stream(given: CallInputs, silent: set[str]) -> Tensor:
+        seen: list[Tensor] = []
+
+        def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
+            if path == tower.layers[-1]:
+                seen.append(next(t for t in tensors(output) if t.dim() == 3))
+            return torch.zeros_like(output) if path in silent else None
+
+        with torch.no_grad(), watching(model, leave=leave):
+            patient.logits(model, given)
+        return seen[-1]
+
+    def reads(silent: set[str]) -> bool:
+        one, other = stream(inputs, silent), stream(others, silent)
+        return differs(one[:, place:], other[:, place:], patient.tolerance)
+
+    if reads(set()) and not reads(downs):
+        yield Finding("residual.skips", "error", place=tower.layers[0])
+
+
+def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
+    """Of each layer the matrix that comes last, where it narrows: of a feed-forward layer."""
+    model = patient.specimen
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
+    found: set[str] = set()
+    for layer in tower.layers:
+        inside = [v for v in visits if v.path.startswith(f"{layer}.")]
+        matrices = [v for v in inside if isinstance(v.module, nn.Linear)]
+        if matrices:
+            last = matrices[-1].module
+            assert isinstance(last, nn.Linear)
+            if last.in_features > last.out_features:
+                found.add(matrices[-1].path)
+    return found
+
+
 def _weighs(module: nn.Module) -> bool:
     return next(module.parameters(recurse=False), None) is not None
 
@@ -140,7 +196,8 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
         first = next(visit for visit in visits if visit.path == tower.layers[0])
         stream = stream_into(first)
         token = float(stream.std(dim=0).square().mean().sqrt())
-        position = float(stream.std(dim=1).square().mean().sqrt())
+        # What all tokens have in common at a position: of sinusoids, slow ones count too.
+        position = float(stream.mean(dim=0).square().mean().sqrt())
         limit = _DROWNED if _is_scaled(patient, visits, token) else _DROWNED_UNSCALED
         if token < limit * position:
             numbers = {"token": token, "position": position, "ratio": position / max(token, 1e-12)}

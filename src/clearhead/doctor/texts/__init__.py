@@ -50,8 +50,8 @@ def explain(finding: Finding, language: Language) -> Explanation:
     return Explanation(
         title=text.get("titles", {}).get(case, text["title"]),
         seen=text["seen"][case].format(**finding.numbers),
-        why=text["why"],
-        cause=text["cause"],
+        why=text.get("whys", {}).get(case, text["why"]),
+        cause=text.get("causes", {}).get(case, text["cause"]),
         wrong=pair["wrong"].strip("\n"),
         right=pair["right"].strip("\n"),
     )

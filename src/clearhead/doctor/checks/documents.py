@@ -1,0 +1,27 @@
+"""Several documents packed into one row."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.patient import Patient, change_size
+
+
+def documents(patient: Patient) -> Iterator[Finding]:
+    """A document in a row with another one gives the logits that it gives alone."""
+    packed = patient.calls.packed
+    if packed is None:
+        raise NotApplicableError("no_documents")
+    model, inputs = patient.specimen, patient.draw(2)
+    n = patient.length // 2
+    with torch.no_grad():
+        together = packed(model, inputs, [n, patient.length - n])
+        alone = [
+            patient.logits(model, replace(inputs, tokens=tokens))
+            for tokens in (inputs.tokens[:, :n], inputs.tokens[:, n:])
+        ]
+    change = change_size(torch.cat(alone, dim=1), together)
+    if change > patient.tolerance:
+        yield Finding("documents.seen", "error", {"change": change})

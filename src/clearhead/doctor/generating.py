@@ -1,0 +1,173 @@
+"""A model's own generation: which method it is, and how it takes its settings."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.doctor.form import Form, arguments_of
+from clearhead.doctor.masks import is_mask
+from clearhead.doctor.patient import CallInputs, Generated, Patient
+
+Found = tuple[dict[str, Any], dict[str, str]]
+NOTHING: Found = ({}, {})
+
+_METHODS = (
+    "generate",
+    "translate",
+    "greedy_decode",
+    "greedy_search",
+    "greedy",
+    "beam_search",
+)
+_SETTINGS = {
+    "new": (
+        "max_new_tokens",
+        "n_new_tokens",
+        "n_new",
+        "max_tokens",
+        "max_gen_len",
+        "max_len",
+        "max_length",
+        "seq_len",
+    ),
+    "temperature": ("temperature",),
+    "top_k": ("top_k",),
+    "eos": (
+        "eos_token_id",
+        "eos_id",
+        "eos",
+        "eos_token",
+        "end_id",
+        "stop_id",
+        "stop_token",
+        "eos_idx",
+    ),
+    "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
+}
+_NEVER = -1
+
+
+def find_generate(patient: Patient, form: Form) -> Found:
+    """`model.generate(tokens, …)`, or the same by another name; settings are known by theirs."""
+    if patient.kind == "encoder":
+        return NOTHING
+    for method in _METHODS:
+        arguments = arguments_of(patient.model, method)
+        if "generation_config" in arguments:
+            settings = frozenset({"temperature", "top_k", "eos", "beams"})
+            return (
+                {"generate": _generate_hugging_face, "settings": settings},
+                {"generation": f"model.{method}(…), Hugging Face's"},
+            )
+        found = _named(patient, form, method, arguments)
+        if found is not NOTHING:
+            return found
+    return NOTHING
+
+
+def _named(
+    patient: Patient, form: Form, method: str, arguments: dict[str, inspect.Parameter]
+) -> Found:
+    names = {
+        setting: next((n for n in known if n in arguments), None)
+        for setting, known in _SETTINGS.items()
+    }
+    new = names.pop("new")
+    if new is None:
+        return NOTHING
+    # An end that is no argument but an attribute that the method reads.
+    ends = None if names["eos"] else _attribute_read(patient.model, method, _SETTINGS["eos"])
+    padding = form.masks.get("real")
+    masks = [n for n in arguments if is_mask(n) and padding is not None]
+    mask = masks[0] if masks and not patient.has_source else None
+
+    def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
+        given = {str(names[k]): value for k, value in settings.items() if k != "eos" or not ends}
+        if names["beams"] is not None:
+            given.setdefault(names["beams"], 1)  # greedy, unless more are asked for
+        if mask is not None and padding is not None and inputs.real is not None:
+            given[mask] = padding.of(inputs.real)
+        if "do_sample" in arguments and {"temperature", "top_k"} & set(settings):
+            given["do_sample"] = True  # without it they mean nothing
+        prompt = inputs.tokens if inputs.source is None else inputs.source
+        with _ending_at(model, ends, settings.get("eos", _NEVER)):
+            output = getattr(model, method)(prompt, **{new: n_new}, **given)
+        tokens, scores = output if isinstance(output, tuple) else (output, None)
+        tokens = torch.as_tensor(tokens)
+        tokens = tokens if tokens.dim() > 1 else tokens[None]
+        # An encoder-decoder's first token is the one that starts it, and was not generated.
+        start = 1 if inputs.source is not None else prompt.shape[1]
+        if inputs.source is None and not torch.equal(tokens[:, :start], prompt):
+            return Generated(prompt, tokens, scores)  # the new ones only
+        return Generated(tokens[:, :start], tokens[:, start:], scores)
+
+    if method != "generate":  # a name that may stand for anything
+        try:
+            with torch.no_grad():
+                tried = generate(patient.copy(), patient.draw(1), 2)
+        except Exception:  # nobody knows what it raises
+            return NOTHING
+        if tried.tokens.is_floating_point() or not tried.tokens.numel():
+            return NOTHING
+    known = [new, *(name for name in names.values() if name is not None)]
+    settings = frozenset(setting for setting, name in names.items() if name is not None)
+    found = {
+        "generate": generate,
+        "settings": settings | {"eos"} if ends else settings,
+        "generate_takes_masks": mask is not None,
+    }
+    return found, {"generation": f"model.{method}(…, {', '.join(known)})"}
+
+
+def _attribute_read(model: nn.Module, method: str, names: tuple[str, ...]) -> str | None:
+    """The first attribute of these names that is a number and that the method's code reads."""
+    function = inspect.unwrap(getattr(type(model), method, None) or getattr(model, method))
+    read = getattr(getattr(function, "__code__", None), "co_names", ())
+    return next((n for n in names if n in read and isinstance(getattr(model, n, None), int)), None)
+
+
+@contextmanager
+def _ending_at(model: nn.Module, attribute: str | None, value: int) -> Iterator[None]:
+    if attribute is None:
+        yield
+        return
+    own = vars(model).get(attribute)
+    setattr(model, attribute, value)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(model, attribute)
+        else:
+            setattr(model, attribute, own)
+
+
+def _generate_hugging_face(
+    model: Any, inputs: CallInputs, n_new: int, /, **settings: Any
+) -> Generated:
+    # Every setting is given, so that no default of the checkpoint plays a part.
+    beams = settings.get("beams", 1)
+    given = {
+        "max_new_tokens": n_new,
+        "min_new_tokens": 0,
+        "do_sample": "temperature" in settings or "top_k" in settings,
+        "num_beams": beams,
+        "length_penalty": 0.0,
+        "eos_token_id": settings.get("eos"),
+        "pad_token_id": model.config.pad_token_id or 0,
+        "return_dict_in_generate": True,
+        "output_scores": beams > 1,
+    }
+    for name in ("temperature", "top_k"):
+        if name in settings:
+            given[name] = settings[name]
+    prompt = inputs.tokens if inputs.source is None else inputs.source
+    output = model.generate(prompt, attention_mask=torch.ones_like(prompt), **given)
+    start = prompt.shape[1] if inputs.source is None else 1
+    tokens = output.sequences
+    scores = getattr(output, "sequences_scores", None)
+    return Generated(tokens[:, :start], tokens[:, start:], scores)
