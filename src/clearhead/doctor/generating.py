@@ -77,8 +77,9 @@ def _named(
         for setting, known in _SETTINGS.items()
     }
     new = names.pop("new")
-    if new is None:
-        return NOTHING
+    needed = [n for n, a in arguments.items() if a.default is a.empty and "VAR" not in a.kind.name]
+    if new is None or set(needed[1:]) - {new}:
+        return NOTHING  # it needs more than a prompt and a length
     # An end that is no argument but an attribute that the method reads.
     ends = None if names["eos"] else _attribute_read(patient.model, method, _SETTINGS["eos"])
     padding = form.masks.get("real")

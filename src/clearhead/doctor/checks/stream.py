@@ -206,13 +206,12 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
 
 def _is_scaled(patient: Patient, visits: list[Visit], token: float) -> bool:
     """Whether tokens enter the first layer larger (or smaller) than their table has them."""
-    tables = [
-        v
+    sizes = [
+        float(v.module.weight.double().std())
         for v in visits
         if isinstance(v.module, nn.Embedding)
         and v.module.num_embeddings in (patient.vocab_size, patient.source_vocab_size)
     ]
-    sizes = [float(v.returned[0].std(dim=0).square().mean().sqrt()) for v in tables if v.returned]
     return not any(0.8 < token / max(size, 1e-12) < 1.25 for size in sizes)
 
 
