@@ -4,7 +4,8 @@
     CLEARHEAD_WILD=FOLDER python -m benchmarks.wild nanoGPT    # one, with its report
 
 Each model is examined in a process of its own. `wild_judgements.toml` says of every finding whether
-it is true, harmless or false, and why; a finding without a judgement counts as false. Writes
+it is true, harmless or false, and why; a finding without a judgement counts as false. What a report
+shows as following from another finding is judged too, and counted apart. Writes
 benchmarks/results/wild.json.
 """
 
@@ -44,7 +45,8 @@ def examine_one(wild: Wild, quick: bool, show: bool) -> dict[str, Any]:
     return {
         "recognised": dict(report.recognised),
         "findings": [
-            {"case": f.case, "severity": f.severity, "place": f.place} for f in report.findings
+            {"case": f.case, "severity": f.severity, "place": f.place, "because": f.because}
+            for f in report.findings
         ],
         "could not run": {
             o.check: o.reason for o in report.outcomes if o.status == "could not run"
@@ -71,20 +73,20 @@ def judgement(judgements: dict[str, Any], wild: Wild, case: str) -> str:
 
 def figures(results: dict[str, Any]) -> dict[str, Any]:
     known = tomllib.loads(JUDGEMENTS.read_text(encoding="utf-8")) if JUDGEMENTS.exists() else {}
-    counts = {
-        level: {"true": 0, "harmless": 0, "false": 0, "not judged": 0}
-        for level in ("error", "warning", "note")
-    }
+    levels, verdicts = ("error", "warning", "note"), ("true", "harmless", "false", "not judged")
+    counts, following = ({n: dict.fromkeys(verdicts, 0) for n in levels} for _ in range(2))
     for wild in WILD:
         for finding in results.get(wild.name, {}).get("findings", []):
             finding["verdict"] = judgement(known, wild, finding["case"])
-            counts[finding["severity"]][finding["verdict"]] += 1
+            counted = counts if finding["because"] is None else following
+            counted[finding["severity"]][finding["verdict"]] += 1
     examined = [name for name in results if "missing" not in results[name]]
     return {
         "examined": len(examined),
         "recognised": sum(results[name]["recognised"] is not None for name in examined),
-        "counts": counts,
-        "precision": {
+        "headlines": counts,
+        "shown as following from a headline": following,
+        "precision of headlines": {
             level: round(count["true"] / max(sum(count.values()), 1), 3)
             for level, count in counts.items()
         },

@@ -41,7 +41,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (
         "causal",
         "cache knows_the_future first_loss.low greedy.eval greedy.not_best padding pad_value modes "
-        "weights.not_itself target_leak mask_strength padding_finite batch_generation lengths",
+        "weights.not_itself target_leak mask_strength padding_finite batch_generation lengths "
+        "loss_value.other",
     ),
     (
         "context",

@@ -81,18 +81,17 @@ def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator
         return
     model, inputs = patient.specimen, patient.draw(2)
 
-    def enlarge(_module: nn.Module, _args: object, output: Any) -> Any:
+    def enlarge(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
+        if path != tower.layers[-1]:
+            return None
         if isinstance(output, torch.Tensor):
             return output * _LARGER
         return type(output)((output[0] * _LARGER, *output[1:]))
 
     with torch.no_grad():
         before = patient.logits(model, inputs)
-        hook = model.get_submodule(tower.layers[-1]).register_forward_hook(enlarge)
-        try:
+        with watching(model, leave=enlarge):
             after = patient.logits(model, inputs)
-        finally:
-            hook.remove()
     change = change_size(before, after)
     if change > _SIZE_FELT:
         numbers = {"change": change, "larger": _LARGER}
