@@ -7,12 +7,15 @@ A file holds `KIND`, `EXPECTED` (the headline that a perfect report gives), `hea
 `broken()`; files with the same `TWIN` have the same healthy model, which is examined once.
 Whether a headline is right is a judgement: `judgements.toml` names for each file the cases that
 are right. Writes benchmarks/results/planted.json.
+
+    python -m benchmarks.planted --judge planted_first # a result again, by judgements.toml
 """
 
 import argparse
 import contextlib
 import importlib.util
 import io
+import json
 import re
 import sys
 import tomllib
@@ -22,6 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks.forked import forked
+from benchmarks.result import FOLDER as RESULTS
 from benchmarks.result import write_result
 from clearhead.doctor import examine
 
@@ -81,10 +85,40 @@ def said_only_of(broken: dict[str, Any], healthy: dict[str, Any]) -> list[str]:
     return [case for case in said if case not in known]
 
 
+def accepted(judged: dict[str, Any], name: str) -> list[str]:
+    """The cases that are right, and those that the doctor has got because of this file."""
+    entry = judged.get(name, {})
+    return [*entry.get("right", []), *entry.get("added", [])]
+
+
 def is_right(judged: dict[str, Any], name: str, headlines: list[str]) -> bool:
     """The first headline is one that is right for this bug, by its case or its check."""
-    right = judged.get(name, {}).get("right", [])
+    right = accepted(judged, name)
     return any(key in right for case in headlines[:1] for key in (case, case.partition(".")[0]))
+
+
+def judgements(folder: Path) -> dict[str, Any]:
+    path = folder / "judgements.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def judge(result: str, folder: Path) -> dict[str, int]:
+    """Figures of a result that is there, from what was said then. Commit and date are the run's."""
+    path, judged = RESULTS / f"{result}.json", judgements(folder)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    figures = {"runs": 0, "flagged": 0, "right": 0, "false alarms": 0}
+    for name, runs in content["files"].items():
+        runs["accepted"] = accepted(judged, name)
+        for said in [run for key, run in runs.items() if key.startswith("seed ")]:
+            news = said_only_of(said["broken"], said["healthy"])
+            said |= {"flagged": bool(news), "right": is_right(judged, name, news)}
+            figures["runs"] += 1
+            figures["flagged"] += said["flagged"]
+            figures["right"] += said["right"]
+            figures["false alarms"] += bool(said["healthy"].get("headlines"))
+    content["figures"] = figures
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return figures
 
 
 def main() -> None:
@@ -93,13 +127,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--full", action="store_true", help="with training and compilation")
+    parser.add_argument("--judge", metavar="NAME", help="judge the result of this name again")
     parser.add_argument("--result", default="planted", help="the name of the result file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.judge is not None:
+        print(judge(arguments.judge, arguments.folder))
+        return
     files = sorted(f for f in arguments.folder.glob("*.py") if not f.name.startswith("_"))
     files = [f for f in files if not arguments.names or f.stem in arguments.names]
-    path = arguments.folder / "judgements.toml"
-    judged = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    judged = judgements(arguments.folder)
     runs: dict[str, dict[str, Any]] = {}
     twins: dict[tuple[str, int], dict[str, Any]] = {}
     flagged = right = alarms = total = 0
@@ -111,8 +148,7 @@ def main() -> None:
             verdict = {"flagged": bool(news), "right": is_right(judged, file.stem, news)}
             total, alarms = total + 1, alarms + bool(healthy.get("headlines"))
             flagged, right = flagged + verdict["flagged"], right + verdict["right"]
-            accepted = judged.get(file.stem, {}).get("right", [])
-            told = {"expected": said.pop("expected"), "accepted": accepted}
+            told = {"expected": said.pop("expected"), "accepted": accepted(judged, file.stem)}
             runs.setdefault(file.stem, told)[f"seed {seed}"] = {**verdict, **said}
             print(
                 f"{file.stem:36} {seed}  {broken}\n{'':36}    healthy: {healthy}",
