@@ -111,12 +111,6 @@ def test_every_file_keeps_the_rules_of_its_package():
     assert [v for file, source in FILES.items() for v in violations(file, source, PACKAGES)] == []
 
 
-SEVERAL_MEANINGS = {
-    "Finding", "Form", "Metric", "Precision", "Run", "Tower"
-}  # fmt: skip
-"""Names that still stand for several classes. None may be added."""
-
-
 def public_types(source: str) -> list[str]:
     """Classes and named types of a module: `class Batch`, `Row = tuple[…]`."""
     found: list[str] = []
@@ -135,7 +129,7 @@ def test_the_name_of_a_class_finds_one_class():
         for name in public_types(source):
             homes.setdefault(name, []).append(file)
     twice = {name: files for name, files in homes.items() if len(files) > 1}
-    assert not twice.keys() - SEVERAL_MEANINGS, twice
+    assert not twice
 
 
 def test_the_transformer_can_be_read_in_an_evening():

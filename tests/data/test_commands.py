@@ -90,7 +90,7 @@ def test_a_mistake_is_answered_with_what_to_do(
     assert message in capsys.readouterr().err
 
 
-def test_dirt_stops_with_its_place_and_how_to_skip_it(
+def test_invalid_input_stops_with_its_place_and_how_to_skip_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ):
     with (here / "text.txt").open("ab") as file:

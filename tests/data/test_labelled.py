@@ -42,7 +42,9 @@ def test_what_is_held_out_has_as_much_of_every_label(tmp_path: Path):
 
 
 @pytest.mark.parametrize("form", ["tsv", "jsonl"])
-def test_a_label_can_stand_in_a_column_and_a_strange_one_is_dirt(tmp_path: Path, form: str):
+def test_a_label_can_stand_in_a_column_and_an_unknown_one_is_invalid_input(
+    tmp_path: Path, form: str
+):
     rows = [("a b", "wet"), ("c", "fine"), ("d", "dry")]
     line = {"tsv": "{1}\t{0}", "jsonl": '{{"t": "{0}", "l": "{1}"}}'}[form]
     (tmp_path / "a").write_text("\n".join(line.format(*row) for row in rows))

@@ -1,4 +1,4 @@
-"""The recipes that ship, on the real text: counts, dirt and padding as documented."""
+"""The recipes that ship, on the real text: counts, invalid input and padding as documented."""
 
 import gzip
 import hashlib

@@ -1,4 +1,5 @@
-"""Every format and packing gives the same documents; every kind of dirt is named or counted."""
+"""Every format and packing gives the same documents; every kind of invalid input is named or
+counted."""
 
 import gzip
 import json
@@ -149,7 +150,7 @@ def test_every_training_file_gives_its_own_end_and_two_sides_stay_in_step(tmp_pa
     assert len(documents(tmp_path, **settings, held_out=0.25)) == 6
 
 
-def test_dirt_is_counted_in_the_split_in_whose_lines_it_is(tmp_path: Path):
+def test_invalid_input_is_counted_in_the_split_in_whose_lines_it_is(tmp_path: Path):
     (tmp_path / "a.txt").write_bytes(b"0\n\n2\n\xff\n4\n5\n\n" + b"7" * 99 + b"\n8\n\n")
     kinds = ("blank", "invalid-utf8", "too-long")
     settings = {"train": ("a.txt",), "held_out": 0.2, "held_out_test": 0.2, "max_bytes": 9}
@@ -172,8 +173,9 @@ def test_a_file_without_a_partner_shows_in_the_split_that_holds_its_end(tmp_path
         documents(tmp_path, split="valid", **settings, held_out=0.5)
 
 
-# Dirt: what is in the file, which kind it is, what the error says, and what is left without it.
-DIRT = {
+# Invalid input: what is in the file, which kind it is, what the error says, and what is left
+# without it.
+INVALID = {
     "invalid UTF-8": (
         {"a.txt": b"one\ntw\xffo\nthree\n"},
         {},
@@ -268,9 +270,11 @@ DIRT = {
 }
 
 
-@pytest.mark.parametrize("case", DIRT)
-def test_dirt_is_an_error_that_names_its_place_or_is_skipped_and_counted(tmp_path: Path, case: str):
-    files, settings, kind, message, left = DIRT[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_input_is_an_error_that_names_its_place_or_is_skipped_and_counted(
+    tmp_path: Path, case: str
+):
+    files, settings, kind, message, left = INVALID[case]
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     settings = {"train": tuple(files), **settings}
@@ -282,7 +286,7 @@ def test_dirt_is_an_error_that_names_its_place_or_is_skipped_and_counted(tmp_pat
     assert reader.sieve.counts == {kind: 1}
 
 
-def test_the_way_to_skip_dirt_keeps_what_is_skipped_already(tmp_path: Path):
+def test_the_way_to_skip_invalid_input_keeps_what_is_skipped_already(tmp_path: Path):
     (tmp_path / "a.txt").write_bytes(b"one\n\n\xff\n")
     with pytest.raises(DataError) as caught:
         documents(tmp_path, train=("a.txt",), skip=("blank", "too-long"))

@@ -4,7 +4,7 @@ bytes of the prepared token files is here, and nothing else is."""
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError, nearest
@@ -12,7 +12,7 @@ from clearhead.errors import ConfigError, nearest
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
 Format = Literal["text", "parallel", "labelled", "tsv", "csv", "jsonl", "parquet", "tmx"]
 DocumentUnit = Literal["line", "file"]
-Dirt = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
+InvalidInput = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
 Defect = Literal["copy", "swapped", "language", "markup", "length", "duplicate", "overlap"]
 HoldOut = Literal["end", "groups"]
 TokenizerKind = Literal["bpe", "character", "file"]
@@ -20,16 +20,8 @@ Vocabularies = Literal["shared", "separate"]
 Normalization = Literal["none", "nfc", "nfkc"]
 Side = Literal["text", "source", "target", "label"]
 
-DIRT: tuple[Dirt, ...] = ("invalid-utf8", "blank", "too-long", "malformed", "unequal")
-DEFECTS: tuple[Defect, ...] = (
-    "copy",
-    "swapped",
-    "language",
-    "markup",
-    "length",
-    "duplicate",
-    "overlap",
-)
+INVALID_INPUT: tuple[InvalidInput, ...] = get_args(InvalidInput)
+DEFECTS: tuple[Defect, ...] = get_args(Defect)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
 
@@ -79,7 +71,7 @@ class DataConfig:
 
     strip: bool = True
     """Remove white space from both ends of a line or field."""
-    skip: tuple[Dirt, ...] = ()
+    skip: tuple[InvalidInput, ...] = ()
     """Kinds of invalid input that are skipped and counted: "invalid-utf8", "blank", "too-long",
     "malformed", "unequal". Any other kind stops with its file and line."""
     drop: tuple[str, ...] = ()
@@ -118,9 +110,9 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         for kind in self.skip:
-            if kind not in DIRT:
+            if kind not in INVALID_INPUT:
                 rule = "is not a kind of invalid input"
-                raise ConfigError("skip", kind, rule, nearest(kind, DIRT))
+                raise ConfigError("skip", kind, rule, nearest(kind, INVALID_INPUT))
         for kind in self.clean:
             if kind not in DEFECTS:
                 raise ConfigError("clean", kind, "is not a kind of defect", nearest(kind, DEFECTS))

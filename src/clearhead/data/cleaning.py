@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from clearhead.config.data import DEFECTS, DIRT, SPLITS, DataConfig, Defect
-from clearhead.data.dirt import Place, Sieve
+from clearhead.config.data import DEFECTS, INVALID_INPUT, SPLITS, DataConfig, Defect
 from clearhead.data.equality import same_key
 from clearhead.data.formats import Document, read_documents
+from clearhead.data.invalid_input import Place, Sieve
 from clearhead.data.languages import Languages, can_tell_languages
 from clearhead.data.sources import Reader, find_inputs
 from clearhead.data.unpack import Input, opened
@@ -40,7 +40,7 @@ MEANINGS: dict[Defect, str] = {
 }
 
 
-class Finding(NamedTuple):
+class DefectiveDocument(NamedTuple):
     """One document with a defect: its kind, the reason, the place and the texts."""
 
     kind: Defect
@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 class Defects:
     """What was found in a corpus."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[DefectiveDocument] = field(default_factory=list)
     documents: int = 0
     without: tuple[Defect, ...] = ()
     """Kinds that were not looked for, since an optional package is missing."""
@@ -64,7 +64,7 @@ class Defects:
         counted = Counter(finding.kind for finding in self.findings)
         return {kind: counted[kind] for kind in DEFECTS if counted[kind]}
 
-    def of(self, kind: Defect) -> list[Finding]:
+    def of(self, kind: Defect) -> list[DefectiveDocument]:
         """The findings of one kind."""
         return [finding for finding in self.findings if finding.kind == kind]
 
@@ -94,7 +94,7 @@ def _find(
         return Defects()
     by_split = dict(inputs)
     usual = _learn(config, by_split)
-    findings: list[Finding] = []
+    findings: list[DefectiveDocument] = []
     n = 0
     for split, each in by_split.items():
         seen: set[tuple[int, ...]] = set()
@@ -102,14 +102,14 @@ def _find(
             n += 1
             found = usual.judge(document, split, seen)
             if found is not None:
-                findings.append(Finding(*found, document.place, document.texts))
+                findings.append(DefectiveDocument(*found, document.place, document.texts))
     pairs = config.task == "pairs"
     without = () if usual.languages or not pairs else ("swapped", "language")
     return Defects(findings, n, without)
 
 
 def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
-    lenient = replace(config, skip=DIRT, held_out=0.0, held_out_test=0.0)
+    lenient = replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0)
     for each in inputs:
         with opened(each) as files:
             yield from read_documents(files, lenient, "train", Sieve(lenient))

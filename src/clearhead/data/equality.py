@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clearhead.config.data import DIRT, DataConfig
-from clearhead.data.dirt import Sieve
+from clearhead.config.data import INVALID_INPUT, DataConfig
 from clearhead.data.formats import read_documents
+from clearhead.data.invalid_input import Sieve
 from clearhead.data.unpack import Input, opened
 from clearhead.errors import DataError
 
@@ -128,7 +128,7 @@ def _held_out(
 
 def _lenient(config: DataConfig) -> DataConfig:
     """What cannot be used is for the training part to report."""
-    return replace(config, skip=DIRT, held_out=0.0, held_out_test=0.0, clean=())
+    return replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0, clean=())
 
 
 def _connected(

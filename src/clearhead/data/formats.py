@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
-from clearhead.config.data import DIRT, DataConfig
-from clearhead.data.dirt import Place, Sieve
+from clearhead.config.data import INVALID_INPUT, DataConfig
+from clearhead.data.invalid_input import Place, Sieve
 from clearhead.data.parquet import open_parquet
 from clearhead.data.recognise import check_text
 from clearhead.data.tables import (
@@ -72,7 +72,8 @@ def count_lines(file: OpenedFile, config: DataConfig) -> int:
         return sum(1 for _ in read_units(file))
     check_text(file)
     if config.format == "csv":
-        return sum(1 for _ in read_csv(file, config.columns, Sieve(replace(config, skip=DIRT))))
+        lenient = Sieve(replace(config, skip=INVALID_INPUT))
+        return sum(1 for _ in read_csv(file, config.columns, lenient))
     n, ended = 0, True
     with naming(file.path):
         while piece := file.data.read(READ_SIZE):

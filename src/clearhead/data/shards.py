@@ -11,9 +11,9 @@ import numpy as np
 
 from clearhead.config.data import DataConfig
 from clearhead.data.cleaning import removed
-from clearhead.data.dirt import Place, Sieve, why_nothing
 from clearhead.data.encode import Encoded, encode_in_order, encode_labels
 from clearhead.data.formats import Document
+from clearhead.data.invalid_input import Place, Sieve, why_nothing
 from clearhead.data.manifest import SplitFacts, read_note, to_json
 from clearhead.data.sources import Cursor, Input, Reader
 from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig
-from clearhead.data.dirt import Place, Sieve
 from clearhead.data.equality import lines_of
 from clearhead.data.formats import Document, count_lines, read_documents
+from clearhead.data.invalid_input import Place, Sieve
 from clearhead.data.public import public_corpora
 from clearhead.data.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
 from clearhead.environment import data_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import DataConfig
-from clearhead.data.dirt import why_nothing
 from clearhead.data.formats import count_lines
+from clearhead.data.invalid_input import why_nothing
 from clearhead.data.manifest import sha256_of
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.unpack import open_bytes

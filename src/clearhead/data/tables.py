@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from clearhead.data.dirt import Place, Sieve
+from clearhead.data.invalid_input import Place, Sieve
 from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import HEAD
 from clearhead.data.unpack import OneRecord, OpenedFile, naming, need, text_of

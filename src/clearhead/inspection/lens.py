@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import InputError
-from clearhead.inspection.sites import Tower, embedding_of
+from clearhead.inspection.sites import TowerName, embedding_of
 from clearhead.inspection.trace import Trace
 from clearhead.models import MaskedLM, Model, Seq2Seq
 from clearhead.parts.norm import LayerNorm, RMSNorm
@@ -104,12 +104,12 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     return flow
 
 
-def predicting_tower(model: Model) -> Tower:
+def predicting_tower(model: Model) -> TowerName:
     """The stack whose output becomes logits."""
     return "encoder" if isinstance(model, MaskedLM) else "decoder"
 
 
-def stage_names(model: Model, tower: Tower) -> list[str]:
+def stage_names(model: Model, tower: TowerName) -> list[str]:
     """The names of the stages of a stack's residual stream, in order."""
     found = [f"{embedding_of(model, tower)[0]}.output"]
     for index, layer in enumerate(getattr(model, tower).layers):

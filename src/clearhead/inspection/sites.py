@@ -16,8 +16,8 @@ from clearhead.models import Model
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.residual import Residual
 
-Tower = Literal["encoder", "decoder"]
-Form = Literal["stream", "heads", "matrix"]
+TowerName = Literal["encoder", "decoder"]
+SiteForm = Literal["stream", "heads", "matrix"]
 How = Literal[
     "input",  # of the module: its first argument
     "output",  # of the module
@@ -36,12 +36,12 @@ class Site(NamedTuple):
     """A place in a model where an activation can be read or replaced."""
 
     name: str
-    form: Form
+    form: SiteForm
     """stream (batch, length, width); heads (batch, heads, length, width); matrix (batch, heads,
     query, key)."""
     module: nn.Module
     how: How
-    tower: Tower
+    tower: TowerName
     """Whose tokens stand along the length."""
     n_heads: int = 0
 
@@ -49,7 +49,7 @@ class Site(NamedTuple):
 def sites(model: Model) -> list[Site]:
     """Every place of this model, in the order in which they are reached."""
     found: list[Site] = []
-    towers: list[Tower] = [t for t in ("encoder", "decoder") if hasattr(model, t)]
+    towers: list[TowerName] = [t for t in ("encoder", "decoder") if hasattr(model, t)]
     if not towers:
         raise InputError(
             f"{type(model).__name__} has neither an encoder nor a decoder; trace reads models "
@@ -90,7 +90,7 @@ def _remedy(pattern: str, known: list[str]) -> str:
     return close if close.startswith("did") else "clearhead.names(model) lists them all"
 
 
-def embedding_of(model: Model, tower: Tower) -> tuple[str, nn.Module]:
+def embedding_of(model: Model, tower: TowerName) -> tuple[str, nn.Module]:
     """The name and module of a stack's input embedding."""
     name = "embedding"
     if tower == "decoder" and hasattr(model, "target_embedding"):
@@ -98,7 +98,7 @@ def embedding_of(model: Model, tower: Tower) -> tuple[str, nn.Module]:
     return name, getattr(model, name)
 
 
-def _embedding(model: Model, tower: Tower) -> Iterator[Site]:
+def _embedding(model: Model, tower: TowerName) -> Iterator[Site]:
     name, module = embedding_of(model, tower)
     yield Site(f"{name}.tokens", "stream", module, "input", tower)
     for part in ("positions", "segments"):
@@ -107,7 +107,7 @@ def _embedding(model: Model, tower: Tower) -> Iterator[Site]:
     yield Site(f"{name}.output", "stream", module, "output", tower)
 
 
-def _layer(layer: nn.Module, path: str, tower: Tower, rotary: bool) -> Iterator[Site]:
+def _layer(layer: nn.Module, path: str, tower: TowerName, rotary: bool) -> Iterator[Site]:
     for part in ("self_attention", "cross_attention", "feed_forward"):
         sublayer, around = getattr(layer, part, None), getattr(layer, f"around_{part}", None)
         if not isinstance(sublayer, nn.Module) or not isinstance(around, Residual):
@@ -117,7 +117,7 @@ def _layer(layer: nn.Module, path: str, tower: Tower, rotary: bool) -> Iterator[
         yield Site(f"{here}.read", "stream", around, "sublayer", tower)
         if isinstance(sublayer, MultiHeadAttention):
             cross = part == "cross_attention"  # which looks at the other tower, without rotation
-            looked_at: Tower = "encoder" if cross else tower
+            looked_at: TowerName = "encoder" if cross else tower
             where = f"{path}.{part}"
             yield from _attention(sublayer, where, tower, looked_at, rotary and not cross)
         else:
@@ -129,7 +129,7 @@ def _layer(layer: nn.Module, path: str, tower: Tower, rotary: bool) -> Iterator[
 
 
 def _attention(
-    module: MultiHeadAttention, path: str, tower: Tower, looked_at: Tower, rotary: bool
+    module: MultiHeadAttention, path: str, tower: TowerName, looked_at: TowerName, rotary: bool
 ) -> Iterator[Site]:
     n, n_kv = module.n_heads, module.n_kv_heads
     yield Site(f"{path}.key", "heads", module.key, "heads out", looked_at, n_kv)
@@ -146,7 +146,7 @@ def _attention(
     yield Site(f"{path}.output", "stream", module.output, "output", tower)
 
 
-def _feed_forward(module: nn.Module, path: str, tower: Tower) -> Iterator[Site]:
+def _feed_forward(module: nn.Module, path: str, tower: TowerName) -> Iterator[Site]:
     """A feed-forward network of the user's own has an output; the rest if it has such matrices."""
     for part in ("gate", "up"):
         if isinstance(inner := getattr(module, part, None), nn.Linear):

@@ -13,8 +13,8 @@ from clearhead.inspection.trace import Trace, trace
 from clearhead.models import Model
 from clearhead.shapes import Float, Tensor
 
-Run = Callable[[], Tensor]
-Metric = Callable[[Tensor], Tensor | float]
+RunModel = Callable[[], Tensor]
+OutputMetric = Callable[[Tensor], Tensor | float]
 
 
 class Grid(NamedTuple):
@@ -33,8 +33,8 @@ class Grid(NamedTuple):
 
 def sweep(
     model: Model,
-    run: Run,
-    metric: Metric,
+    run: RunModel,
+    metric: OutputMetric,
     *,
     edits: Sequence[Sequence[Edit]],
     rows: Sequence[str] | None = None,
@@ -61,8 +61,8 @@ def sweep(
 
 def patching(
     model: Model,
-    run: Run,
-    metric: Metric,
+    run: RunModel,
+    metric: OutputMetric,
     *,
     source: Trace,
     pattern: str,
@@ -77,8 +77,8 @@ def patching(
 
 def head_ablation(
     model: Model,
-    run: Run,
-    metric: Metric,
+    run: RunModel,
+    metric: OutputMetric,
     *,
     pattern: str = "*attention.heads",
     means: dict[str, Tensor] | None = None,

@@ -26,7 +26,7 @@ from torch.utils.hooks import RemovableHandle
 from clearhead.errors import InputError
 from clearhead.inspection.attending import Tap, per_head, tap_attention
 from clearhead.inspection.edits import Counted, Edit, counted
-from clearhead.inspection.sites import Site, Tower, embedding_of, matching, sites
+from clearhead.inspection.sites import Site, TowerName, embedding_of, matching, sites
 from clearhead.models import Model
 from clearhead.parts.attention import MultiHeadAttention, merge_heads, split_heads
 from clearhead.parts.cache import KeysValues
@@ -74,7 +74,7 @@ class Trace:
             matching(one.name, known)
             one.check(self._sites[one.name])
         self._calls: dict[str, list[Tensor]] = {}
-        self._tokens: dict[Tower, list[tuple[Counted, Bool[Tensor, "batch length"]]]] = {}
+        self._tokens: dict[TowerName, list[tuple[Counted, Bool[Tensor, "batch length"]]]] = {}
         self._keys: Counted | None = None
         self._handles: list[RemovableHandle | Tap] = []
 
@@ -135,7 +135,7 @@ class Trace:
             ]
         return torch.cat(calls, dim=1 if site.form == "stream" else 2)
 
-    def real(self, tower: Tower) -> Bool[Tensor, "batch length"]:
+    def real(self, tower: TowerName) -> Bool[Tensor, "batch length"]:
         """Which tokens of a tower are no padding, over all calls."""
         if tower not in self._tokens:
             raise InputError(f"the {tower} was not reached inside the trace")
@@ -185,7 +185,7 @@ class Trace:
     def __enter__(self) -> Self:
         if self._handles:
             raise InputError("this trace is running already; make another one")
-        towers: list[Tower] = [t for t in ("encoder", "decoder") if hasattr(self.model, t)]
+        towers: list[TowerName] = [t for t in ("encoder", "decoder") if hasattr(self.model, t)]
         for tower in towers:
             _, embedding = embedding_of(self.model, tower)
             self._handles.append(embedding.register_forward_pre_hook(self._counter(tower)))
@@ -280,7 +280,7 @@ class Trace:
             case _:
                 raise AssertionError(f"{site.how} has a hook of its own")
 
-    def _counter(self, tower: Tower) -> Any:
+    def _counter(self, tower: TowerName) -> Any:
         """Counts the tokens of each call. The positions that a cache gives continue from call to
         call, so the first real token's position says how many came before."""
 

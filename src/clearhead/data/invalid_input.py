@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.config.data import DataConfig, Dirt
+from clearhead.config.data import DataConfig, InvalidInput
 from clearhead.data.recognise import guess_encoding
 from clearhead.errors import DataError
 
@@ -41,7 +41,7 @@ class Sieve:
         """Whether this line or row belongs to the split."""
         return self.lines is None or place.line in self.lines
 
-    def reject(self, kind: Dirt, place: Place, what: str) -> None:
+    def reject(self, kind: InvalidInput, place: Place, what: str) -> None:
         """Counts the invalid input if its kind is skipped, otherwise raises with its place."""
         if not self.wants(place):
             return
@@ -49,7 +49,7 @@ class Sieve:
             raise DataError(f"{place}: {what}; {self._remedy(kind)}")
         self.counts[kind] += 1
 
-    def _remedy(self, kind: Dirt) -> str:
+    def _remedy(self, kind: InvalidInput) -> str:
         whole_file = self.config.document == "file"
         # Of a text in another encoding, skipping would leave little or nothing.
         if kind == "invalid-utf8" and (whole_file or not self.has_recipe):
