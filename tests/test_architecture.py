@@ -75,6 +75,10 @@ def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[st
             case ast.ImportFrom(module="os", names=names) if package != "environment":
                 if {"environ", "getenv"} & {alias.name for alias in names}:
                     found.append(f"{file}:{node.lineno} reads the environment; environment.py does")
+            case ast.Expr(value=ast.IfExp() | ast.BoolOp() | ast.ListComp()):
+                found.append(f"{file}:{node.lineno} an expression is a statement; write if or for")
+            case ast.Subscript(value=ast.Tuple() | ast.List(), slice=ast.Constant()):
+                found.append(f"{file}:{node.lineno} builds a list for one of its items")
     return found
 
 
@@ -159,6 +163,9 @@ def test_the_transformer_can_be_read_in_an_evening():
         ("models/new.py", "w = softmax(q @ k.mT)", "computes attention"),
         ("training/new.py", "import os\nrank = os.environ['RANK']", "reads the environment"),
         ("training/new.py", "from os import getenv", "reads the environment"),
+        ("training/new.py", "say(x) if x else None", "an expression is a statement"),
+        ("training/new.py", "x and x.close()", "an expression is a statement"),
+        ("training/new.py", "f = lambda: (wait(), result())[1]", "builds a list"),
     ],
 )
 def test_a_planted_violation_is_found(file: str, source: str, complaint: str):

@@ -28,7 +28,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def test_the_tour_is_interrupted_goes_on_and_ends_with_a_picture(tmp_path: Path):
+def test_the_tour_is_interrupted_resumes_and_ends_with_a_picture(tmp_path: Path):
     pytest.importorskip("transformers", reason="the tour's export needs the extra hf")
     first = start(tmp_path)
     steps = tmp_path / "tour/runs/copy-task/metrics.jsonl"
@@ -37,7 +37,7 @@ def test_the_tour_is_interrupted_goes_on_and_ends_with_a_picture(tmp_path: Path)
     os.killpg(first.pid, signal.SIGINT)
     _, told = first.communicate()
     assert first.returncode == 128 + signal.SIGINT
-    assert told.endswith("interrupted; clearhead quickstart tour goes on from here\n")
+    assert told.endswith("interrupted; to resume the tour: clearhead quickstart tour\n")
     assert "Traceback" not in told
 
     shown, told = start(tmp_path, "--steps", "150").communicate()
@@ -75,4 +75,4 @@ def test_a_command_that_fails_ends_the_tour_with_what_to_do(tmp_path: Path, capf
         assert main(["quickstart", str(folder), *options]) != 0
         told = capfd.readouterr().err
         again = " ".join(["clearhead quickstart", str(folder), *options])
-        assert "the tour stops" in told and f"{again} goes on" in told
+        assert "the tour stops" in told and f"resume the tour: {again}\n" in told

@@ -12,12 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "clearhead"
 WORDS = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
-NOT_YET = ("cli",)
-SOURCES = [
-    path
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if path.relative_to(PACKAGE).parts[0] not in NOT_YET
-]
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 # A report as it was printed, and notes on other people's code, which they quote.
 OTHER_PAGES = {"example.md", "field-notes.md"}
 

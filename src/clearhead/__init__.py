@@ -13,28 +13,31 @@ if TYPE_CHECKING:
     from clearhead.api.building import build_model as build_model
     from clearhead.api.evaluating import Evaluation as Evaluation
     from clearhead.api.evaluating import evaluate as evaluate
+    from clearhead.api.examining import examine as examine
     from clearhead.api.exporting import export as export
     from clearhead.api.exporting import import_model as import_model
     from clearhead.api.loading import load as load
     from clearhead.api.loading import shipped_models as shipped_models
     from clearhead.api.own_text import recipe_for as recipe_for
+    from clearhead.api.planning import plan as plan
     from clearhead.api.preparing import prepare as prepare
     from clearhead.api.recipes import recipe as recipe
+    from clearhead.api.seeing import Microscope as Microscope
+    from clearhead.api.seeing import see as see
     from clearhead.api.text_model import TextModel as TextModel
     from clearhead.api.trained_run import TrainedRun as TrainedRun
-    from clearhead.api.training import plan as plan
     from clearhead.api.training import train as train
+    from clearhead.api.training import training_plan as training_plan
     from clearhead.config import BatchConfig as BatchConfig
     from clearhead.config import DataConfig as DataConfig
     from clearhead.config import ModelConfig as ModelConfig
     from clearhead.config import Recipe as Recipe
     from clearhead.config import TrainConfig as TrainConfig
-    from clearhead.doctor import examine as examine
     from clearhead.errors import ClearheadError as ClearheadError
     from clearhead.inspection.edits import add as add
     from clearhead.inspection.edits import change as change
+    from clearhead.inspection.edits import multiply as multiply
     from clearhead.inspection.edits import put as put
-    from clearhead.inspection.edits import scale as scale
     from clearhead.inspection.edits import zero as zero
     from clearhead.inspection.heads import head_kinds as head_kinds
     from clearhead.inspection.lens import attribution as attribution
@@ -61,6 +64,7 @@ _HOMES = {
     "ClearheadError": "clearhead.errors",
     "DataConfig": "clearhead.config",
     "Evaluation": "clearhead.api.evaluating",
+    "Microscope": "clearhead.api.seeing",
     "ModelConfig": "clearhead.config",
     "Recipe": "clearhead.config",
     "Recorder": "clearhead.parts.recorder",
@@ -73,7 +77,7 @@ _HOMES = {
     "change": "clearhead.inspection.edits",
     "count_parameters": "clearhead.models",
     "evaluate": "clearhead.api.evaluating",
-    "examine": "clearhead.doctor",
+    "examine": "clearhead.api.examining",
     "export": "clearhead.api.exporting",
     "head_ablation": "clearhead.inspection.sweep",
     "head_kinds": "clearhead.inspection.heads",
@@ -82,9 +86,10 @@ _HOMES = {
     "load_model": "clearhead.interop.model_folder",
     "logit_lens": "clearhead.inspection.lens",
     "mean_of": "clearhead.inspection.trace",
+    "multiply": "clearhead.inspection.edits",
     "names": "clearhead.inspection.sites",
     "patching": "clearhead.inspection.sweep",
-    "plan": "clearhead.api.training",
+    "plan": "clearhead.api.planning",
     "prepare": "clearhead.api.preparing",
     "preset": "clearhead.models",
     "put": "clearhead.inspection.edits",
@@ -92,11 +97,12 @@ _HOMES = {
     "recipe_for": "clearhead.api.own_text",
     "rollout": "clearhead.inspection.lens",
     "save_model": "clearhead.interop.model_folder",
-    "scale": "clearhead.inspection.edits",
+    "see": "clearhead.api.seeing",
     "shipped_models": "clearhead.api.loading",
     "sweep": "clearhead.inspection.sweep",
     "trace": "clearhead.inspection.trace",
     "train": "clearhead.api.training",
+    "training_plan": "clearhead.api.training",
     "zero": "clearhead.inspection.edits",
 }
 __all__ = [
@@ -104,6 +110,7 @@ __all__ = [
     "ClearheadError",
     "DataConfig",
     "Evaluation",
+    "Microscope",
     "ModelConfig",
     "Recipe",
     "Recorder",
@@ -125,6 +132,7 @@ __all__ = [
     "load_model",
     "logit_lens",
     "mean_of",
+    "multiply",
     "names",
     "patching",
     "plan",
@@ -135,11 +143,12 @@ __all__ = [
     "recipe_for",
     "rollout",
     "save_model",
-    "scale",
+    "see",
     "shipped_models",
     "sweep",
     "trace",
     "train",
+    "training_plan",
     "zero",
 ]
 

@@ -21,9 +21,9 @@ _MODE = 0o644  # less what the umask takes away
 
 
 class NewFile:
-    """A file that is written beside its place, and takes its name when `finish` has brought every
-    byte to the disk. What stood there before stays until then. As a context manager it finishes
-    at the end, or leaves nothing after an error."""
+    """A file that is written beside its place, and takes its name (`path`) when `finish` has
+    brought every byte to the disk. What stood there before stays until then. As a context manager
+    it finishes at the end, or leaves nothing after an error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

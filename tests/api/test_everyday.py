@@ -1,5 +1,6 @@
 """What people do every day, from Python: each call with strings, paths, lists and generators."""
 
+import inspect
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,7 +10,9 @@ import pytest
 import torch
 
 import clearhead as ch
+from clearhead import doctor
 from clearhead.api.results import Classified, DecodedText, Scored
+from clearhead.cli import main
 from tests.api.conftest import PAIRS, tiny_recipe
 from tests.models.own import OWN, SquaredReLU
 
@@ -85,8 +88,10 @@ def test_scores_are_the_log_probabilities_of_what_is_generated(
     translator: ch.TrainedRun, language_model: ch.TrainedRun
 ):
     found = translator.translate("aei", beam=1, max_new=12, details=True)
-    if found.stop == "end":
-        assert translator.score("aei", found.text) == pytest.approx(sum(found.log_probs), abs=1e-4)
+    again = translator.score("aei", found.text, details=True)
+    assert again.tokens[: len(found.tokens)] == found.tokens
+    assert again.log_probs[: len(found.tokens)] == pytest.approx(found.log_probs, abs=1e-4)
+    assert translator.score("aei", found.text) == pytest.approx(sum(again.log_probs), abs=1e-4)
     assert translator.score(["aei", ""], ["iea", ""])[1] == 0.0
     scored = language_model.score("aei", details=True)
     assert isinstance(scored, Scored) and len(scored.log_probs) == 2
@@ -139,6 +144,44 @@ def test_exported_and_imported_models_say_the_same(translator: ch.TrainedRun, tm
     assert imported.translate("aei", max_new=6) == translator.translate("aei", max_new=6)
     built = ch.build_model("tiny-decoder")
     assert not ch.export(built, tmp_path / "gpt", to="huggingface").failed
+
+
+def test_the_doctor_takes_modules_loaded_models_paths_and_names(
+    translator: ch.TrainedRun, tmp_path: Path, capsys
+):
+    (tmp_path / "mine.py").write_text(
+        "import clearhead as ch\nmodel = lambda: ch.build_model('tiny-decoder')\n"
+    )
+    trained = [translator, translator.folder, str(translator.folder / "model"), "copy-task"]
+    for model in [*trained, translator.model, f"{tmp_path / 'mine.py'}:model"]:
+        found = ch.examine(model, only=["causal", "first_loss"])
+        (first_loss,) = [each for each in found.outcomes if each.check == "first_loss"]
+        assert found.healthy and (first_loss.status == "not applicable") == (model in trained)
+    assert main(["doctor", "copy-task", "--only", "causal"]) == 0
+    own = inspect.signature(doctor.examine).parameters
+    offered = inspect.signature(ch.examine).parameters
+    assert {n: p.default for n, p in own.items()} == {
+        n: True if n == "fresh" else p.default for n, p in offered.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["translator", "language_model", "classifier"])
+def test_a_run_of_a_model_is_a_page_a_frame_and_a_heat_map(kind: str, request, tmp_path: Path):
+    model: ch.TrainedRun = request.getfixturevalue(kind)
+    seen = ch.see(ch.load(model.folder), "aei", max_new=4)
+    assert seen.document["model"]["name"] == model.folder.name
+    assert seen.save(str(tmp_path / "page.html")).read_text(encoding="utf-8") == seen.html
+    assert seen._repr_html_().startswith("<iframe") and "<script" not in seen._repr_html_()
+    assert "attention, layer 0" in str(seen)
+    assert ch.see(str(model.folder), "aei", max_new=4).document == seen.document
+
+
+def test_a_plan_shows_itself_and_takes_assumptions_by_name():
+    found = ch.plan(
+        "tiny-decoder", gpus=1, kind="A100", tokens=1e6, length=16, batch_tokens=32.0,
+        assumptions={"price": 3},
+    )  # fmt: skip
+    assert str(found).startswith("tiny-decoder on 1 × A100") and found.figures["price"].value == 3
 
 
 def test_the_shipped_model_copies_lines_it_has_never_seen():

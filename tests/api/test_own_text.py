@@ -24,6 +24,19 @@ class Frame:
         return iter(PAIRS)
 
 
+class Column:
+    """As pandas does it: neither a list nor a tuple."""
+
+    def __init__(self, values: list[str]) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own, and steps that are not timed."""
@@ -42,7 +55,9 @@ def test_lists_generators_and_frames_give_the_same_recipe(here: Path):
     by_list = ch.recipe_for(pairs=PAIRS, minutes=1)
     assert rows(by_list)[0] == {"source": "number 0\nline two", "target": "Zahl 0"}
     assert by_list.name == "my-pairs" and by_list.reasons[0].startswith("Text: 60 pairs")
-    for pairs in ((pair for pair in PAIRS), zip(*zip(*PAIRS)), Frame()):
+    sources, targets = ([pair[side] for pair in PAIRS] for side in (0, 1))
+    columns = ((sources, targets), (tuple(sources), Column(targets)))
+    for pairs in ((pair for pair in PAIRS), zip(*zip(*PAIRS)), Frame(), *columns):
         assert ch.recipe_for(pairs=pairs, minutes=1) == by_list
     assert len(list((here / "text" / "my-pairs").iterdir())) == 1
 
@@ -77,8 +92,8 @@ def test_files_are_paths_and_the_recipe_can_be_written(here: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give one of pairs= "),
-        ({"pairs": PAIRS, "texts": ["x"]}, "not both"),
+        ({}, "give exactly one of pairs= "),
+        ({"pairs": PAIRS, "texts": ["x"]}, "give exactly one of"),
         ({"pairs": []}, "pairs is empty"),
         ({"texts": iter(())}, "texts is empty"),
         ({"pairs": "a b"}, "is a str; give a list"),
@@ -96,6 +111,11 @@ def test_files_are_paths_and_the_recipe_can_be_written(here: Path):
         ({"pairs": PAIRS, "minutes": 0}, "minutes=0 must be"),
         ({"pairs": PAIRS, "minutes": "5"}, "minutes='5' must be a number"),
         ({"pairs": PAIRS, "out": "x.txt"}, "must end in .toml"),
+        ({"pairs": PAIRS, "name": 5}, "name=5 is not a name"),
+        ({"pairs": PAIRS, "clean": 5}, "clean=5 is not a list"),
+        ({"pairs": PAIRS, "clean": "copy"}, "such as clean=['copy']"),
+        ({"pairs": (["a"] * 60, ["b"] * 59)}, "60 sources and 59 targets"),
+        ({"texts": Frame()}, "text 1 is ('number 0"),
         ({"pairs": PAIRS[:5]}, "only 5 pair"),
     ],
     ids=lambda value: repr(value)[:40] if isinstance(value, dict) else "",

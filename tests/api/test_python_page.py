@@ -13,7 +13,7 @@ PAGE = (DOCS / "en" / "python.md").read_text(encoding="utf-8")
 
 def test_each_block_has_ten_lines_at_most_and_imports_little():
     found = blocks(PAGE, "python")
-    assert len(found) == 6
+    assert len(found) == 7
     for code in found:
         lines = [line for line in code.splitlines() if line.strip()]
         imported = {line for line in lines if re.match(r"(import|from) ", line)}
@@ -35,3 +35,4 @@ def test_the_page_runs_as_written(tmp_path: Path):
     for expected in ("Text: 600 pairs", "clearhead2026\n", "['abc', 'x1y2z3']", "██", "exact "):
         assert expected in said, said
     assert "largest logit difference" in said and "\nTrue\n" in said
+    assert (tmp_path / "hello.html").read_text(encoding="utf-8").startswith("<!doctype html>")

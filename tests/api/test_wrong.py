@@ -1,5 +1,6 @@
 """Every call with what it cannot take: an error of ours that says what to do, and nothing else."""
 
+import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,16 +34,19 @@ def test_wrong_texts_are_refused_with_what_to_give(
     assert "string" in refused(lambda: translator.score(wrong, wrong))
     assert "string" in refused(lambda: classifier.classify(wrong))
     assert "string" in refused(lambda: translator.attention(wrong))
+    assert "string" in refused(lambda: ch.see(translator, wrong))
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"x", {"a": 1}, range(3), [], ["runs"], ""], ids=repr)
 def test_wrong_paths_and_recipes_are_refused_with_what_to_give(wrong: Any, tmp_path: Path):
     refused(lambda: ch.load(wrong))
     refused(lambda: ch.evaluate(wrong))
+    refused(lambda: ch.examine(wrong))
     refused(lambda: ch.export(wrong, tmp_path / "x", to="huggingface"))
     refused(lambda: ch.import_model(wrong, tmp_path / "x"))
     refused(lambda: ch.build_model(wrong))
-    for call in (ch.recipe, ch.prepare, ch.train, ch.plan):
+    refused(lambda: ch.see(wrong, "text"))
+    for call in (ch.recipe, ch.prepare, ch.train, ch.plan, ch.training_plan):
         refused(lambda call=call: call(wrong))
     if wrong is not None:
         refused(lambda: ch.train("copy-task", folder=wrong))
@@ -59,6 +63,8 @@ def test_a_folder_that_is_no_run_is_refused_by_every_call(tmp_path: Path):
         for call in (
             lambda path=path: ch.load(path),
             lambda path=path: ch.evaluate(path),
+            lambda path=path: ch.examine(path),
+            lambda path=path: ch.see(path, "text"),
             lambda path=path: ch.export(path, tmp_path / "out", to="huggingface"),
             lambda path=path: ch.import_model(path, tmp_path / "out"),
         ):
@@ -101,6 +107,17 @@ def test_choices_and_numbers_that_are_none_are_refused(
     refused(lambda: translator.export(translator.folder))
     refused(lambda: ch.prepare("copy-task", processes=0))
     refused(lambda: ch.build_model("tiny-decodr"))
+    refused(lambda: ch.see(translator, "aei", beam=0))
+    refused(lambda: ch.see(translator, "aei", temperature="hot", beam=1))
+    refused(lambda: ch.see(translator, "aei", language="fr"))
+    refused(lambda: ch.see(translator, "aei").save(tmp_path / "missing" / "page.html"))
+    refused(lambda: ch.plan("tiny-decoder"))
+    refused(lambda: ch.plan("tiny-decoder", tokens="many"))
+    refused(lambda: ch.plan("tiny-decoder", tokens=1e9, kind=5))
+    refused(lambda: ch.plan("tiny-decoder", tokens=1e9, kind="H10"))
+    refused(lambda: ch.plan("tiny-decoder", tokens=1e9, assumptions={"prize": 2}))
+    refused(lambda: ch.plan("tiny-decoder", tokens=1e9, assumptions={"price": "cheap"}))
+    refused(lambda: ch.plan("lama-3-8b", tokens=1e9))
 
 
 def test_a_model_is_told_what_it_is_not(
@@ -141,3 +158,8 @@ def test_a_name_that_is_not_offered_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         ch.trian  # noqa: B018
     assert set(ch.__all__) <= set(dir(ch)) and all(getattr(ch, name) for name in ch.__all__)
+
+
+def test_no_name_is_also_that_of_a_package_which_would_take_its_place_when_imported():
+    packages = {module.name for module in pkgutil.iter_modules(ch.__path__)}
+    assert "doctor" in packages and not packages & set(ch.__all__)

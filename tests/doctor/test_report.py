@@ -161,7 +161,7 @@ def test_the_command_examines_a_file_and_its_exit_code_is_the_verdict(tmp_path, 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("nowhere", "neither FILE.py:FUNCTION nor a folder"),
+        ("nowhere", "neither FILE.py:NAME, nor a folder"),
         ("nowhere.py:build", "there is no file"),
         ("{folder}/mine.py:absent", "has no 'absent'"),
         ("{folder}/mine.py:number", "returned a int"),

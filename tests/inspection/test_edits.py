@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.errors import ConfigError, InputError
-from clearhead.inspection.edits import add, change, put, scale, zero
+from clearhead.inspection.edits import add, change, multiply, put, zero
 from clearhead.inspection.sites import names
 from clearhead.inspection.sweep import head_ablation, patching, sweep
 from clearhead.inspection.trace import mean_of, trace
@@ -214,7 +214,7 @@ def test_scale_and_add_and_change_agree():
     name = "encoder.layers.0.around_self_attention.added"
     with torch.no_grad(), trace(model) as t:
         model(*inputs_of(model))
-    tripled = run(model, scale(name, 3.0))
+    tripled = run(model, multiply(name, 3.0))
     torch.testing.assert_close(tripled, run(model, add(name, 2 * t[name])))
     torch.testing.assert_close(tripled, run(model, change(name, lambda x: x.mul_(3))))
 

@@ -140,7 +140,7 @@ def test_the_tokenizer_goes_along(family: str, tmp_path: Path, tokenizer: Path):
     export_model(tmp_path / "ours", tmp_path / "theirs")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    library.encode_special_tokens = True  # as the text room does: no text ends a sequence
+    library.encode_special_tokens = True  # as clearhead.text does: no text ends a sequence
     # Our sources end in <eos>; other texts are left as they are.
     end = [2] if family == "marian" else []
     for text in TEXTS:

@@ -91,7 +91,7 @@ def test_a_model_that_does_not_fit_is_said_not_to():
 
 
 def test_a_batch_that_the_ranks_cannot_share_is_refused_with_one_that_they_can():
-    with pytest.raises(ConfigError, match=r"try --batch-tokens 384$"):
+    with pytest.raises(ConfigError, match=r"try batch_tokens=384$"):
         small_plan(gpus=3, batch_tokens=64 * 4)
 
 

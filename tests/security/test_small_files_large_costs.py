@@ -200,7 +200,7 @@ def test_a_recipe_with_a_huge_number_is_refused_at_once():
 
 def parquet_documents(path: Path, **settings: Any) -> tuple[int, dict[str, int]]:
     """How many documents a Parquet file gives, and what was left out."""
-    from clearhead.config.data import DIRT, DataConfig
+    from clearhead.config.data import INVALID_INPUT, DataConfig
     from clearhead.data.sources import Cursor, Reader, find_inputs
 
     config = DataConfig(
@@ -208,7 +208,7 @@ def parquet_documents(path: Path, **settings: Any) -> tuple[int, dict[str, int]]
         format="parquet",
         columns=("text",),
         vocab_size=300,
-        skip=DIRT,
+        skip=INVALID_INPUT,
         **settings,
     )
     reader = Reader(find_inputs(config, "train", path.parent), config, "train")
@@ -297,7 +297,7 @@ def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path
     """300 MB of one record in 300 KB of gzip."""
     import gzip
 
-    from clearhead.config.data import DIRT, DataConfig
+    from clearhead.config.data import INVALID_INPUT, DataConfig
     from clearhead.data.sources import Cursor, Reader, find_inputs
 
     start = {"tmx": b"<tmx><body><tu><tuv xml:lang='en'><seg>", "csv": b'"'}.get(kind, b"")
@@ -308,7 +308,7 @@ def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path
         for _ in range(300):
             file.write((b"a,\n" if kind == "csv" else b"aaa") * (MEGABYTE // 3))
     columns = {"csv": (1,), "tmx": ("en",), "parquet": ("text",)}.get(kind, ())
-    how = {"document": "file"} if kind == "text" else {"columns": columns, "skip": DIRT}
+    how = {"document": "file"} if kind == "text" else {"columns": columns, "skip": INVALID_INPUT}
     config = DataConfig(train=(str(path),), format=kind, max_bytes=2**40, vocab_size=300, **how)
 
     def read() -> int:

@@ -168,5 +168,5 @@ def test_two_tokenizers_go_into_the_model_folder_and_not_abroad(
     assert main(["export", "runs/pairs", "abroad", "--to", "huggingface", "--no-check"]) == 0
     assert not list((tmp_path / "abroad").glob("tokenizer*"))
     told = capsys.readouterr().out.splitlines()[-1]
-    assert told.startswith("missing   a tokenizer: the two sides have one each")
+    assert told.startswith("missing   a tokenizer: source and target have one each")
     assert 'data.vocabularies = "shared"' in told

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from clearhead.api.loading import load
-from clearhead.api.preparing import PREPARED, is_prepared
-from clearhead.api.recipes import as_path
+from clearhead.api.loading import as_text_model, load
+from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.preparing import is_prepared
 from clearhead.api.text_model import TextModel
+from clearhead.api.texts import LinesGiven
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import BeamConfig, DataConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
@@ -34,8 +35,6 @@ from clearhead.evaluation.translation import (
 )
 from clearhead.models import MaskedLM, Seq2Seq
 
-LinesGiven = str | Path | Iterable[str]
-"""The path of a file (also .gz), or lines in memory."""
 Split = Literal["train", "valid", "test"]
 
 
@@ -126,7 +125,7 @@ def evaluate(
         return _outputs(hypothesis, against, {"model": model} | given, exact, scoring)
     if model is None:
         raise InputError("MODEL is missing: a model folder or a run; or --hypothesis FILE")
-    found = model if isinstance(model, TextModel) else load(model)
+    found = as_text_model(model)
     _refuse_what_does_not_apply(found, given)
     if isinstance(found.model, Seq2Seq):
         other = against
@@ -162,7 +161,7 @@ def _pairs(
         pairs = list(documents)
         return [p[0] for p in pairs], [p[1] for p in pairs], f"{split} of {model.folder}"
     sources = _lines("source", source, "the lines to translate")
-    references = _lines("reference", reference, "their right translations")
+    references = _lines("reference", reference, "their reference translations")
     if len(sources) != len(references):
         raise DataError(
             f"source has {len(sources)} lines and reference {len(references)}; line n of one must "
@@ -202,7 +201,7 @@ def _outputs(
         if value is not None and name != "reference":
             name = "MODEL" if name == "model" else f"--{name}"
             raise InputError(f"--hypothesis is scored against --reference alone; leave out {name}")
-    references = _lines("reference", given["reference"], "the right translations")
+    references = _lines("reference", given["reference"], "the reference translations")
     mine = _lines("hypothesis", hypothesis, "the output of a system")
     if isinstance(against, TextModel):
         raise InputError("with --hypothesis, --against is another output: give a file or lines")

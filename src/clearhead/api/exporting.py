@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from clearhead.api.loading import TextModel, find_model
-from clearhead.api.recipes import as_path
+from clearhead.api.paths import as_path
 from clearhead.decoding.opening import model_folder
 from clearhead.errors import InputError, nearest
 from clearhead.interop.certificate import Certificate

@@ -2,15 +2,15 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from clearhead.api.own_parts import PartGiven, own_parts
-from clearhead.api.recipes import as_path
+from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
-from clearhead.config import recipe_names
-from clearhead.decoding.opening import RECIPE
+from clearhead.decoding.opening import RECIPE, how_to_make
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import FolderError, nearest
 from clearhead.interop.folders import has_file, read_json
@@ -42,6 +42,11 @@ def load(
     return found
 
 
+def as_text_model(model: TextModel | str | Path) -> TextModel:
+    """The model that was given, or opened from where the path leads."""
+    return model if isinstance(model, TextModel) else load(model)
+
+
 def shipped_models() -> list[str]:
     """The names that `load` knows."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
@@ -62,24 +67,19 @@ def find_model(path: str | Path, own: OwnParts = NONE) -> TextModel:
             f"{folder} is neither a run nor a model folder: it has no {RECIPE} and no {CONFIG}; "
             f"{_remedy(folder)}"
         )
-    if _is_of_hugging_face(folder):
+    if is_of_hugging_face(read_json(folder, CONFIG)):
         temporary = tempfile.TemporaryDirectory(prefix="clearhead-")
-        import_model(folder, Path(temporary.name) / "model")
-        return TextModel(Path(temporary.name) / "model", own_parts=own, keeps=temporary)
+        imported = Path(temporary.name) / folder.resolve().name
+        import_model(folder, imported)
+        return TextModel(imported, own_parts=own, keeps=temporary)
     return TextModel(folder, own_parts=own)
 
 
-def _is_of_hugging_face(folder: Path) -> bool:
-    content = read_json(folder, CONFIG)
-    return "model_type" in content and content.get("format") != FORMAT
+def is_of_hugging_face(config: dict[str, Any]) -> bool:
+    """By the content of config.json."""
+    return bool({"model_type", "architectures"} & set(config)) and config.get("format") != FORMAT
 
 
 def _remedy(folder: Path) -> str:
-    names = recipe_names()
-    run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
-    recipe = run.name if run.name in names else "RECIPE"
     shipped = nearest(folder.name, shipped_models()) if folder.name == str(folder) else ""
-    return (
-        "give the folder that a run has written, or make one with: "
-        f"clearhead train {recipe}{f' (shipped models: {shipped})' if shipped else ''}"
-    )
+    return how_to_make(folder) + (f" (shipped models: {shipped})" if shipped else "")

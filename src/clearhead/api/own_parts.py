@@ -44,13 +44,14 @@ def _by_name(role: str, name: str) -> Any:
 
 def from_file(file: Path, symbol: str) -> Any:
     """What a Python file calls by this name. The file is run: only name one that you trust."""
-    found = getattr(_run(file), symbol, None)
+    found = getattr(run_file(file), symbol, None)
     if found is None:
         raise ClearheadError(f"{file} has no {symbol!r}; check the name")
     return found
 
 
-def _run(file: Path) -> ModuleType:
+def run_file(file: Path) -> ModuleType:
+    """A Python file of the user's as a module."""
     if not file.is_file():
         raise ClearheadError(f"there is no file {str(file)!r}; check the path")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -60,5 +61,15 @@ def _run(file: Path) -> ModuleType:
     if str(file.parent.resolve()) not in sys.path:
         sys.path.insert(0, str(file.parent.resolve()))
     sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ClearheadError(f"{file}{line} cannot be imported: {first_line(error)}") from error
     return module
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without its details."""
+    text = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -3,17 +3,15 @@
 import hashlib
 import json
 import math
-import os
 import shlex
-import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clearhead.api.preparing import PREPARED, defect_kinds
-from clearhead.api.recipes import as_path
+from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.preparing import defect_kinds
 from clearhead.config import Recipe, explained_toml, with_values
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
@@ -23,7 +21,7 @@ from clearhead.data.sources import find_inputs
 from clearhead.data.survey import check_files
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, DataError, InputError
-from clearhead.files import write_whole
+from clearhead.files import NewFile, write_whole
 from clearhead.text.tokenizer import check_is_text
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
@@ -47,7 +45,7 @@ def recipe_for(
     pairs: Iterable[Any] | None = None,
     texts: Iterable[Any] | None = None,
     table: str | Path | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str | int] | None = None,
     label: Sequence[str] | None = None,
     start: str | Path | None = None,
     minutes: float = 30.0,
@@ -58,8 +56,9 @@ def recipe_for(
     """A recipe for your own text, with sizes that suit the text, this machine and the time.
 
     `pairs` are for a translator: (source, target) strings from a list, a generator, or a data frame
-    of two columns; or two paths of files whose lines belong together. `texts` are for a language
-    model: strings, or paths of files. Strings are text, paths (`pathlib.Path`) are files.
+    of two columns; or a tuple of two columns; or a tuple of two paths of files whose lines belong
+    together. `texts` are for a language model: strings from a list, a generator or a column, or
+    paths of files. Strings are text, paths (`pathlib.Path`) are files.
 
     `table` is a file instead: TSV, CSV, JSON lines, Parquet or TMX, whose `columns` are proposed
     unless given. `label` is a list of "LABEL=FILE", for a classifier. `start` is a run or a model
@@ -71,9 +70,15 @@ def recipe_for(
     """
     if sum(each is not None for each in (pairs, texts, table, label)) != 1:
         raise InputError(
-            "give one of pairs= (for a translator), texts= (for a language model), table= (a file "
-            "with columns) and label= (for a classifier), not both"
+            "give exactly one of pairs= (for a translator), texts= (for a language model), table= "
+            "(a file with columns) and label= (for a classifier)"
         )
+    for what, several in (("columns", columns), ("label", label)):
+        if several is not None:
+            _check_strings(what, several)
+    removed = () if clean is None else defect_kinds(clean)
+    if name is not None and (not isinstance(name, str) or not name):
+        raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
     if columns is not None and table is None:
         raise InputError(f"columns={columns!r} are those of a table; give table= as well")
     own = None
@@ -84,7 +89,8 @@ def recipe_for(
     task = "my-pairs" if pairs is not None else "my-text" if own is None else own.template
     name = task if name is None else name
     given, what = (pairs, "pairs") if pairs is not None else (texts, "texts")
-    if not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if not is_number or not 0 < minutes < math.inf:
         raise ClearheadError(
             f"minutes={_shown(minutes)} must be a number above 0 and finite; try 30"
         )
@@ -94,22 +100,20 @@ def recipe_for(
     template = load_recipe(TEMPLATES / f"{task}.toml")
     if own is not None:
         template = with_values(template, own.values)
-    data = template.data
-    if own is not None:
-        pass
+        data = template.data
     elif files := _as_files(given, what):
         for path in files:
             _check_name(path)
-        data = replace(data, train=tuple(str(path.expanduser().absolute()) for path in files))
+        absolute = tuple(str(path.expanduser().absolute()) for path in files)
+        data = replace(template.data, train=absolute)
     else:
-        assert given is not None
         place = as_path("folder", folder, TEXT / name)
         file = _write(_rows(given) if pairs is not None else _strings(given), place, what)
+        sides = template.data.sides
         data = replace(
-            data, train=(str(file),), format="jsonl", columns=data.sides, document="line"
+            template.data, train=(str(file),), format="jsonl", columns=sides, document="line"
         )
     check_files(data)
-    removed = () if clean is None else defect_kinds(clean)
     defects = find_defects(data, Path("/"))
     keep_freed_memory()  # as training does: the steps are timed
     template = replace(template, name=name, data=data)
@@ -140,6 +144,14 @@ def recipe_for(
     )
 
 
+def _check_strings(what: str, given: Any) -> None:
+    if isinstance(given, str):
+        raise InputError(f"{what}={given!r} is one string; give a list, such as {what}=[{given!r}]")
+    kinds = str | int if what == "columns" else str  # a column may have a number
+    if not isinstance(given, Sequence) or not all(isinstance(each, kinds) for each in given):
+        raise InputError(f"{what}={given!r:.60} is not a list of strings; give one")
+
+
 def _as_files(given: Any, what: str) -> list[Path]:
     """The paths, if that is what was given."""
     if isinstance(given, Path):
@@ -158,11 +170,12 @@ def _as_files(given: Any, what: str) -> list[Path]:
 
 
 def _rows(given: Any) -> Iterator[dict[str, str]]:
-    if hasattr(given, "itertuples"):  # pandas
-        given = given.itertuples(index=False, name=None)
-    elif hasattr(given, "iter_rows"):  # polars
-        given = given.iter_rows()
-    for number, row in enumerate(given, 1):
+    if isinstance(given, tuple) and len(given) == 2 and all(map(_is_column, given)):
+        n, m = map(len, given)
+        if n != m:
+            raise DataError(f"there are {n} sources and {m} targets; give one for each")
+        given = zip(*given)
+    for number, row in enumerate(_items(given), 1):
         texts = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise DataError(
@@ -171,8 +184,20 @@ def _rows(given: Any) -> Iterator[dict[str, str]]:
         yield {"source": texts[0], "target": texts[1]}
 
 
+def _is_column(given: Any) -> bool:
+    """Many texts; two could also be one of two pairs."""
+    return not isinstance(given, str | Mapping) and hasattr(given, "__len__") and len(given) != 2
+
+
+def _items(given: Any) -> Iterable[Any]:
+    """What a list or generator gives; of a data frame the rows, not the names of its columns."""
+    if hasattr(given, "itertuples"):  # pandas
+        return given.itertuples(index=False, name=None)
+    return given.iter_rows() if hasattr(given, "iter_rows") else given  # polars
+
+
 def _strings(given: Any) -> Iterator[dict[str, str]]:
-    for number, text in enumerate(given, 1):
+    for number, text in enumerate(_items(given), 1):
         if not isinstance(text, str):
             raise DataError(
                 f"text {number} is {text!r:.60}, a {type(text).__name__}; give strings "
@@ -184,31 +209,25 @@ def _strings(given: Any) -> Iterator[dict[str, str]]:
 def _write(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path:
     """One line of JSON for each; the name of the file says what is in it, so that other text never
     passes for text that has been prepared."""
+    digest, n_rows = hashlib.sha256(), 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("wb", dir=folder, suffix=".part", delete=False) as out:
-            try:
-                digest, n_rows = hashlib.sha256(), 0
-                for row in rows:
-                    n_rows += 1
-                    for text in row.values():
-                        check_is_text(text)
-                    line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
-                    digest.update(line)
-                    out.write(line)
-                if not n_rows:
-                    raise DataError(f"{what} is empty; give at least a few hundred")
-                out.close()
-                file = folder / f"{what}-{digest.hexdigest()[:12]}.jsonl"
-                os.replace(out.name, file)
-            except BaseException:
-                os.unlink(out.name)
-                raise
+        with NewFile(folder / f"{what}.jsonl") as out:
+            for row in rows:
+                n_rows += 1
+                for text in row.values():
+                    check_is_text(text)
+                line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+                digest.update(line)
+                out.write(line)
+            if not n_rows:
+                raise DataError(f"{what} is empty; give at least a few hundred")
+            out.path = folder / f"{what}-{digest.hexdigest()[:12]}.jsonl"
     except OSError as error:
         raise ClearheadError(
             f"{folder} cannot be written ({error.strerror}); name another: folder="
         ) from None
-    return file.absolute()
+    return out.path.absolute()
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.api.recipes import RecipeGiven, as_path, as_recipe
+from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import Recipe, revise_recipe
 from clearhead.config.data import DEFECTS
 from clearhead.data.corpus import Corpus, open_corpus
@@ -14,8 +15,6 @@ from clearhead.data.prepare import prepare as prepare_job
 from clearhead.data.shards import Job, Progress
 from clearhead.data.sources import data_root
 from clearhead.errors import InputError
-
-PREPARED = Path("prepared")
 
 
 def prepare(
@@ -39,6 +38,8 @@ def prepare(
     are removed (`[]`: all kinds), each listed in the folder's removed.tsv.
     """
     own = as_recipe(recipe)
+    if not isinstance(data, Mapping | None):
+        raise InputError(f"data={data!r:.60} is not a table; give a dictionary, such as {{…}}")
     changes = dict(data or {})
     if clean is not None:
         if "clean" in changes:
@@ -68,6 +69,8 @@ def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
     """The kinds that were named; all of them where none was."""
     if isinstance(clean, str):
         raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
+    if not isinstance(clean, Sequence) or not all(isinstance(kind, str) for kind in clean):
+        raise InputError(f"clean={clean!r:.60} is not a list of strings; give one")
     return tuple(clean) or DEFECTS
 
 

@@ -16,7 +16,7 @@ from clearhead.config import (
     revise_recipe,
 )
 from clearhead.config.recipe import SECTIONS
-from clearhead.errors import ClearheadError, InputError
+from clearhead.errors import InputError
 
 RecipeGiven = Recipe | str | Path
 """A recipe, the name of a shipped one, or the path of a .toml file."""
@@ -58,33 +58,18 @@ def recipe(
                 + ", ".join(recipe_names())
             )
         source = Recipe(name=name or "unnamed", **{"batches": BatchConfig(), **whole})
-    found = _opened(source, {})
+    found = as_recipe(source)
     found = replace(found, name=name or found.name, **whole)
     return revise_recipe(found, values) if values else found
 
 
-def _opened(source: RecipeGiven, values: Mapping[str, Values]) -> Recipe:
-    if isinstance(source, Recipe):
-        return source
-    if not isinstance(source, str | Path):
-        raise InputError(
-            f"recipe={source!r} is a {type(source).__name__}; give a name, the path of a .toml "
-            "file, or a recipe"
-        )
-    return load_recipe(source, tables=values)
-
-
 def as_recipe(given: RecipeGiven) -> Recipe:
     """The recipe that was given, or named."""
-    return _opened(given, {})
-
-
-def as_path(name: str, given: str | Path | None, default: Path | None = None) -> Path:
-    """A path of the user's, who may give it as a string."""
-    if given is None and default is not None:
-        return default
-    if not isinstance(given, str | Path) or not str(given):
-        raise InputError(f"{name}={given!r} is not a path; give a string or a pathlib.Path")
-    if "\0" in str(given):
-        raise ClearheadError(f"{name}={str(given)!r} holds a zero byte; check the path")
-    return Path(given).expanduser()
+    if isinstance(given, Recipe):
+        return given
+    if not isinstance(given, str | Path):
+        raise InputError(
+            f"recipe={given!r:.60} is a {type(given).__name__}; give a name, the path of a .toml "
+            "file, or a recipe"
+        )
+    return load_recipe(given)

@@ -4,21 +4,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from clearhead.api.attending import text_attention
 from clearhead.api.results import NOTHING, Classified, DecodedText, Scored, decoded
 from clearhead.api.texts import (
+    Evaluating,
     Generating,
+    Labelling,
     ManyTexts,
     Scoring,
     Texts,
     Translating,
     as_list,
+    named,
     one_string,
 )
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config import BeamConfig, Choice, GenerateConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
-from clearhead.decoding import Output, beam_search
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.decoding.text import (
     Decoded,
@@ -30,7 +33,7 @@ from clearhead.decoding.text import (
 )
 from clearhead.errors import InputError
 from clearhead.evaluation.classification import label_texts
-from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
+from clearhead.inspection.attention import AttentionMap
 from clearhead.models import Seq2Seq
 
 if TYPE_CHECKING:
@@ -105,7 +108,7 @@ class TextModel(TokenizedModel):
             batch=batch,
         )
         runs = self.engine(self.opened.translator, engine, precision, engine_folder)
-        names = _names(called, number, given)
+        names = named(called, number, given)
         found = translate_texts(runs, self.opened.codec, given, config, names=names)
         for name, each in zip(names, found):
             if each.n_cut:
@@ -187,7 +190,7 @@ class TextModel(TokenizedModel):
             batch=batch,
         )
         runs = self.engine(self.opened.language_model, engine, precision, engine_folder)
-        names = _names(called, number, given)
+        names = named(called, number, given)
         found = generate_texts(
             runs, self.opened.codec, given, config, first_number=number, names=names
         )
@@ -301,10 +304,29 @@ class TextModel(TokenizedModel):
                 )
         elif wanted is not None:
             raise InputError("a language model scores whole texts; leave targets out")
-        names = _names(called, number, sources)
+        names = named(called, number, sources)
         found = score_texts(model, self.opened.codec, sources, wanted, start=start, names=names)
         shown = found if details else [each.log_prob for each in found]
         return shown[0] if isinstance(texts, str) else shown
+
+    @overload
+    def classify(
+        self, texts: str, *, details: Literal[False] = False, **how: Unpack[Labelling]
+    ) -> str | None: ...
+    @overload
+    def classify(
+        self, texts: ManyTexts, *, details: Literal[False] = False, **how: Unpack[Labelling]
+    ) -> list[str | None]: ...
+    @overload
+    def classify(
+        self, texts: str, *, details: Literal[True], **how: Unpack[Labelling]
+    ) -> Classified | None: ...
+    @overload
+    def classify(
+        self, texts: ManyTexts, *, details: Literal[True], **how: Unpack[Labelling]
+    ) -> list[Classified | None]: ...
+    @overload
+    def classify(self, texts: Texts, *, details: bool = False, **how: Unpack[Labelling]) -> Any: ...
 
     def classify(
         self,
@@ -320,7 +342,7 @@ class TextModel(TokenizedModel):
         check_at_least("batch", batch, 1)
         model, labels = self.opened.classifier
         given = as_list(texts)
-        names = _names(called, number, given)
+        names = named(called, number, given)
         found = label_texts(model, labels, self.opened.source, given, batch=batch, names=names)
         answers = [
             None
@@ -348,35 +370,11 @@ class TextModel(TokenizedModel):
         from 0 (None: the last); `head` too (None: the mean). `too_long`: a text beyond the model's
         length is refused, or cut as `translate` cuts it.
         """
-        text = one_string(text)
-        model = self.model
-        if not isinstance(model, Seq2Seq):
-            if target is not None:
-                raise InputError("only an encoder-decoder has a target; leave it out")
-            (ids,) = self.opened.codec.encode_prompts([text])
-            if not ids:
-                raise InputError("the text is empty, so nothing can be looked at; give some text")
-            return self_attention(model, ids, tokenizer=self.tokenizer, layer=layer, head=head)
-        codec = self.opened.codec
-        (whole,) = codec.encode_sources([text])
-        source = codec.fit_source(whole, model.config.max_length, too_long=too_long)
-        if target is None:
-            output = beam_search(model, [source], codec.decode_config(256), BeamConfig())[0][0]
-        else:
-            given = isinstance(target, str)
-            tokens = codec.encode_targets([target])[0] if given else list(target)
-            output = Output(tokens=tokens, log_probs=[], score=0.0, stop="end")
-        return cross_attention(
-            model,
-            source,
-            output,
-            tokenizers=(self.tokenizer, self.target_tokenizer),
-            start_id=self.opened.ids.decoder_start,
-            layer=layer,
-            head=head,
+        return text_attention(
+            self.opened, one_string(text), target, layer=layer, head=head, too_long=too_long
         )
 
-    def evaluate(self, split: str | None = None, **settings: Any) -> "Evaluation":
+    def evaluate(self, split: str | None = None, **settings: Unpack[Evaluating]) -> "Evaluation":
         """How good the model is: see `clearhead.evaluate`."""
         from clearhead.api.evaluating import evaluate
 
@@ -393,8 +391,3 @@ class TextModel(TokenizedModel):
         from clearhead.api.exporting import export
 
         return export(self, out, to=to, check=check)
-
-
-def _names(called: str, number: int, texts: Sequence[str]) -> list[str]:
-    """What messages call the texts."""
-    return [f"{called} {place}" for place, _ in enumerate(texts, number)]

@@ -1,16 +1,21 @@
 """One text or many, as they are given, and what can be said of how they are answered."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import InputError
 
+if TYPE_CHECKING:
+    from clearhead.api.text_model import TextModel
+
 Texts = str | Iterable[str]
 ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
 """To a type checker, a string is an iterable of strings as well: these are not strings."""
+LinesGiven = str | Path | Iterable[str]
+"""The path of a file (also .gz), or lines in memory."""
 
 
 class Running(TypedDict, total=False):
@@ -55,6 +60,45 @@ class Scoring(TypedDict, total=False):
     start: Start
     number: int
     called: str
+
+
+class Labelling(TypedDict, total=False):
+    """The settings of `TextModel.classify` that do not change the type of its answer."""
+
+    batch: int
+    number: int
+    called: str
+
+
+class Evaluating(TypedDict, total=False):
+    """The settings of `evaluate` beside the model and the split."""
+
+    source: LinesGiven | None
+    reference: LinesGiven | None
+    against: "TextModel | LinesGiven | None"
+    exact: bool
+    tokenize: str | None
+    lowercase: bool
+    resamples: int
+    beam: int
+    length_penalty: LengthPenalty
+    alpha: float
+    max_new: int
+    batch: int
+    engine: EngineName
+    precision: EnginePrecision
+    engine_folder: str | Path | None
+    text: LinesGiven | None
+    document: Literal["line", "file"]
+    stride: int | None
+    start: Start
+    prepared: str | Path | None
+    p_mask: float
+
+
+def named(called: str, number: int, texts: Sequence[str]) -> list[str]:
+    """What messages call the texts."""
+    return [f"{called} {place}" for place, _ in enumerate(texts, number)]
 
 
 def one_string(given: object) -> str:

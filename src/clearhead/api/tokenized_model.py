@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from clearhead.api.recipes import as_path
+from clearhead.api.paths import as_path
 from clearhead.config import ModelConfig
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.engine import Engine, EngineName, EnginePrecision, engine_of
@@ -47,6 +47,12 @@ class TokenizedModel:
 
     def __repr__(self) -> str:
         return f"<clearhead {type(self).__name__} {str(self.folder)!r}>"
+
+    @property
+    def name(self) -> str:
+        """What its folder is called; of the folder `model` in a run, what the run is called."""
+        folder = self.folder.absolute()
+        return folder.parent.name if folder.name == "model" else folder.name
 
     @property
     def model(self) -> Model:

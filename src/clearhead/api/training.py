@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from clearhead.api.own_parts import PartGiven, own_parts
-from clearhead.api.preparing import PREPARED, is_prepared, prepare
-from clearhead.api.recipes import RecipeGiven, as_path, as_recipe
+from clearhead.api.paths import PREPARED, RUNS, as_path
+from clearhead.api.preparing import is_prepared, prepare
+from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
@@ -43,7 +44,6 @@ from clearhead.training.run import Run, check_space, open_run, own
 from clearhead.training.signals import StopRequests
 from clearhead.training.validation import Measure
 
-RUNS = Path("runs")
 _log = logging.getLogger("clearhead")
 
 
@@ -84,19 +84,27 @@ def train(
     return TrainedRun(place, own_parts=parts, ending=ending)
 
 
-def plan(
+def training_plan(
     recipe: RecipeGiven,
     *,
     prepared: str | Path | None = None,
+    attention: PartGiven = None,
+    feed_forward: PartGiven = None,
+    norm: PartGiven = None,
+    positions: PartGiven = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainingPlan:
-    """What a run will take: sizes from arithmetic, time from a few real steps that are forgotten.
-    Data that are not prepared are prepared first; nothing else is written."""
+    """What a run takes on this machine: sizes from arithmetic, time from a few real steps that are
+    discarded. Data that are not prepared are prepared first; nothing else is written. The
+    arguments are those of `train`. For many accelerators: `plan`."""
     found = as_recipe(recipe)
+    parts = own_parts(
+        attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
+    )
     found, corpus, _ = _open_data(found, prepared, progress)
     keep_freed_memory()
     with joined(found.train) as ranks:
-        run = open_run(found, corpus, None, ranks, _log.info)
+        run = open_run(found, corpus, None, ranks, _log.info, own_parts=parts)
         return make_plan(run)
 
 

@@ -29,7 +29,7 @@ VERBS = {
     "quickstart": "a tour of three minutes, from text to a picture",
     "runs": "the runs in a folder, and their curves",
     "score": "how likely a model finds given texts",
-    "see": "a model at work, as one page: attention, layers, beams",
+    "see": "one run of a model as a page: attention, layers, beams",
     "train": "a model from a recipe; run the same command to resume",
     "translate": "lines into another language",
 }
@@ -61,7 +61,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         where = f" ({error.filename})" if error.filename else ""
-        told = f"clearhead: the disk is full{where}; free some space, run again"
+        told = f"clearhead: the disk is full{where}; free some space and run again"
         print(visible(told), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -70,7 +70,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
 
 
 class _ShowWarnings(logging.Handler):
-    """What the library warns of, in the way in which errors are shown."""
+    """Shows warnings of the library as errors are shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"clearhead: {visible(record.getMessage())}", file=sys.stderr)
@@ -112,5 +112,5 @@ def _overview() -> str:
     return (
         "clearhead: a Transformer you can see through\n\n"
         f"usage: clearhead VERB …\n\n{verbs}\n\n"
-        "New here? clearhead quickstart. And clearhead VERB --help explains a verb."
+        "New here? Run: clearhead quickstart. Help on a verb: clearhead VERB --help"
     )

@@ -11,7 +11,8 @@ from clearhead.errors import ClearheadError, nearest
 
 
 def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Every option that is a parameter of the function gets its default: defaults have one home."""
+    """Every option that is a parameter of the function gets its default, so that each default is
+    written once."""
     known = _parameters(function)
     for action in parser._actions:
         if action.dest in known:
@@ -30,6 +31,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def add_clean_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """The option --clean, for kinds of defects; `what` says what becomes of them."""
     parser.add_argument(
         "--clean",
         nargs="*",
@@ -40,18 +42,19 @@ def add_clean_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_part_argument(parser: argparse.ArgumentParser) -> None:
+    """The option --part, for parts of the user's own."""
     parser.add_argument(
         "--part",
         action="append",
         default=[],
         metavar="ROLE=FILE.py:NAME",
-        help="a class of your own in the place of attention, feed_forward, norm or positions; the "
-        "file is run",
+        help="use a class of your own as ROLE: attention, feed_forward, norm or positions; may be "
+        "given several times; FILE.py is run",
     )
 
 
 def parts(namespace: argparse.Namespace) -> dict[str, str]:
-    """By role, as the API takes them."""
+    """The values of --part by role, as the API takes them."""
     from clearhead.api.own_parts import ROLES
 
     found: dict[str, str] = {}

@@ -1,5 +1,5 @@
-"""Labels texts line by line: standard input to standard output, files, or, on a terminal, what you
-type. Empty lines stay empty, and the order is kept."""
+"""Labels texts line by line: from standard input to standard output, from file to file, or as you
+type. One label per line, in the same order; an empty line stays empty."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scores",
         action="store_true",
-        help="as text: each label and its probability, by tabs, the likeliest first",
+        help="as text: every label and its probability, separated by tabs, the most likely first",
     )
     add_batch_argument(parser)
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
     given = settings(namespace, TextModel.classify)
-    model.classify([], **given)  # a model that cannot do it says so before anything is read
+    model.classify([], **given)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]

@@ -10,8 +10,7 @@ from clearhead.cli.terminal import TextOnly, visible
 
 
 class TextConsole(Console):
-    """rich's console, which styles what it is told to and takes no style and no control character
-    from the text itself."""
+    """rich's console, which takes no style and no control character from the text itself."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         stream = sys.stderr if stderr else sys.stdout

@@ -1,5 +1,5 @@
 """Shows what the model will see of a prepared recipe: counts, lengths, padding, three batches.
-With `get NAME` instead of a recipe, puts a public corpus into CLEARHEAD_DATA."""
+`clearhead data get NAME` downloads a public corpus into CLEARHEAD_DATA."""
 
 import argparse
 from itertools import islice
@@ -12,11 +12,7 @@ from torch import Tensor
 
 from clearhead.cli.console import TextConsole
 from clearhead.cli.prepare import show_manifest
-from clearhead.cli.recipes import (
-    add_recipe_arguments,
-    open_prepared,
-    read_recipe,
-)
+from clearhead.cli.recipes import add_recipe_arguments, open_prepared, read_recipe
 from clearhead.config import BatchConfig
 from clearhead.data.batches import (
     IGNORED,
@@ -44,8 +40,10 @@ N_SHOWN = 180  # characters of a row
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe_arguments(parser)
-    parser.add_argument("name", nargs="?", help="after get: " + ", ".join(public_corpora()))
-    parser.add_argument("--split", default="train", help="train (default), valid or test")
+    parser.add_argument(
+        "name", nargs="?", help="of the corpus, after `get`: " + ", ".join(public_corpora())
+    )
+    parser.add_argument("--split", default="train", help="train, valid or test (default: train)")
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -173,5 +171,5 @@ def _get(console: TextConsole, name: str) -> int:
             bars.update(tasks[file], completed=done)
 
         folder = get_corpus(corpus, data_folder(), report)
-    console.print(f"{folder} is complete; every file has the sha256 that it should have.")
+    console.print(f"{folder} is complete; the sha256 of every file is correct.")
     return 0

@@ -1,11 +1,11 @@
-"""Explains a recipe (every key with its value and its meaning) or a preset (its sizes and parameter
-counts, without using memory for its weights)."""
+"""Explains a recipe (every key with its value and meaning) or a preset (its sizes and its number of
+parameters, without memory for the weights)."""
 
 import argparse
 from dataclasses import fields
 
-from clearhead.cli.recipes import read_recipe
-from clearhead.config import explained_toml, recipe_keys, recipe_names
+from clearhead.cli.recipes import add_recipe_keys, read_recipe
+from clearhead.config import explained_toml, recipe_names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,11 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recipe",
         nargs="?",
         metavar="NAME",
-        help="a recipe, the path of a .toml file, or a preset; without it: all names",
+        help="a recipe, the path of a .toml file, or a preset (default: list all names)",
     )
-    parser.epilog = "A recipe can be changed first, such as: --train.steps 200"
-    for key in recipe_keys():
-        parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
+    parser.epilog = "Keys of a recipe can be changed first, such as: --train.steps 200"
+    add_recipe_keys(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

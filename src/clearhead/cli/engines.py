@@ -1,5 +1,5 @@
-"""How texts are searched for, and by which engine: the options that `translate`, `generate` and
-`evaluate` share. Their defaults are those of the API."""
+"""The options that `translate`, `generate` and `evaluate` share: beam search, batches, engine.
+Their defaults are those of the API."""
 
 import argparse
 from pathlib import Path
@@ -8,47 +8,73 @@ from clearhead.cli.lines import at_least_one
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of beam search."""
     parser.add_argument(
-        "--beam", type=at_least_one, metavar="N", help="width (default 4; 1 is greedy)"
+        "--beam",
+        type=at_least_one,
+        metavar="N",
+        help="width of the beam search (default: %(default)s; 1 is greedy)",
     )
     parser.add_argument(
         "--length-penalty",
         choices=["none", "average", "gnmt"],
         metavar="KIND",
-        help="how long and short beams are compared: none, average (default), gnmt",
+        help="how the length of a hypothesis changes its score: none, average, gnmt (default: "
+        "%(default)s)",
     )
     parser.add_argument(
-        "--alpha", type=float, metavar="A", help="strength of the penalty (default 1)"
+        "--alpha",
+        type=float,
+        metavar="A",
+        help="strength of the length penalty (default: %(default)s)",
     )
-    parser.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens (default 256)")
+    add_max_new_argument(parser)
     add_batch_argument(parser)
 
 
-def add_batch_argument(parser: argparse.ArgumentParser) -> None:
+def add_max_new_argument(parser: argparse.ArgumentParser) -> None:
+    """The most tokens of an output."""
     parser.add_argument(
-        "--batch", type=at_least_one, metavar="N", help="lines that run side by side"
+        "--max-new",
+        type=at_least_one,
+        metavar="N",
+        help="most tokens to generate for each line (default: %(default)s)",
+    )
+
+
+def add_batch_argument(parser: argparse.ArgumentParser) -> None:
+    """How many lines are processed together."""
+    parser.add_argument(
+        "--batch",
+        type=at_least_one,
+        metavar="N",
+        help="lines that are processed together (default: %(default)s)",
     )
 
 
 def add_start_argument(parser: argparse._ActionsContainer, what: str) -> None:
+    """The token before each text; `what` explains it."""
+    what += " (default: %(default)s)"
     parser.add_argument("--start", choices=["none", "bos", "eos"], help=what)
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the engine")
+    """What runs the model."""
+    group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine",
         choices=["clearhead", "ctranslate2"],
-        help="clearhead, the model itself (default), or ctranslate2, the faster (extra `serve`)",
+        help="what runs the model: clearhead (the model itself), or ctranslate2, which is faster "
+        "and needs the extra `serve` (default: %(default)s)",
     )
     group.add_argument(
         "--precision",
         choices=["float32", "int8"],
-        help="of ctranslate2's weights (default float32)",
+        help="of the weights in ctranslate2 (default: %(default)s)",
     )
     group.add_argument(
         "--engine-folder",
         type=Path,
         metavar="FOLDER",
-        help="where ctranslate2's folders are kept (default: the cache directory)",
+        help="where the models for ctranslate2 are stored (default: the cache directory)",
     )

@@ -1,7 +1,7 @@
-"""How good a model is. An encoder-decoder: BLEU and chrF++ on a test set (needs the extra `eval`),
-and whether it differs from another model. A language model: perplexity of a text. An encoder:
-accuracy of a classifier, loss on the masked tokens of a masked language model. Given a run and no
-file, the test set is the run's own."""
+"""Measures how good a model is. Encoder-decoder: BLEU and chrF++ on a test set (needs the extra
+`eval`), and whether the difference from another model is significant. Language model: perplexity of
+a text. Encoder: accuracy of a classifier, or loss on masked tokens. Without files, a run is
+measured on its own test set."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.api.evaluating import evaluate
-from clearhead.api.preparing import PREPARED
+from clearhead.api.paths import PREPARED
 from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments, add_start_argument
 from clearhead.cli.folders import add_folder, open_model
@@ -23,11 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         choices=["train", "valid", "test"],
-        help="of the run's data (default: test, or valid where it has none)",
+        help="part of the run's data (default: test, or valid if there is no test set)",
     )
-    pairs = parser.add_argument_group("an encoder-decoder")
-    pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate (or .gz)")
-    pairs.add_argument("--reference", type=Path, metavar="FILE", help="their right translations")
+    pairs = parser.add_argument_group("encoder-decoder")
+    pairs.add_argument("--source", type=Path, metavar="FILE", help="lines to translate (also .gz)")
+    pairs.add_argument(
+        "--reference", type=Path, metavar="FILE", help="their reference translations"
+    )
     pairs.add_argument(
         "--hypothesis",
         type=Path,
@@ -38,37 +40,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         type=Path,
         metavar="MODEL",
-        help="compare with this model; with --hypothesis, with this other output (a file)",
+        help="compare with this model; with --hypothesis: with the output in this file",
     )
     pairs.add_argument(
         "--exact",
         action="store_true",
-        help="only count the lines that are right to the last character (needs no sacrebleu)",
+        help="only count the lines that equal the reference exactly (needs no sacrebleu)",
     )
     pairs.add_argument(
         "--tokenize",
         metavar="KIND",
-        help="of BLEU, sacrebleu's word (default: as the script of the references asks: 13a; "
-        "zh, ja-mecab, ko-mecab, char)",
+        help="tokenizer of BLEU, by sacrebleu's name: 13a, zh, ja-mecab, ko-mecab, char (default: "
+        "chosen by the script of the references)",
     )
-    pairs.add_argument("--lowercase", action="store_true", help="compare without regard to case")
-    pairs.add_argument("--resamples", type=int, metavar="N", help="of the interval")
+    pairs.add_argument("--lowercase", action="store_true", help="ignore case")
+    pairs.add_argument(
+        "--resamples",
+        type=int,
+        metavar="N",
+        help="bootstrap resamples of the 95 %% interval (default: %(default)s)",
+    )
     add_search_arguments(parser)
     add_engine_arguments(parser)
-    text = parser.add_argument_group("a language model")
-    text.add_argument("--text", type=Path, metavar="FILE", help="what it should expect")
-    text.add_argument("--document", choices=["line", "file"], help="what a text is")
+    text = parser.add_argument_group("language model")
+    text.add_argument("--text", type=Path, metavar="FILE", help="text to measure")
     text.add_argument(
-        "--stride", type=int, metavar="N", help="how far windows move (default: half of one)"
+        "--document",
+        choices=["line", "file"],
+        help="whether a line or the file is one text (default: %(default)s)",
+    )
+    text.add_argument(
+        "--stride",
+        type=int,
+        metavar="N",
+        help="tokens by which the window moves (default: half of its length)",
     )
     add_start_argument(text, "a token before each text")
-    encoder = parser.add_argument_group("an encoder")
+    encoder = parser.add_argument_group("encoder")
     encoder.add_argument(
-        "--prepared", type=Path, metavar="FOLDER", help=f"its data (default: {PREPARED}/RUN)"
+        "--prepared", type=Path, metavar="FOLDER", help=f"prepared data (default: {PREPARED}/RUN)"
     )
-    encoder.add_argument("--p-mask", type=float, metavar="P", help="masked tokens (default 0.15)")
+    encoder.add_argument(
+        "--p-mask",
+        type=float,
+        metavar="P",
+        help="share of the tokens that are masked (default: %(default)s)",
+    )
     parser.add_argument(
-        "--format", choices=["text", "jsonl"], default="text", help="of what is printed"
+        "--format",
+        choices=["text", "jsonl"],
+        default="text",
+        help="format of the result (default: text)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes a model folder as one that other software opens, and compares what both compute."""
+"""Writes a model for other software, and compares the logits of both."""
 
 import argparse
 from pathlib import Path
@@ -16,24 +16,24 @@ CALLS = export
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a run, a model folder, or the name of a shipped model")
-    parser.add_argument("out", type=Path, help="the new folder")
+    parser.add_argument("out", type=Path, help="the folder to write; it must not exist")
     parser.add_argument(
         "--to",
         choices=list(EXPORTS),
         required=True,
-        help="whose format; ctranslate2 is for models that generate, and needs the extra serve",
+        help="format; ctranslate2 is for models that generate, and needs the extra `serve`",
     )
     parser.add_argument(
         "--table",
         action=_ShowTable,
         nargs=0,
-        help="show which options go to which Hugging Face family, and stop",
+        help="only print which options each Hugging Face family supports",
     )
     parser.add_argument(
         "--no-check",
         dest="check",
         action="store_false",
-        help="leave out the comparison, which needs the memory of the model in fp64",
+        help="leave out the comparison, which needs memory for the model in fp64",
     )
 
 
@@ -49,8 +49,8 @@ def run(namespace: argparse.Namespace) -> int:
 def _why_no_tokenizer(model: Path) -> str:
     if has_file(model, SOURCE):
         return (
-            "the two sides have one each, and that format holds one; "
-            f'{model} keeps both (data.vocabularies = "shared" makes one)'
+            "source and target have one each, and this format holds only one; both are in "
+            f'{model}. A model trained with data.vocabularies = "shared" has one'
         )
     return f"{model} has none"
 

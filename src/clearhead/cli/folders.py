@@ -1,4 +1,4 @@
-"""What every verb that takes a model shares."""
+"""The arguments of every verb that takes a model, and how it is opened."""
 
 import argparse
 from pathlib import Path
@@ -9,10 +9,12 @@ from clearhead.cli.calling import add_part_argument, parts
 
 
 def add_folder(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    """The model, and parts of the user's own that it needs."""
     what = "a run, a model folder, or the name of a shipped model"
     parser.add_argument("model", type=Path, nargs=None if needed else "?", help=what)
     add_part_argument(parser)
 
 
 def open_model(namespace: argparse.Namespace) -> TextModel:
+    """The model that the command line names, with the given parts."""
     return load(namespace.model, **parts(namespace))

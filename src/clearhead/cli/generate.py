@@ -1,5 +1,6 @@
-"""Continues text line by line: standard input to standard output, files, one --prompt, or, on a
-terminal, what you type. Empty lines stay empty, and the order is kept."""
+"""Continues text line by line: from standard input to standard output, from file to file, one
+--prompt, or as you type. One output line per input line, in the same order; an empty line stays
+empty."""
 
 import argparse
 import json
@@ -8,13 +9,17 @@ import sys
 from clearhead.api.results import NOTHING
 from clearhead.api.text_model import TextModel
 from clearhead.cli.calling import settings
-from clearhead.cli.engines import add_batch_argument, add_engine_arguments, add_start_argument
+from clearhead.cli.engines import (
+    add_batch_argument,
+    add_engine_arguments,
+    add_max_new_argument,
+    add_start_argument,
+)
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
     add_line_arguments,
     answer_lines,
     as_json,
-    at_least_one,
     of_lines,
     opened_output,
     polite,
@@ -28,48 +33,63 @@ CALLS = TextModel.generate
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_line_arguments(parser)
-    parser.add_argument("--prompt", metavar="TEXT", help="continue this, and show it as it comes")
-    parser.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens")
+    parser.add_argument(
+        "--prompt",
+        metavar="TEXT",
+        help="continue this text, and print each token as it is generated",
+    )
+    add_max_new_argument(parser)
     parser.add_argument(
         "--temperature",
         type=float,
         metavar="T",
-        help="below 1: likely tokens even likelier (default 1)",
+        help="below 1 makes likely tokens more likely, above 1 less (default: %(default)s)",
     )
-    parser.add_argument("--greedy", action="store_true", help="the same as --temperature 0")
-    parser.add_argument("--top-k", type=int, metavar="K", help="only the K likeliest tokens")
+    parser.add_argument(
+        "--greedy",
+        action="store_true",
+        help="always the most likely token: the same as --temperature 0",
+    )
+    parser.add_argument(
+        "--top-k", type=int, metavar="K", help="sample from the K most likely tokens"
+    )
     parser.add_argument(
         "--top-p",
         type=float,
         metavar="P",
-        help="only the likeliest tokens that make up P together",
+        help="sample from the most likely tokens whose probabilities add up to P",
     )
     parser.add_argument(
         "--min-p",
         type=float,
         metavar="P",
-        help="only tokens at least P times as likely as the likeliest",
+        help="sample from tokens at least P times as likely as the most likely one",
     )
     parser.add_argument(
         "--repetition-penalty",
         type=float,
         metavar="R",
-        help="above 1: what has been written becomes less likely",
+        help="above 1 makes tokens that occurred less likely (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, help="the same seed writes the same texts")
+    parser.add_argument("--seed", type=int, help="seed of the sampling (default: %(default)s)")
     parser.add_argument(
-        "--only", action="append", metavar="TEXT", help="write one of these; may be given again"
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="generate one of these texts; may be given several times",
     )
     add_start_argument(parser, "a token before each prompt, if the model was trained with one")
     parser.add_argument(
         "--window",
         choices=["refuse", "stop", "slide"],
-        help="when the model's length is reached: refuse at once, stop (default), slide",
+        help="when the model's length is reached: refuse at once, stop, slide (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--too-long",
         choices=["refuse", "cut"],
-        help="a prompt beyond the model's length ends the run (default), or its front is cut",
+        help="a prompt that is longer than the model's length: end with an error, or cut its front "
+        "and warn (default: %(default)s)",
     )
     add_batch_argument(parser)
     add_engine_arguments(parser)
@@ -80,7 +100,7 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.greedy:
         namespace.temperature = 0.0
     model, given = open_model(namespace), settings(namespace, TextModel.generate)
-    model.generate([], **given)  # what cannot be done is refused before a line is read
+    model.generate([], **given)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         found = model.generate([line for _, line in chunk], **given, **of_lines(chunk))
@@ -95,7 +115,7 @@ def run(namespace: argparse.Namespace) -> int:
         return shown
 
     def show(number: int, line: str) -> None:
-        """One text on standard output, piece by piece (by another engine, at once)."""
+        """Prints one text, token by token (by another engine, at once)."""
         if namespace.engine == "clearhead":
             how = settings(namespace, TextModel.stream)
             for piece in model.stream(line, **how, number=number, called="line"):

@@ -1,4 +1,4 @@
-"""Reads a Hugging Face folder into a new model folder. No code in it is run."""
+"""Turns a Hugging Face folder into a clearhead model folder. No code of the folder is run."""
 
 import argparse
 from pathlib import Path
@@ -12,8 +12,8 @@ CALLS = import_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, help="config.json and safetensors")
-    parser.add_argument("out", type=Path, help="the new model folder")
+    parser.add_argument("folder", type=Path, help="a Hugging Face folder: config.json, safetensors")
+    parser.add_argument("out", type=Path, help="the folder to write; it must not exist")
 
 
 def run(namespace: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""A line in, a line out: what the verbs that read and write text share.
+"""One output line per input line: what the verbs that read and write text share.
 
-Lines are taken as they come. While more input waits, lines are worked on together, up to a chunk,
-and sorted by length inside it; a line that comes alone is answered at once. Order is kept.
+Lines are processed as they arrive. Lines that wait are processed together, up to a chunk, sorted by
+length inside it; a single line is answered at once. The order is kept.
 """
 
 import argparse
@@ -32,18 +32,24 @@ CHUNK = 512
 
 
 def add_line_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", type=Path, metavar="FILE", help="default: standard input")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    """Where lines are read and written, and in which format."""
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE", help="read lines from here (default: standard input)"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write here (default: standard output)"
+    )
     parser.add_argument(
         "--format",
         choices=["text", "jsonl"],
         default="text",
-        help="text, a line for each line (default), or everything there is to say, as JSON",
+        help="text: one output line per input line (default); jsonl: also scores, tokens and "
+        "their log-probabilities, as JSON",
     )
 
 
 def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """A reader that has closed the pipe ends it without a word."""
+    """Ends without a message when the reader of the output closes the pipe (`| head`)."""
 
     @wraps(run)
     def polite_run(arguments: argparse.Namespace) -> int:
@@ -52,7 +58,7 @@ def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Names
             sys.stdout.flush()
             return status
         except BrokenPipeError:
-            # Python flushes once more at its end, and must find something that takes it.
+            # Python flushes once more when it ends, and must find an open file.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
 
@@ -60,15 +66,17 @@ def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Names
 
 
 def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]:
-    """Chunks of numbered lines, without their ends. A line that is not UTF-8 is an error that names
-    it; what came before it has been answered by then."""
+    """Chunks of numbered lines, without line ends. A line that is not UTF-8 is an error that names
+    the line; the lines before it have been answered by then."""
     if arguments.input is None:
         yield from _chunks(_unbuffered_lines(sys.stdin.buffer), "standard input")
         return
     try:
         file = arguments.input.open("rb")
     except OSError as error:
-        raise DataError(f"{arguments.input} cannot be read ({error.strerror})") from None
+        raise DataError(
+            f"{arguments.input} cannot be read ({error.strerror}); check the path"
+        ) from None
     with file:
         packed = arguments.input.suffix == ".gz"
         lines = _packed_lines(file) if packed else _unbuffered_lines(file)
@@ -155,7 +163,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     if arguments.input is None:
         return
     if not arguments.input.exists():
-        raise DataError(f"{arguments.input} cannot be read (there is no such file)")
+        raise DataError(f"there is no file {str(arguments.input)!r}; check --input")
     out = arguments.output
     if out is not None and out.exists() and out.samefile(arguments.input):
         raise DataError(f"--output {out} is the input itself; name another file")
@@ -163,6 +171,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
+    """The file of --output, or standard output."""
     if arguments.output is None:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # pyright: ignore
@@ -171,13 +180,15 @@ def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
     try:
         file = arguments.output.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise DataError(f"{arguments.output} cannot be written ({error.strerror})") from None
+        raise DataError(
+            f"{arguments.output} cannot be written ({error.strerror}); name another --output"
+        ) from None
     with file:
         yield file
 
 
 class Bar:
-    """How many lines are done, on a terminal's standard error, when the output is elsewhere."""
+    """Shows on a terminal how many lines are done, if the output goes to a file."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.console = TextConsole(stderr=True)
@@ -204,10 +215,12 @@ class Bar:
         self.bars.stop()
 
     def advance(self, n: int) -> None:
+        """So many more lines are done."""
         self.bars.update(self.task, advance=n)
 
 
 def at_least_one(text: str) -> int:
+    """The type of an option that counts something."""
     try:
         number = int(text)
     except ValueError:
@@ -220,7 +233,7 @@ def at_least_one(text: str) -> int:
 def answer_lines(
     arguments: argparse.Namespace, answer: Callable[[list[tuple[int, str]]], list[str]]
 ) -> int:
-    """Every line's answer, in the order of the lines, as soon as its chunk has been worked on."""
+    """Writes the answer to every line, in the order of the lines, chunk by chunk."""
     _check_files(arguments)
     with opened_output(arguments) as out, Bar(arguments) as bar:
         for chunk in read_lines(arguments):
@@ -232,12 +245,12 @@ def answer_lines(
 
 
 def of_lines(chunk: list[tuple[int, str]]) -> dict[str, Any]:
-    """What the API is told of a chunk: messages name its lines, and answers say everything."""
+    """Settings of the API for a chunk: messages give line numbers, and answers have details."""
     return {"number": chunk[0][0], "called": "line", "details": True}
 
 
 def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
-    """A line at a time, with somebody at a terminal."""
+    """One line at a time, typed on a terminal."""
     print(greeting, file=sys.stderr)
     number = 0
     while True:
@@ -249,12 +262,12 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
         number += 1
         try:
             answer(number, line)
-        except InputError as error:  # the next line may be better
+        except InputError as error:  # only this line is refused
             print(f"clearhead: {visible(str(error))}", file=sys.stderr)
 
 
 def as_json(found: DecodedText) -> dict[str, Any]:
-    """All that there is to say of a text."""
+    """Every detail of an output."""
     return {
         "text": found.text,
         "score": found.score,

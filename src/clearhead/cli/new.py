@@ -1,5 +1,5 @@
-"""Writes a recipe for your own text in which every key is explained. The sizes are chosen from the
-text and from a few real steps on this machine, each with its reason."""
+"""Writes a recipe for your own text, in which every key is explained. Sizes are chosen from the
+text and from a few training steps on this machine; each choice is printed with its reason."""
 
 import argparse
 import shlex
@@ -15,27 +15,30 @@ CALLS = recipe_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of the recipe, such as my-pairs")
-    parser.add_argument("--source", type=Path, metavar="FILE", help="pairs: the lines to translate")
+    parser.add_argument("name", help="name of the recipe, such as my-pairs")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="pairs: lines to translate")
     parser.add_argument("--target", type=Path, metavar="FILE", help="pairs: their translations")
     parser.add_argument(
         "--text",
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="instead: text for a language model; a folder stands for its .txt files",
+        help="or: text for a language model; a folder means all .txt files in it",
     )
     parser.add_argument(
         "--table",
         type=Path,
         metavar="FILE",
-        help="instead: a table or translation memory (.tsv, .csv, .jsonl, .parquet, .tmx)",
+        help="or: a table or translation memory (.tsv, .csv, .jsonl, .parquet, .tmx)",
     )
     parser.add_argument(
-        "--columns", nargs="+", metavar="NAME", help="of the table (default: proposed)"
+        "--columns",
+        nargs="+",
+        metavar="NAME",
+        help="columns of the table (default: chosen by their content)",
     )
     parser.add_argument(
-        "--label", nargs="+", metavar="LABEL=FILE", help="instead: texts, a file for each label"
+        "--label", nargs="+", metavar="LABEL=FILE", help="or: a file of texts for each label"
     )
     parser.add_argument(
         "--from",
@@ -45,10 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start from a run or a model folder: its tokenizer, shape and weights",
     )
     parser.add_argument(
-        "--minutes", type=float, metavar="N", help="of training (default: %(default)g)"
+        "--minutes", type=float, metavar="N", help="minutes of training (default: %(default)g)"
     )
-    add_clean_argument(parser, "have prepare remove defects")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: NAME.toml")
+    add_clean_argument(parser, "remove documents with defects")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the recipe to write (default: NAME.toml)"
+    )
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -57,7 +62,7 @@ def run(namespace: argparse.Namespace) -> int:
     print("\n\n".join(textwrap.fill(reason, WIDTH) for reason in recipe.reasons))
     print("\n" + "\n".join(describe_defects(recipe.defects)))
     if recipe.defects.findings and not recipe.data.clean:
-        print("  They stay in. To have them removed and listed, give --clean, or --clean KIND …")
+        print("  They are not removed. To remove and list them: --clean, or --clean KIND …")
     named = shlex.quote(str(out))
     print(f"\nwrote {out}; read it, change it, and then:")
     print(f"  clearhead train {named}")

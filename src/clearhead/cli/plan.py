@@ -4,82 +4,78 @@ checkpoints and data. Every figure is marked measured, computed or assumed."""
 import argparse
 from dataclasses import fields
 
-from clearhead.config import ModelConfig, Recipe, recipe_keys, recipe_names
-from clearhead.errors import ClearheadError, nearest
+from clearhead.api.planning import plan
+from clearhead.cli.calling import settings
+from clearhead.cli.recipes import add_recipe_keys, read_recipe
+from clearhead.config import recipe_names
+from clearhead.errors import ClearheadError
+from clearhead.scale import Assumptions
+from clearhead.scale.published import published_family, published_names
+from clearhead.scale.report import published_lines
+
+CALLS = plan
+ASSUMPTIONS = {
+    "price": "dollars for an hour of one accelerator",
+    "gpu_hours_per_failure": "accelerator-hours between two failures",
+    "restart_minutes": "minutes from a failure to the next step",
+    "save_gb_per_second": "gigabytes a second that a node writes",
+    "text_bytes_per_token": "bytes of text in a token",
+    "tokens_per_core_second": "tokens a second that one core makes",
+    "cores": "processor cores that tokenise",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", nargs="?", metavar="NAME", help="a preset, a recipe, or the path of a .toml file"
     )
-    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="default: 8")
-    parser.add_argument("--kind", default="H100", help="of accelerator (default: H100)")
-    parser.add_argument("--tokens", type=float, metavar="N", help="to train on, such as 15e12")
+    parser.add_argument(
+        "--gpus", type=int, metavar="N", help="number of accelerators (default: %(default)s)"
+    )
+    parser.add_argument("--kind", help="kind of accelerator (default: %(default)s)")
+    parser.add_argument(
+        "--tokens", type=float, metavar="N", help="tokens of the whole training, such as 15e12"
+    )
     parser.add_argument("--length", type=int, metavar="N", help="tokens of a sequence")
     parser.add_argument("--batch-tokens", type=float, metavar="N", help="tokens of a step")
     parser.add_argument(
-        "--utilisation", metavar="NAME", help="a number, or one that --published names"
+        "--utilisation",
+        type=_number_or_name,
+        metavar="SHARE",
+        help="share of the peak, such as 0.4, or a name that --published lists",
     )
-    for name, what in (
-        ("price", "dollars for an hour of one accelerator"),
-        ("gpu-hours-per-failure", "accelerator-hours between two failures"),
-        ("restart-minutes", "from a failure to the next step"),
-        ("save-gb-per-second", "gigabytes a second that a node writes"),
-        ("text-bytes-per-token", "bytes of text in a token"),
-        ("tokens-per-core-second", "tokens a second that one core makes"),
-        ("cores", "that tokenise"),
-    ):
-        kind = int if name == "cores" else float
-        parser.add_argument(f"--{name}", type=kind, metavar="N", help=what)
+    for field in fields(Assumptions):
+        kind = int if field.type is int else float
+        name = f"--{field.name.replace('_', '-')}"
+        shown = "" if field.default is None else f" (default: {field.default:,g})"
+        parser.add_argument(name, type=kind, metavar="N", help=ASSUMPTIONS[field.name] + shown)
     parser.add_argument(
-        "--published", action="store_true", help="check against published runs, and end"
+        "--published", action="store_true", help="only compare the planner with published runs"
     )
-    parser.epilog = "A recipe can be changed first, such as: --model.n_layers 12"
-    for key in recipe_keys():
-        parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
+    parser.epilog = "Keys of a recipe can be changed first, such as: --model.n_layers 12"
+    add_recipe_keys(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from clearhead.scale import Assumptions, plan
-    from clearhead.scale.published import published_family, published_names
-    from clearhead.scale.report import plan_lines, published_lines
-
     if arguments.published:
         print("\n".join(published_lines(map(published_family, published_names()))))
         return 0
-    known = {name.name: getattr(arguments, name.name) for name in fields(Assumptions)}
-    found = plan(
-        _what(arguments),
-        name=arguments.recipe,
-        gpus=arguments.gpus,
-        kind=arguments.kind,
-        tokens=arguments.tokens,
-        length=arguments.length,
-        batch_tokens=None if arguments.batch_tokens is None else int(arguments.batch_tokens),
-        utilisation=_number_or_name(arguments.utilisation),
-        assumptions=Assumptions(**{k: v for k, v in known.items() if v is not None}),
-    )
-    print("\n".join(plan_lines(found)).rstrip())
-    return 0
-
-
-def _what(arguments: argparse.Namespace) -> Recipe | ModelConfig:
-    from clearhead.cli.recipes import read_recipe
-    from clearhead.models import PRESETS, preset
-
     name = arguments.recipe
     if name is None:
         raise ClearheadError("clearhead plan needs a preset or a recipe; try llama-3-8b")
-    if name in recipe_names() or name.endswith(".toml"):
-        return read_recipe(arguments)
-    if name not in PRESETS:
-        remedy = nearest(name, [*recipe_names(), *PRESETS])
-        raise ClearheadError(f"there is no recipe or preset {name!r}; {remedy}")
-    return preset(name)
+    is_recipe = name in recipe_names() or name.endswith(".toml")
+    given = {field.name: getattr(arguments, field.name) for field in fields(Assumptions)}
+    found = plan(
+        read_recipe(arguments) if is_recipe else name,
+        **settings(arguments, plan),
+        assumptions={key: value for key, value in given.items() if value is not None},
+    )
+    print(found)
+    return 0
 
 
-def _number_or_name(text: str | None) -> float | str | None:
+def _number_or_name(text: str) -> float | str:
     try:
-        return None if text is None else float(text)
+        return float(text)
     except ValueError:
         return text

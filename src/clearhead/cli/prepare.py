@@ -1,5 +1,5 @@
-"""Turns a recipe's text into token files: tokenizer, encoding, manifest.
-Stopped at any moment, the same command resumes; what is finished already is only checked."""
+"""Turns a recipe's text into token files: trains the tokenizer, encodes, writes a manifest. Stopped
+at any moment, the same command resumes; what is finished is only checked."""
 
 import argparse
 import shlex
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=int,
         metavar="N",
-        help="processes that encode (default: one for each core)",
+        help="processes that encode (default: one per core)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    add_clean_argument(parser, "remove defects")
+    parser.add_argument("--overwrite", action="store_true", help="replace prepared data that exist")
+    add_clean_argument(parser, "remove documents with defects")
 
 
 def run(namespace: argparse.Namespace) -> int:
@@ -48,7 +48,7 @@ def run(namespace: argparse.Namespace) -> int:
         console.print(f"Every document that was removed is a line of {listed}.", soft_wrap=True)
     console.print(f"\n{corpus.folder} is ready ({time.monotonic() - started:.1f} s).")
     name, out = shlex.quote(namespace.recipe), namespace.folder
-    # Without line ends of the terminal's width: these are to be pasted.
+    # Not wrapped at the terminal's width: users paste these lines.
     look, train = _out("--out", out), _out("--prepared", out)
     console.print(f"Look at it with: clearhead data {name}{look}", soft_wrap=True)
     console.print(f"Train with: clearhead train {name}{train}", soft_wrap=True)
@@ -56,6 +56,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def progress_bars(console: TextConsole) -> Bars:
+    """A bar for each stage, with its speed."""
     return Bars(
         TextColumn("{task.description:<22}", markup=False),
         BarColumn(bar_width=20),
@@ -86,6 +87,7 @@ class ShowProgress:
 
 
 def show_manifest(console: TextConsole, manifest: Manifest) -> None:
+    """Prints counts of documents and tokens for each split, and the tokenizers."""
     table = Table(box=None, pad_edge=False)
     table.add_column("split")
     for title in ("documents", "side", "tokens", "mean", "longest"):

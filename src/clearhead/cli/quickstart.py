@@ -1,6 +1,6 @@
 """A tour of three minutes, in a folder of its own: text, training, a score, a line that the model
-writes, and a picture of where it looked. Every command is shown before it runs, and is one that you
-can type. Stopped at any moment, the same command goes on."""
+copies, and a picture of its attention. Every command is shown before it runs, and you can type it
+yourself. Stopped at any moment, the same command resumes the tour."""
 
 import argparse
 import importlib.util
@@ -25,15 +25,15 @@ PATIENCE = 10  # seconds that a command has to end by itself after Ctrl-C
 NEXT = """\
 Where to go next
   clearhead translate runs/copy-task
-      lines that you type yourself, in {folder}
-  clearhead train copy-task --model.positions none --folder runs/blind
-      and there: does it copy if it does not know where it is?
+      in {folder}: type lines, and the model copies them
+  clearhead train copy-task --model.positions none --folder runs/no-positions
+      in {folder}: does a model without positions learn to copy?
   clearhead learn
       write the parts of a Transformer yourself; every file is checked
   clearhead new my-pairs --source FILE --target FILE
       a recipe for your own pairs; with --text FILES, for your own text
-  clearhead doctor FILE.py:FUNCTION
-      is your own Transformer healthy?"""
+  clearhead doctor FILE.py:NAME
+      silent bugs in a Transformer of your own"""
 
 
 class Stop(NamedTuple):
@@ -42,20 +42,21 @@ class Stop(NamedTuple):
     shows: str
     arguments: list[str]
     typed: str | None = None
-    """What stands on its standard input."""
+    """Its standard input."""
 
     @property
     def command(self) -> str:
+        """As it is typed."""
         echo = "" if self.typed is None else f"echo {self.typed} | "
         return echo + shlex.join(["clearhead", *self.arguments])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", nargs="?", type=Path, default=FOLDER, help=f"a new one (default: {FOLDER})"
+        "folder", nargs="?", type=Path, default=FOLDER, help=f"a new folder (default: {FOLDER})"
     )
     parser.add_argument(
-        "--steps", type=at_least_one, metavar="N", help="train for so many (default: the recipe's)"
+        "--steps", type=at_least_one, metavar="N", help="steps of training (default: the recipe's)"
     )
 
 
@@ -69,12 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"\n# {stop.shows}\n$ {stop.command}", flush=True)
         status, interrupted = _execute(stop, folder)
         if interrupted:
-            print(f"\nclearhead: interrupted; {again} goes on from here", file=sys.stderr)
+            print(f"\nclearhead: interrupted; to resume the tour: {again}", file=sys.stderr)
             return 128 + signal.SIGINT
         if status:
             print(
-                f"clearhead: the tour stops, since that command ended with {status}; "
-                f"when it is mended, {again} goes on",
+                f"clearhead: the tour stops, because this command ended with exit code {status}; "
+                f"fix what its message says, then resume the tour: {again}",
                 file=sys.stderr,
             )
             return status
@@ -87,27 +88,29 @@ def run(arguments: argparse.Namespace) -> int:
 def _tour(folder: Path, steps: int | None) -> list[Stop]:
     trained = "runs/copy-task"
     stops = [
-        Stop("Text: strings at random, to be copied.", ["data", "get", "copy-task"]),
-        Stop("Text into token files, and a tokenizer.", ["prepare", "copy-task"]),
+        Stop("Text: random strings, which the model will copy.", ["data", "get", "copy-task"]),
+        Stop("Train a tokenizer; turn the text into token files.", ["prepare", "copy-task"]),
         Stop(
-            "A Transformer of one layer learns to copy. This takes most of the time.",
+            "Train a Transformer of one layer. This takes most of the time.",
             ["train", "copy-task", *([] if steps is None else ["--train.steps", str(steps)])],
         ),
         Stop(
-            "How many lines that it has never seen does it copy exactly?",
+            "How many lines of the test set does the model copy exactly?",
             ["evaluate", trained, "--exact"],
         ),
     ]
     if (folder / EXPORTED).exists():
-        print(f"(there is {EXPORTED} already: the export is left out)")
+        print(f"({EXPORTED} exists already: the export is left out)")
     elif importlib.util.find_spec("transformers") is None:
         print('(the export is left out: it needs pip install "clearhead[hf]")')
     else:
         to = ["--to", "huggingface", EXPORTED]
-        stops.append(Stop("The same model for Hugging Face.", ["export", trained, *to]))
+        stops.append(
+            Stop("Export the model for Hugging Face transformers.", ["export", trained, *to])
+        )
     stops.append(
         Stop(
-            "A line of your own, and where each written character looked: the diagonal.",
+            "Copy a line of your own, and draw the attention of each character: the diagonal.",
             ["translate", trained, "--attention", "attention.svg"],
             typed=LINE,
         )
@@ -116,7 +119,7 @@ def _tour(folder: Path, steps: int | None) -> list[Stop]:
 
 
 def _enter(folder: Path) -> None:
-    """A new folder, or one in which this tour was begun and not finished."""
+    """A new folder, or one in which a tour has begun and is not finished."""
     if folder.exists() and not folder.is_dir():
         raise ClearheadError(f"{folder} is a file; name a new folder: clearhead quickstart FOLDER")
     refuse_unusual(folder)
@@ -135,7 +138,7 @@ def _enter(folder: Path) -> None:
 
 
 def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:
-    """The command's exit code, and whether somebody has pressed Ctrl-C meanwhile."""
+    """The command's exit code, and whether Ctrl-C was pressed meanwhile."""
     process = subprocess.Popen(
         [sys.executable, "-m", "clearhead", *stop.arguments],
         cwd=folder,
@@ -150,7 +153,7 @@ def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:
             process.stdin.close()
         return process.wait(), False
     except KeyboardInterrupt:
-        # A terminal has told the command as well, which may have a checkpoint to finish.
+        # A terminal sends Ctrl-C to the command as well, which may have a checkpoint to finish.
         try:
             process.wait(PATIENCE)
         except subprocess.TimeoutExpired:

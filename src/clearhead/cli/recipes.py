@@ -1,26 +1,24 @@
-"""What every verb that takes a recipe shares: RECIPE, and a dotted option for each of its keys."""
+"""The arguments of every verb that takes a recipe: RECIPE, and a dotted option for each key."""
 
 import argparse
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearhead.api.paths import PREPARED
 from clearhead.config import Recipe, load_recipe, recipe_keys, recipe_names
-from clearhead.data.manifest import MANIFEST
 from clearhead.errors import ClearheadError, DataError
 
 if TYPE_CHECKING:
     from clearhead.data.corpus import Corpus
 
-PREPARED = Path("prepared")
-
 
 def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -> None:
+    """The recipe and its keys; with `out`, the folder of its prepared data."""
     known = ", ".join(recipe_names())
     parser.add_argument("recipe", help=f"{known}; or the path of a .toml file")
     parser.epilog = "Every key of a recipe is an option, such as: --data.vocab_size 4000"
-    for key in recipe_keys():
-        parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
+    add_recipe_keys(parser)
     if out:
         parser.add_argument(
             "--out",
@@ -31,8 +29,14 @@ def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -
         )
 
 
+def add_recipe_keys(parser: argparse.ArgumentParser) -> None:
+    """A dotted option for each key; --help does not list them."""
+    for key in recipe_keys():
+        parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
+
+
 def read_recipe(namespace: argparse.Namespace) -> Recipe:
-    """The recipe with what the command line sets on top."""
+    """The recipe, with the keys that the command line sets."""
     given = vars(namespace)
     overrides = [(key, given[key]) for key in recipe_keys() if given.get(key) is not None]
     return load_recipe(namespace.recipe, overrides)
@@ -52,10 +56,11 @@ def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]
 
 def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
     """The prepared data of the recipe that the command line names."""
+    from clearhead.api.preparing import is_prepared, prepared_folder
     from clearhead.data.corpus import open_corpus
 
-    folder = namespace.folder or PREPARED / recipe.name
-    if not (folder / MANIFEST).is_file():
+    folder = prepared_folder(recipe, namespace.folder)
+    if not is_prepared(folder):
         command = f"clearhead prepare {shlex.quote(namespace.recipe)}"
         if folder.parent != PREPARED:
             command += f" --out {shlex.quote(str(folder))}"

@@ -1,12 +1,12 @@
-"""Lists the runs in a folder, or shows one: where it stands, its loss and its validations as
-curves, in the terminal and as a PNG."""
+"""Lists the runs in a folder, or shows one: its last step, and curves of its training and
+validation losses, in the terminal or as a PNG."""
 
 import argparse
 from pathlib import Path
 
 from rich.table import Table
 
-from clearhead.api.training import RUNS
+from clearhead.api.paths import RUNS
 from clearhead.cli.console import TextConsole
 from clearhead.cli.terminal import as_field
 from clearhead.errors import ClearheadError
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--picture",
         type=Path,
         metavar="FILE.png",
-        help="draw the curves of a run, or of all, there",
+        help="draw the curves of the run, or of all runs, to this file",
     )
 
 

@@ -1,5 +1,5 @@
-"""Log-probabilities of given texts, line by line: of pairs `source TAB target` for an
-encoder-decoder, of whole lines for a language model."""
+"""Prints the log-probability of given texts, line by line: for an encoder-decoder of pairs `source
+TAB target`, for a language model of whole lines."""
 
 import argparse
 import json
@@ -20,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_line_arguments(parser)
     parser.epilog = (
-        "As text: log-probability and number of tokens, by a tab; nothing for an empty line."
+        "As text: log-probability and number of tokens, separated by a tab. An empty line stays "
+        "empty."
     )
     add_start_argument(
         parser,
-        "language models: a token before each line; without one, its first token is given",
+        "language models: a token before each line; with none, the first token is not scored",
     )
 
 

@@ -20,8 +20,8 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text that may hold line ends, on one line. All else stays as it is: backslashes are text,
-    and whoever has to tell the two apart asks for JSON."""
+    """The text on one line: line ends become \\r and \\n. Backslashes of the text stay as they are;
+    --format jsonl keeps the two apart."""
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
@@ -41,10 +41,12 @@ class TextOnly:
         self.stream = stream
 
     def write(self, text: str) -> int:
+        """Writes the text with escapes for its control characters."""
         self.stream.write(visible(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
+        """Writes each of them."""
         for line in lines:
             self.write(line)
 

@@ -1,7 +1,7 @@
 """Trains a recipe's model; text that is not prepared is prepared first. Stopped or killed at any
-moment, the same command resumes from the newest checkpoint. Exit codes: 0 the run has reached its
-last step (under torchrun, or was stopped); 75 it was stopped before (a signal, max_minutes); 2 user
-error: fix it and run again."""
+moment, the same command resumes from the newest checkpoint. Exit codes: 0: the run has reached its
+last step (under torchrun also: it was stopped); 75: it was stopped earlier (by a signal or
+max_minutes); 2: user error: fix it and run again."""
 
 import argparse
 from pathlib import Path
@@ -9,11 +9,12 @@ from pathlib import Path
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from clearhead.api.training import RUNS, plan, train
+from clearhead.api.paths import PREPARED, RUNS
+from clearhead.api.training import train, training_plan
 from clearhead.cli.calling import add_part_argument, parts, settings
 from clearhead.cli.console import TextConsole
 from clearhead.cli.prepare import STAGES
-from clearhead.cli.recipes import PREPARED, add_recipe_arguments, read_recipe
+from clearhead.cli.recipes import add_recipe_arguments, read_recipe
 from clearhead.config import Recipe
 from clearhead.data.shards import Progress
 from clearhead.environment import torchrun
@@ -40,10 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         action="store_true",
-        help="take a few steps, show what the whole run would take, and keep nothing",
+        help="only estimate memory and time of the run, from a few steps that are discarded",
     )
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE.png", help="with --plan: draw the learning rate there"
+        "--picture",
+        type=Path,
+        metavar="FILE.png",
+        help="with --plan: draw the learning rate to this file",
     )
 
 
@@ -53,7 +57,11 @@ def run(namespace: argparse.Namespace) -> int:
     place = torchrun()
     first = place is None or place.rank == 0
     if namespace.plan:
-        planned = plan(recipe, **settings(namespace, plan), progress=_Stages(console))
+        planned = training_plan(
+            recipe,
+            **settings(namespace, training_plan) | parts(namespace),
+            progress=_Stages(console),
+        )
         if first:
             _show_plan(console, recipe, planned, namespace.picture)
         return 0
@@ -72,7 +80,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 class _Stages:
-    """Text that is prepared first: a line for each stage."""
+    """Prints a line for each stage of preparing."""
 
     def __init__(self, console: TextConsole) -> None:
         self.console, self.told = console, set[str]()
@@ -85,7 +93,7 @@ class _Stages:
 
 
 class _Bar:
-    """On a terminal: one line that moves, and below it what was said."""
+    """On a terminal: a progress bar, with messages above it."""
 
     def __init__(self, console: TextConsole, recipe: Recipe) -> None:
         self.progress = Bars(
@@ -119,7 +127,7 @@ class _Bar:
 
 
 class _Lines:
-    """Where nobody watches: plain lines."""
+    """Without a terminal: plain lines."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.log_every = recipe.train.log_every
@@ -156,8 +164,8 @@ def _plan_lines(recipe: Recipe, plan: TrainingPlan) -> list[str]:
     at_most = "" if recipe.train.epochs is None else "at most "
     return [
         f"{'parameters':<14}{plan.parameters:,} ({plan.without_embeddings:,} without embeddings)",
-        f"{'memory':<14}{memory}{share}; {plan.peak_bytes / 1e6:,.0f} MB at most so far, all told",
-        f"{'a step':<14}{plan.targets_per_step:,.0f} tokens to guess, "
+        f"{'memory':<14}{memory}{share}; peak of this process {plan.peak_bytes / 1e6:,.0f} MB",
+        f"{'a step':<14}{plan.targets_per_step:,.0f} target tokens, "
         f"{plan.seconds_per_step:.3f} s, {plan.tokens_per_second:,.0f} tokens/s, "
         f"{plan.utilisation:.0%} of this machine's matrix peak",
         f"{'the run':<14}{at_most}{plan.steps:,} steps, "

@@ -1,5 +1,5 @@
-"""Translates line by line: standard input to standard output, files, or, on a terminal, what you
-type. Empty lines stay empty, and the order is kept."""
+"""Translates line by line: from standard input to standard output, from file to file, or as you
+type. One output line per input line, in the same order; an empty line stays empty."""
 
 import argparse
 import json
@@ -38,42 +38,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--n-best",
         type=at_least_one,
         metavar="N",
-        help="translations of each line; as text: line number, score and text, by tabs",
+        help="translations per line (default: %(default)s); above 1, as text: line number, score "
+        "and translation, separated by tabs",
     )
     parser.add_argument(
-        "--scores", action="store_true", help="as text: line number, score and text, by tabs"
+        "--scores",
+        action="store_true",
+        help="as text: line number, score and translation, separated by tabs",
     )
     parser.add_argument(
         "--too-long",
         choices=["skip", "cut", "refuse"],
-        help="a line beyond the model's length is left empty and reported (default), is cut and "
-        "reported, or ends the run",
+        help="what to do with a line that is longer than the model's length: leave its translation "
+        "empty and warn, cut the line and warn, or end with an error (default: %(default)s)",
     )
     add_engine_arguments(parser)
     parser.add_argument(
         "--attention",
         type=_svg,
         metavar="FILE.svg",
-        help="draw where the first line's translation looked; on standard error, too",
+        help="draw the cross-attention of the first translation to this file (and, if it fits, to "
+        "the terminal)",
     )
     parser.add_argument(
-        "--layer", type=int, metavar="N", help="of --attention, from 0 (default: the last)"
+        "--layer",
+        type=int,
+        metavar="N",
+        help="the layer that --attention draws, from 0 (default: the last)",
     )
 
 
 def _svg(text: str) -> Path:
     if not text.endswith(".svg"):
-        raise argparse.ArgumentTypeError(f"{text!r} does not end in .svg, which is what is drawn")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} does not end in .svg; the picture is an SVG file"
+        )
     return Path(text)
 
 
 @polite
 def run(namespace: argparse.Namespace) -> int:
     if namespace.attention is not None and namespace.engine != "clearhead":
-        raise ClearheadError("--attention is recorded by the engine clearhead; leave --engine out")
+        raise ClearheadError("--attention needs the engine clearhead; leave --engine out")
     model, given = open_model(namespace), settings(namespace, TextModel.translate)
     picture: Path | None = namespace.attention
-    model.translate([], **given)  # what cannot be done is refused before a line is read
+    model.translate([], **given)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         nonlocal picture
@@ -105,11 +114,13 @@ def _draw(path: Path, found: AttentionMap) -> None:
     try:
         path.write_text(found.svg(), encoding="utf-8")
     except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror})") from None
-    # On standard error: a line in is a line out, even when somebody looks on.
+        raise DataError(
+            f"{path} cannot be written ({error.strerror}); name another --attention"
+        ) from None
+    # To standard error: standard output has one line per input line.
     drawn = str(found)
     if max(map(cell_len, drawn.splitlines())) <= shutil.get_terminal_size().columns:
-        told = f"{found.title}: rows are written, columns read\n{drawn}"
+        told = f"{found.title}: rows generated, columns source\n{drawn}"
         print(visible(told), file=sys.stderr)
     print(f"drawn: {path}", file=sys.stderr)
 

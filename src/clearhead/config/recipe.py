@@ -50,11 +50,8 @@ def recipe_keys() -> list[str]:
     return [f"{section}.{field.name}" for section, of in SECTIONS.items() for field in fields(of)]
 
 
-def load_recipe(
-    name: str | Path, overrides: Sequence[tuple[str, str]] = (), *, tables: Tables | None = None
-) -> Recipe:
-    """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text); values in
-    `tables` replace those of the file."""
+def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
+    """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
     name = str(name)
     path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
@@ -69,8 +66,8 @@ def load_recipe(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
     _check_keys(found, str(path))
-    found = _merged(found, tables or {})
-    _refuse_what_data_decide([key for key, _ in overrides])
+    in_file = [f"{section}.{key}" for section in found for key in found[section]]
+    _refuse_what_data_decide([*in_file, *(key for key, _ in overrides)])
     for key, _ in overrides:
         if key not in recipe_keys():
             raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")

@@ -236,7 +236,10 @@ def broken_markup(source: str, target: str) -> str | None:
         for closing, name, _ in _TAG.findall(text):
             if closing and name not in opened_tags:
                 return f"</{name}> closes nothing"
-            opened_tags.remove(name) if closing else opened_tags.append(name)
+            if closing:
+                opened_tags.remove(name)
+            else:
+                opened_tags.append(name)
     if bool(_CUT_TAG.search(source)) != bool(_CUT_TAG.search(target)):
         return "a tag is cut off"
     for what, pattern in (("an entity is escaped twice", _TWICE), ("a tag has blanks", _SPACED)):

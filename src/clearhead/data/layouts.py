@@ -228,18 +228,18 @@ def _within(budget: int, samples: Integers, lengths: Integers) -> list[list[Batc
 def _pack(pieces: list[DocumentPiece], length: int) -> list[BatchRow]:
     """Best fit, longest first: each piece goes to the row that it fills most."""
     rows: list[list[DocumentPiece]] = []
-    room: list[tuple[int, int]] = []  # (tokens left, row), ascending
+    free: list[tuple[int, int]] = []  # (tokens left, row), ascending
     for piece in sorted(pieces, key=lambda piece: (piece.start - piece.stop, piece)):
         size = piece.stop - piece.start
-        place = bisect_left(room, (size, 0))
-        if place < len(room):
-            left, row = room.pop(place)
+        place = bisect_left(free, (size, 0))
+        if place < len(free):
+            left, row = free.pop(place)
         else:
             left, row = length, len(rows)
             rows.append([])
         rows[row].append(piece)
         if left > size:
-            insort(room, (left - size, row))
+            insort(free, (left - size, row))
     return [tuple(row) for row in rows]
 
 

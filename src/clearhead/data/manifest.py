@@ -88,7 +88,8 @@ class Manifest:
         if changes := changed_settings(old, new):
             raise DataError(
                 f"{folder} was prepared with another recipe: {'; '.join(changes)}; restore the "
-                "settings, or prepare again (clearhead prepare … --overwrite, or to another --out)"
+                "settings, give the recipe another name, or prepare again: clearhead prepare … "
+                "--overwrite (in Python: clearhead.prepare(…, overwrite=True))"
             )
 
     def token_files(self) -> list[FileFacts]:

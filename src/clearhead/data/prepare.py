@@ -166,7 +166,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
     wanted = [
         number for number, side in enumerate(job.config.sides) if side in served and side != "label"
     ]
-    room = job.config.sample_mb * MEGABYTE // len(inputs)
+    limit = job.config.sample_mb * MEGABYTE // len(inputs)
     total, done = sum(each.size for each in inputs), 0
     job.report(Progress("tokenizer", 0, total))
     left_out = removed(job.config, job.root)
@@ -177,7 +177,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
             for side in wanted:
                 taken += len(document.texts[side].encode("utf-8"))
                 yield document.texts[side]
-            if taken >= room:
+            if taken >= limit:
                 break
             job.report(Progress("tokenizer", done + reader.consumed, total))
         done += each.size

@@ -101,9 +101,11 @@ class OneRecord(io.RawIOBase):
         self.taken = 0
 
     def readable(self) -> bool:
+        """Always: io.RawIOBase asks."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The next bytes of the record, counted against its limit."""
         with naming(self.file.path):
             piece = self.file.data.read(min(len(buffer), READ_SIZE))
         self.taken += len(piece)

@@ -75,6 +75,13 @@ def model_folder(folder: Path) -> Path:
     return folder / "model" if (folder / "model").is_dir() else folder
 
 
+def how_to_make(folder: Path) -> str:
+    """The remedy where there is no model."""
+    run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
+    recipe = run.name if run.name in recipe_names() else "RECIPE"
+    return f"give the folder that a run has written, or make one with: clearhead train {recipe}"
+
+
 def open_folder(
     folder: Path, *, own_parts: OwnParts = NONE, dtype: torch.dtype | None = None
 ) -> Opened:
@@ -86,13 +93,7 @@ def open_folder(
         )
     folder = model_folder(folder)
     if not folder.is_dir():
-        names = recipe_names()
-        run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
-        recipe = run.name if run.name in names else "RECIPE"
-        raise FolderError(
-            f"{folder} is not a folder; give the model folder that a run has written, or make one "
-            f"with: clearhead train {recipe}"
-        )
+        raise FolderError(f"{folder} is not a folder; {how_to_make(folder)}")
     ids = read_description(folder).ids
     model = load_model(folder, own_parts=own_parts, dtype=dtype)
     pad_id = model.config.pad_id

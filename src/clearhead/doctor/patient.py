@@ -279,7 +279,7 @@ class Patient:
     ) -> CallInputs:
         """Random tokens, none of them padding. `symbols` limits how many different ones."""
         generator = torch.Generator().manual_seed(self.seed * 1_000 + seed)
-        # The first ids are often special (begin, end); where there is room, leave them out.
+        # The first ids are often special (begin, end): a large vocabulary does without them.
         first = 4 if self.vocab_size > 16 else 0
         known = torch.arange(first, self.vocab_size)
         known = known[known != (-1 if self.pad_id is None else self.pad_id)][:symbols]

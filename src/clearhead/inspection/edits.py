@@ -203,7 +203,7 @@ def add(
     return Edit(name, "add", lambda x, v: x + _given(v), value, heads, positions, keys, rows)
 
 
-def scale(
+def multiply(
     name: str,
     factor: float,
     *,
@@ -213,7 +213,7 @@ def scale(
     rows: Chosen = None,
 ) -> Edit:
     """An edit that multiplies an activation by a factor."""
-    return Edit(name, "scale", lambda x, _: x * factor, None, heads, positions, keys, rows)
+    return Edit(name, "multiply", lambda x, _: x * factor, None, heads, positions, keys, rows)
 
 
 def change(

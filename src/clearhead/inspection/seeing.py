@@ -1,16 +1,27 @@
 """From a text to the document of its run: decode as asked, then look."""
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from clearhead.config import BeamConfig, Choice, DecodeConfig
 from clearhead.decoding import beam_search, greedy, sample
+from clearhead.decoding.opening import Opened
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.look import Subject, Text, look
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.text.tokenizer import MASK
+
+PageLanguage = Literal["en", "zh"]
+PAGE_LANGUAGES: tuple[PageLanguage, ...] = get_args(PageLanguage)
+
+
+def subject_of(opened: Opened, name: str) -> Subject:
+    """The model of a folder, called `name` on the page."""
+    return Subject(
+        name, opened.model, opened.source, opened.target, opened.ids.decoder_start, opened.ids.eos
+    )
 
 
 def see(

@@ -77,6 +77,11 @@ class ClusterPlan:
     figures: dict[str, Figure]
     """By name, in the order of a report."""
 
+    def __str__(self) -> str:
+        from clearhead.scale.report import plan_lines  # which knows this class
+
+        return "\n".join(plan_lines(self)).rstrip()
+
 
 def plan(
     what: Recipe | ModelConfig,
@@ -100,9 +105,9 @@ def plan(
     total = tokens if tokens is not None else _tokens(what, batch)
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
-            raise ConfigError(field_name, value, "must be at least 1", f"try --{field_name} 1")
+            raise ConfigError(field_name, value, "must be at least 1", f"try {field_name}=1")
     if not 0 < total < math.inf:
-        raise ConfigError("tokens", total, "must be above 0 and finite", "try --tokens 1e9")
+        raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
     used = _utilisation(utilisation, accelerators)
     rows = max(1, batch // length)
     found = [
@@ -227,7 +232,7 @@ def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
         )
     if isinstance(name, float | int):
         if not 0 < name <= 1:
-            rule, remedy = "must be above 0 and at most 1", "try --utilisation 0.4"
+            rule, remedy = "must be above 0 and at most 1", "try utilisation=0.4"
             raise ConfigError("utilisation", name, rule, remedy)
         return Utilisation(
             name="given",
@@ -275,7 +280,7 @@ def _batch_tokens(what: Recipe | ModelConfig, parameters: int) -> int:
 def _tokens(what: Recipe | ModelConfig, batch_tokens: int) -> float:
     if isinstance(what, ModelConfig):
         rule = "is needed to plan a preset, which has no recipe that says how long it trains"
-        raise ConfigError("tokens", None, rule, "try --tokens 15e12")
+        raise ConfigError("tokens", None, rule, "try tokens=15e12")
     return what.train.steps * batch_tokens
 
 
@@ -286,5 +291,5 @@ def _no_layout(model: ModelConfig, gpus: int, rows: int, length: int) -> Clearhe
         rows * length,
         f"are {rows} sequences of {length} tokens, which {gpus} accelerators cannot share evenly "
         f"(tensor parallel over a node and {model.kv_heads} heads of keys included)",
-        f"try --batch-tokens {at_least * length}",
+        f"try batch_tokens={at_least * length}",
     )

@@ -121,7 +121,8 @@ class Decoder(nn.Module):
             alibi=self.alibi,
             key_positions=None if cache is None else cache.key_positions(),
         )
-        real_source = cache.real_source if cache is not None else memory and memory.real
+        real_source = None if memory is None else memory.real
+        real_source = real_source if cache is None else cache.real_source
         for index, layer in enumerate(self.layers):
             x = layer(
                 x,
@@ -147,4 +148,5 @@ class Decoder(nn.Module):
             layers.append(KeysValues(like.new_zeros(shape), like.new_zeros(shape)))
             if cross is not None and memory is not None:
                 sources.append(cross.look_at(memory.states))
-        return Cache(layers, sources=sources or None, real_source=memory and memory.real)
+        real = None if memory is None else memory.real
+        return Cache(layers, sources=sources or None, real_source=real)

@@ -51,9 +51,9 @@ def train_characters(
     for text in texts:
         counts.update(text if normalizer is None else normalizer.normalize_str(text))
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
-    room = None if vocab_size is None else vocab_size - len(special_tokens) - len(byte_tokens)
+    most = None if vocab_size is None else vocab_size - len(special_tokens) - len(byte_tokens)
     # Equal counts are ordered by code point: a Counter's own order is that of first sight.
-    frequent = sorted(counts, key=lambda character: (-counts[character], character))[:room]
+    frequent = sorted(counts, key=lambda character: (-counts[character], character))[:most]
     clash = {token for token in special_tokens if len(token) == 1} & set(frequent)
     if clash:
         raise DataError(f"the special token {clash.pop()!r} is a character of the text; rename it")

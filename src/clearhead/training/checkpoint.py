@@ -114,7 +114,7 @@ class Checkpoints:
                     no_dist=self.ranks.world == 1,
                 )
                 assert isinstance(saved, Future)
-                files = self._writer.submit(lambda: (saved.result(), self._hash(unfinished))[1])
+                files = self._writer.submit(self._hash, unfinished, after=saved)
             else:
                 dcp.save(tensors, storage_writer=writer, no_dist=self.ranks.world == 1)
                 files = Future[dict[str, str]]()
@@ -151,8 +151,11 @@ class Checkpoints:
         with _named_errors(self.folder, self.ranks):
             self._prune(pending.step, pending.facts["state"]["best_step"])
 
-    def _hash(self, unfinished: Path) -> dict[str, str]:
-        """Sync and hash the files that this rank wrote; the first rank takes the index too."""
+    def _hash(self, unfinished: Path, after: Future[Any] | None = None) -> dict[str, str]:
+        """Sync and hash the files that this rank wrote, `after` they are written; the first rank
+        takes the index too."""
+        if after is not None:
+            after.result()
         own = sorted(unfinished.glob(f"__{self.ranks.rank}_*"))
         own += [unfinished / INDEX] if self.ranks.first else []
         for path in own:
@@ -345,8 +348,8 @@ def _named_errors(folder: Path, ranks: Ranks) -> Iterator[None]:
         message = "; ".join(_describe(failure[0]) for failure in error.failures.values())
     messages = [each for each in ranks.gather(message) if each]
     if messages:
-        if ranks.first:
-            shutil.rmtree(folder, ignore_errors=True) if folder.name.startswith(".") else None
+        if ranks.first and folder.name.startswith("."):
+            shutil.rmtree(folder, ignore_errors=True)
         raise CheckpointError(
             f"the checkpoint could not be written: {messages[0]}; "
             "earlier checkpoints are unaffected"

@@ -146,7 +146,8 @@ class Run:
             steps = [] if state.best_step is None else [state.best_step]
         found = [self.checkpoints.verified(step) for step in steps]
         for _, damage in found:
-            say(f"warning: {damage}") if damage else None
+            if damage:
+                say(f"warning: {damage}")
         whole = [checkpoint for checkpoint, _ in found if checkpoint is not None]
         if not whole:
             say(f"warning: there is no checkpoint for publish={publish!r}: the last weights")

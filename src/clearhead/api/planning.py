@@ -1,0 +1,88 @@
+"""What training on many accelerators takes, before any is rented."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from clearhead.api.recipes import RecipeGiven, as_recipe
+from clearhead.config import ModelConfig, Recipe, recipe_names
+from clearhead.errors import InputError, nearest
+from clearhead.models import PRESETS, preset
+from clearhead.scale import Assumptions, ClusterPlan
+from clearhead.scale import plan as cluster_plan
+
+
+def plan(
+    what: RecipeGiven | ModelConfig,
+    *,
+    gpus: int = 8,
+    kind: str = "H100",
+    tokens: float | None = None,
+    length: int | None = None,
+    batch_tokens: float | None = None,
+    utilisation: float | str | None = None,
+    assumptions: Assumptions | Mapping[str, float] | None = None,
+) -> ClusterPlan:
+    """Memory, layout, time and cost of training on `gpus` accelerators of a `kind`, from arithmetic
+    alone; `print` shows all of it. What a run takes on this machine: `training_plan`.
+
+    `what` is a recipe (also its name or path), a model's configuration, or the name of a preset. A
+    recipe brings the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a
+    step; a model needs `tokens`. `utilisation`: a share of the peak, or the name of a published
+    one (None: the accelerator's). `assumptions`: what you know better, such as
+    {"price": 2.5}; see `clearhead.scale.Assumptions`.
+    """
+    for name, value, kinds, remedy in (
+        ("gpus", gpus, int, "give a whole number"),
+        ("kind", kind, str, "give the name of an accelerator, such as 'H100'"),
+        ("tokens", tokens, int | float | None, "give a number, such as 15e12"),
+        ("length", length, int | None, "give a whole number"),
+        ("batch_tokens", batch_tokens, int | float | None, "give a number"),
+        ("utilisation", utilisation, int | float | str | None, "give a number, such as 0.4"),
+    ):
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise InputError(f"{name}={value!r:.60} is a {type(value).__name__}; {remedy}")
+    return cluster_plan(
+        _found(what),
+        name=what if isinstance(what, str) else "model",
+        gpus=gpus,
+        kind=kind,
+        tokens=tokens,
+        length=length,
+        batch_tokens=None if batch_tokens is None else int(batch_tokens),
+        utilisation=utilisation,
+        assumptions=_assumptions(assumptions),
+    )
+
+
+def _found(what: RecipeGiven | ModelConfig) -> Recipe | ModelConfig:
+    if isinstance(what, ModelConfig):
+        return what
+    if not isinstance(what, str | Path | Recipe):
+        raise InputError(
+            f"what={what!r:.60} is a {type(what).__name__}; give a recipe, the path of a .toml "
+            "file, a ModelConfig, or the name of a recipe or preset"
+        )
+    if isinstance(what, str) and not what.endswith(".toml") and what not in recipe_names():
+        if what not in PRESETS:
+            remedy = nearest(what, [*recipe_names(), *PRESETS])
+            raise InputError(f"there is no recipe or preset {what!r}; {remedy}")
+        return preset(what)
+    return as_recipe(what)
+
+
+def _assumptions(given: Assumptions | Mapping[str, float] | None) -> Assumptions:
+    if isinstance(given, Assumptions):
+        return given
+    if not isinstance(given, Mapping | None):
+        raise InputError(
+            f"assumptions={given!r:.60} is a {type(given).__name__}; give a dictionary, such as "
+            "{'price': 2.5}"
+        )
+    known = [field.name for field in fields(Assumptions)]
+    for name, value in (given or {}).items():
+        if name not in known:
+            raise InputError(f"there is no assumption {name!r}; {nearest(str(name), known)}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{name}={value!r} is a {type(value).__name__}; give a number")
+    return Assumptions(**(given or {}))

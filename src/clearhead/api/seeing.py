@@ -1,0 +1,106 @@
+"""One run of a model from inside: everything that `clearhead see` shows."""
+
+import base64
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clearhead.api.loading import as_text_model
+from clearhead.api.paths import as_path
+from clearhead.api.text_model import TextModel
+from clearhead.api.texts import one_string
+from clearhead.config.checks import check_at_least
+from clearhead.errors import DataError, InputError, nearest
+from clearhead.inspection import seeing
+from clearhead.inspection.page import page
+from clearhead.inspection.pictures import heatmap_text
+from clearhead.inspection.seeing import PAGE_LANGUAGES, PageLanguage
+
+HEIGHT = 720  # pixels of the page in a notebook
+
+
+@dataclass(frozen=True)
+class Microscope:
+    """One run of a model, as a page that needs no network. A notebook shows the page, `print` the
+    sharpest head of the last kind of attention."""
+
+    document: dict[str, Any]
+    """All numbers of the page; `clearhead.inspection.look` explains them."""
+
+    @property
+    def html(self) -> str:
+        """The page."""
+        return page(self.document)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page, which any browser opens, online or not."""
+        file = as_path("path", path)
+        try:
+            file.write_text(self.html, encoding="utf-8")
+        except OSError as error:
+            raise DataError(
+                f"{file} cannot be written ({error.strerror}); name a file in a folder that exists"
+            ) from None
+        return file
+
+    def _repr_html_(self) -> str:
+        """In a frame of its own, whose script and style touch nothing of the notebook's."""
+        style = f"width:100%;height:{HEIGHT}px;border:0"
+        return f'<iframe style="{style}" srcdoc="{escape(self.html)}"></iframe>'
+
+    def __str__(self) -> str:
+        kind = list(self.document["attention"])[-1]
+        layer, head = self.document["suggested"][kind]
+        stored = self.document["attention"][kind]
+        dtype, top = ("<u2", 65535) if stored["dtype"] == "u16" else ("u1", 255)
+        values = np.frombuffer(base64.b64decode(stored["base64"]), dtype).reshape(stored["shape"])
+        tokens = self.document["tokens"]
+        rows = [token["text"] for token in tokens["source" if kind == "self" else "written"]]
+        columns = [token["text"] for token in tokens["fed" if kind == "causal" else "source"]]
+        matrix = torch.from_numpy(values[layer, head].astype("float32") / top)
+        title = f"{kind} attention, layer {layer}, head {head}: rows look at columns"
+        return f"{title}\n{heatmap_text(matrix, rows, columns)}"
+
+
+def see(
+    model: TextModel | str | Path,
+    text: str,
+    *,
+    target: str | None = None,
+    beam: int | None = None,
+    max_new: int | None = None,
+    temperature: float = 0.0,
+    seed: int = 0,
+    language: PageLanguage = "en",
+) -> Microscope:
+    """Watch a model at work: attention, layers, candidates, the beam search, every tensor's shape.
+
+    `model` is what `load` returns, or what it takes. An encoder-decoder translates the text (by
+    beam search, `beam` 4 unless given), or is shown the translation `target`. A decoder continues
+    the text: greedily, with a `beam`, or drawn at a `temperature` above 0 with `seed`. An encoder
+    fills in each position. `max_new`: tokens to generate (None: 64 of a translation, 32 of a
+    continuation). `language` is that of the page.
+    """
+    for name, value in {"beam": beam, "max_new": max_new}.items():
+        if value is not None:
+            check_at_least(name, value, 1)
+    if language not in PAGE_LANGUAGES:
+        remedy = nearest(str(language), PAGE_LANGUAGES)
+        raise InputError(f"language={language!r} is not one of the page's; {remedy}")
+    found = as_text_model(model)
+    subject = seeing.subject_of(found.opened, found.name)
+    document = seeing.see(
+        subject,
+        one_string(text),
+        target=None if target is None else one_string(target),
+        beam=beam,
+        max_new=max_new,
+        temperature=temperature,
+        seed=seed,
+        language=language,
+    )
+    return Microscope(document)
