@@ -230,7 +230,7 @@ def test_a_full_disk_gives_one_line(here: Path, capsys, monkeypatch):
     monkeypatch.setattr("clearhead.cli.runs.run", full)
     assert main(["runs"]) == 2
     assert capsys.readouterr().err == (
-        "clearhead: the disk is full (somewhere); free some space, run again\n"
+        "clearhead: the disk is full (somewhere); free some space and run again\n"
     )
 
 
