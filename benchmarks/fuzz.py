@@ -57,12 +57,14 @@ class Fuzzing:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.honest = place / "honest/sent"
-        self.honest.parent.mkdir(parents=True)
+        self.honest = place / "honest"
         torch.set_num_threads(1)
         sys.dont_write_bytecode = True
+        built = place / "case/sent"  # where every case is: recipes and manifests name files
+        built.parent.mkdir()
         with _silent():
-            build(self.honest)
+            build(built)
+        built.rename(self.honest)
         self.wanted = self._wanted()
 
     def _wanted(self) -> list[str]:
@@ -76,9 +78,6 @@ class Fuzzing:
         case = self.place / "case"
         shutil.rmtree(case, ignore_errors=True)
         shutil.copytree(self.honest, case / "sent")
-        for path in (case / "sent").glob("*.toml"):
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace(str(self.honest), str(case / "sent")), encoding="utf-8")
         (case / "home").mkdir()
         (case / "home/profile").write_text(MINE)
         return case / "sent"

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import stat
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -206,7 +207,7 @@ def _recipe(sent: Path, draw: random.Random) -> Case:
                 keys[number] = key
         told = ""
         for number in draw.sample(sorted(keys), 2):
-            value = draw.choice(TOML)
+            value = _toml(lines[number].split(" = ")[1], draw)
             lines[number] = f"{lines[number].split(' = ')[0]} = {value}"
             told += f"{keys[number]} = {value[:20]}; "
         path.write_text("\n".join(lines), encoding="utf-8")
@@ -217,6 +218,18 @@ def _recipe(sent: Path, draw: random.Random) -> Case:
     verbs += [["train", str(path), *run, *still]]
     chosen = draw.choice(verbs)
     return Case("recipe", f"{chosen[0]}: {told}", lambda: main(chosen), True)
+
+
+def _toml(before: str, draw: random.Random) -> str:
+    """Another value, most often of the same type: others are refused soon."""
+    numbers = [value for value in TOML if value[0] in "-0123456789" or value in ("inf", "nan")]
+    if draw.random() < 0.25:
+        return draw.choice(TOML)
+    if before in ("true", "false"):
+        return "false" if before == "true" else "true"
+    if before[0] in '"[':
+        return draw.choice([value for value in TOML if value[0] == before[0]])
+    return draw.choice([*numbers, str(round(float(before) * draw.choice([0, 2, 3, 100]), 6)), "3"])
 
 
 def _data(sent: Path, draw: random.Random) -> Case:
@@ -261,15 +274,23 @@ def _prepared(sent: Path, draw: random.Random) -> Case:
     return Case("prepared", f"{given[0]}: {told}", lambda: main(given), sealed)
 
 
+def _content(path: Path) -> bytes:
+    """Of a plain file; what was put in its place may have no end."""
+    about = path.lstat()
+    if not stat.S_ISREG(about.st_mode) or about.st_size > 2**24:
+        raise OSError(f"{path} is not a plain file")
+    return path.read_bytes()
+
+
 def _reseal_checkpoint(step: Path) -> bool:
     """Makes the hashes right again, where there is still something to write them into."""
     try:
-        manifest = json.loads((step / "manifest.json").read_text())
+        manifest = json.loads(_content(step / "manifest.json"))
         for name in manifest["files"]:
-            digest = hashlib.sha256((step / name).read_bytes()).hexdigest()
+            digest = hashlib.sha256(_content(step / name)).hexdigest()
             manifest["files"][name] = digest
         text = json.dumps(manifest)
-        changed = text != (step / "manifest.json").read_text()
+        changed = text.encode() != _content(step / "manifest.json")
         (step / "manifest.json").write_text(text)
         (step / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "\n")
         return changed
@@ -280,13 +301,13 @@ def _reseal_checkpoint(step: Path) -> bool:
 def _reseal_prepared(prepared: Path) -> bool:
     try:
         path = prepared / "manifest.json"
-        manifest = json.loads(path.read_text())
+        manifest = json.loads(_content(path))
         for facts in manifest["tokenizers"].values():
-            facts["sha256"] = hashlib.sha256((prepared / facts["file"]).read_bytes()).hexdigest()
+            facts["sha256"] = hashlib.sha256(_content(prepared / facts["file"])).hexdigest()
         for split in manifest["splits"].values():
             for facts in (facts for files in split["files"].values() for facts in files):
                 for key, suffix in (("sha256", ""), ("index_sha256", ".index")):
-                    content = (prepared / (facts["name"] + suffix)).read_bytes()
+                    content = _content(prepared / (facts["name"] + suffix))
                     facts[key] = hashlib.sha256(content).hexdigest()
         path.write_text(json.dumps(manifest))
         return True
@@ -407,5 +428,6 @@ def _change_one(content: Any, draw: random.Random) -> str:
         case 2 if isinstance(inner, int) and not isinstance(inner, bool):
             content[key] = inner + draw.choice([-1, 1, 2, 100])
         case _:
-            content[key] = draw.choice(NASTY)
+            alike = [value for value in NASTY if type(value) is type(inner)]
+            content[key] = draw.choice(alike if alike and draw.random() < 0.5 else NASTY)
     return f"{way}={content[key]!r:.30}"

@@ -168,6 +168,8 @@ def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict
         values = parser.parse_args([f"--{key}={text}" for key, text in overrides], values)
     except ArgumentError as error:
         raise _type_error(str(error), tables, dict(overrides)) from None
+    except OverflowError as error:
+        raise ClearheadError(f"a number in the recipe is beyond any machine: {error}") from None
     found: dict[str, Any] = {}
     for section in wanted:
         part = values[section]
