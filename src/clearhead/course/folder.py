@@ -14,7 +14,7 @@ from clearhead.course.state import LearnLanguage, LearnState, hash_of, spare_nam
 from clearhead.course.verdict import Trouble, Verdict
 from clearhead.environment import environment_with
 from clearhead.errors import DataError, nearest
-from clearhead.files import refuse_links, write_whole
+from clearhead.files import refuse_unusual, write_whole
 
 FOLDER = Path("clearhead-learn")
 SOLUTIONS = "solutions"
@@ -48,7 +48,7 @@ class LearnFolder:
                 f"{path} holds no exercises; `clearhead learn --folder {path}` makes them, "
                 "and --folder names another folder"
             )
-        refuse_links(path)
+        refuse_unusual(path)
         return cls(path)
 
     @classmethod
@@ -57,7 +57,7 @@ class LearnFolder:
         if path.exists() and not path.is_dir():
             raise DataError(f"{path} is a file; name a new folder: clearhead learn --folder FOLDER")
         path.mkdir(parents=True, exist_ok=True)
-        refuse_links(path)
+        refuse_unusual(path)
         folder = cls(path)
         folder.state.language = language
         for exercise in EXERCISES:
