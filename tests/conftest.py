@@ -31,6 +31,9 @@ settings.load_profile("clearhead")
 TOGETHER = (
     "tests/training/test_ranks.py",
     "tests/training/test_kill.py",
+    "tests/serving/test_clients.py",
+    "tests/serving/test_untrusted.py",
+    "tests/serving/test_faults.py",
     "tests/decoding/test_parity_with_hugging_face.py",
 )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import serve_page
 from benchmarks.options_page import PAGE as OPTIONS_PAGE
 from benchmarks.options_page import with_options
 from benchmarks.speed_page import PAGES, with_tables
@@ -69,8 +70,8 @@ def test_the_chinese_chapter_shows_the_output_of_the_english_one(path: Path):
     assert blocks(english, "text") == blocks(other, "text")
 
 
-# Run by tests/data/test_guide.py and tests/api/test_python_page.py.
-NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md"}
+# Run by tests/data/test_guide.py, tests/api/test_python_page.py and tests/serving/test_clients.py.
+NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md"}
 FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no programs
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST | FRAGMENTS]
 
@@ -145,6 +146,12 @@ def test_the_table_of_options_is_made_from_the_explanations():
 def test_the_tables_of_speeds_are_the_measured_ones(language: str):
     text = PAGES[language].read_text(encoding="utf-8")
     assert with_tables(text, language) == text
+
+
+@pytest.mark.parametrize("language", serve_page.PAGES)
+def test_the_tables_of_the_server_are_the_measured_ones(language: str):
+    text = serve_page.PAGES[language].read_text(encoding="utf-8")
+    assert serve_page.with_tables(text, language) == text, "run: python -m benchmarks.serve_page"
 
 
 def test_every_result_that_a_page_speaks_of_is_there():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clearhead.api.recipes import recipe as recipe
     from clearhead.api.seeing import Microscope as Microscope
     from clearhead.api.seeing import see as see
+    from clearhead.api.serving import serve as serve
     from clearhead.api.text_model import TextModel as TextModel
     from clearhead.api.trained_run import TrainedRun as TrainedRun
     from clearhead.api.training import train as train
@@ -98,6 +99,7 @@ _HOMES = {
     "rollout": "clearhead.inspection.lens",
     "save_model": "clearhead.interop.model_folder",
     "see": "clearhead.api.seeing",
+    "serve": "clearhead.api.serving",
     "shipped_models": "clearhead.api.loading",
     "sweep": "clearhead.inspection.sweep",
     "trace": "clearhead.inspection.trace",
@@ -144,6 +146,7 @@ __all__ = [
     "rollout",
     "save_model",
     "see",
+    "serve",
     "shipped_models",
     "sweep",
     "trace",

@@ -30,6 +30,24 @@ def cache_folder() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "clearhead"
 
 
+def api_keys() -> list[str]:
+    """The keys of a server's clients: CLEARHEAD_API_KEYS, by commas."""
+    found = os.environ.get("CLEARHEAD_API_KEYS", "").split(",")
+    return [key.strip() for key in found if key.strip()]
+
+
+def metrics_folder() -> Path | None:
+    """Where the workers of a server keep their figures (prometheus-client reads the variable
+    itself); None: there is one worker."""
+    value = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    return Path(value) if value else None
+
+
+def share_metrics(folder: Path) -> None:
+    """For this process and those that it starts; before prometheus-client is imported."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
 def environment_with(**changes: str) -> dict[str, str]:
     """A copy of this process's environment variables for a child process, with some set."""
     return {**os.environ, **changes}

@@ -26,10 +26,10 @@ class DecodedText:
     stop: StopReason
 
 
-def decoded(output: Output, tokenizer: Tokenizer) -> DecodedText:
+def decoded(output: Output, text: str, tokenizer: Tokenizer) -> DecodedText:
     """An output with its text."""
     return DecodedText(
-        text=tokenizer.decode(output.tokens),
+        text=text,
         tokens=output.tokens,
         pieces=[token_label(token, tokenizer) for token in output.tokens],
         log_probs=output.log_probs,

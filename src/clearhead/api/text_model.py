@@ -23,6 +23,7 @@ from clearhead.config import BeamConfig, Choice, GenerateConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
 from clearhead.decoding.engine import EngineName, EnginePrecision
+from clearhead.decoding.sentences import language_pair
 from clearhead.decoding.text import (
     Decoded,
     generate_texts,
@@ -77,6 +78,7 @@ class TextModel(TokenizedModel):
         alpha: float = 1.0,
         max_new: int = 256,
         too_long: TooLongSource = "skip",
+        split: str | None = None,
         batch: int = 32,
         engine: EngineName = "clearhead",
         precision: EnginePrecision = "float32",
@@ -90,11 +92,12 @@ class TextModel(TokenizedModel):
         `beam`: hypotheses that are searched side by side (1: greedy). `n_best` above 1 gives a list
         of translations of each text. `length_penalty` and `alpha`: how long and short translations
         are compared. `max_new`: tokens of a translation. `too_long`: a text beyond the model's
-        length stays empty ("skip") or is cut, both with a warning, or is refused. `batch`: texts
-        that run side by side. `engine`: the model itself, or CTranslate2, which is faster (the
-        extra `serve`), with weights of this `precision`; its folders are kept in `engine_folder`
-        (None: the cache directory). `details` gives `DecodedText` objects. Messages call the first
-        text `called` `number`.
+        length stays empty ("skip") or is cut, both with a warning, or is refused. `split`: the
+        languages, such as "en-zh", of texts whose sentences are translated one by one (the extra
+        `serve`). `batch`: texts that run side by side. `engine`: the model itself, or CTranslate2,
+        which is faster (the extra `serve`), with weights of this `precision`; its folders are kept
+        in `engine_folder` (None: the cache directory). `details` gives `DecodedText` objects.
+        Messages call the first text `called` `number`.
         """
         for name, value in {"beam": beam, "n_best": n_best}.items():
             check_at_least(name, value, 1)
@@ -109,7 +112,8 @@ class TextModel(TokenizedModel):
         )
         runs = self.engine(self.opened.translator, engine, precision, engine_folder)
         names = named(called, number, given)
-        found = translate_texts(runs, self.opened.codec, given, config, names=names)
+        pair = None if split is None else language_pair(split)
+        found = translate_texts(runs, self.opened.codec, given, config, names=names, split=pair)
         for name, each in zip(names, found):
             if each.n_cut:
                 done = "it was cut" if each.outputs else "left empty; split it, or --too-long cut"
@@ -206,7 +210,8 @@ class TextModel(TokenizedModel):
         """Of each text; none of an empty one."""
         if not details:
             return [each.texts for each in found]
-        return [[decoded(one, self.target_tokenizer) for one in each.outputs] for each in found]
+        own = self.target_tokenizer
+        return [[decoded(*one, own) for one in zip(each.outputs, each.texts)] for each in found]
 
     def stream(
         self,
@@ -244,14 +249,8 @@ class TextModel(TokenizedModel):
             window=window,
             too_long=too_long,
         )
-        return stream_generated(
-            self.opened.language_model,
-            self.opened.codec,
-            prompt,
-            config,
-            number=number,
-            called=called,
-        )
+        model, codec = self.opened.language_model, self.opened.codec
+        return stream_generated(model, codec, prompt, config, number=number, called=called)
 
     @overload
     def score(

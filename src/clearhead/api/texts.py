@@ -37,6 +37,7 @@ class Translating(Running, total=False):
     length_penalty: LengthPenalty
     alpha: float
     too_long: TooLongSource
+    split: str | None
 
 
 class Generating(Running, total=False):

@@ -30,6 +30,7 @@ VERBS = {
     "runs": "the runs in a folder, and their curves",
     "score": "how likely a model finds given texts",
     "see": "one run of a model as a page: attention, layers, beams",
+    "serve": "models over HTTP: LibreTranslate's and OpenAI's APIs",
     "train": "a model from a recipe; run the same command to resume",
     "translate": "lines into another language",
 }

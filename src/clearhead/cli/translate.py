@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to do with a line that is longer than the model's length: leave its translation "
         "empty and warn, cut the line and warn, or end with an error (default: %(default)s)",
     )
+    parser.add_argument(
+        "--split",
+        metavar="PAIR",
+        help="split each line into sentences: the pair of languages, such as en-zh (extra `serve`)",
+    )
     add_engine_arguments(parser)
     parser.add_argument(
         "--attention",
@@ -80,6 +85,8 @@ def _svg(text: str) -> Path:
 def run(namespace: argparse.Namespace) -> int:
     if namespace.attention is not None and namespace.engine != "clearhead":
         raise ClearheadError("--attention needs the engine clearhead; leave --engine out")
+    if namespace.attention is not None and namespace.split is not None:
+        raise ClearheadError("--attention draws one sentence; leave --split out")
     model, given = open_model(namespace), settings(namespace, TextModel.translate)
     picture: Path | None = namespace.attention
     model.translate([], **given)  # refuses before a line is read

@@ -147,7 +147,7 @@ class CTranslate2Engine:
         if beam.length_penalty == "gnmt":
             _refuse("length_penalty", "gnmt", "'average' or 'none'")
         limit = min(ends.max_new, self.config.max_length - 1)
-        results = self.opened("Translator", one=len(sources) == 1).translate_batch(
+        results = self.opened("Translator", one=_is_one(sources)).translate_batch(
             # It puts the end behind each source itself.
             [[self.names.source[i] for i in ids[:-1]] for ids in sources],
             beam_size=beam.width,
@@ -189,7 +189,7 @@ class CTranslate2Engine:
         if ends.window != "stop":
             _refuse("window", ends.window, "window='stop'")
         outputs: dict[int, Output] = {}
-        opened = self.opened("Generator", one=len(given) == 1)
+        opened = self.opened("Generator", one=_is_one(given))
         running: list[tuple[int, int, Any]] = []
         # Equally long: where they are not, its limit of new tokens counts from the shortest.
         order = sorted(range(len(given)), key=lambda place: len(given[place]))
@@ -286,6 +286,11 @@ def model_hash(model_folder: Path) -> str:
         with regular_file(model_folder, name).open("rb") as file:
             hashed.update(f"{name}\n{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return hashed.hexdigest()[:32]
+
+
+def _is_one(texts: Sequence[object]) -> bool:
+    """Whether threads have to share the work on a text; a single thread has nothing to share."""
+    return len(texts) == 1 and torch.get_num_threads() > 1
 
 
 def _refuse(name: str, value: object, remedy: str) -> None:

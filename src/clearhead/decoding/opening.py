@@ -82,10 +82,14 @@ def how_to_make(folder: Path) -> str:
     return f"give the folder that a run has written, or make one with: clearhead train {recipe}"
 
 
-def open_folder(
-    folder: Path, *, own_parts: OwnParts = NONE, dtype: torch.dtype | None = None
-) -> Opened:
-    """The model folder, or that of a run, with its tokenizer, or one for each side."""
+def run_name(folder: Path) -> str:
+    """Of the run, where its folder is called `model` like every run's."""
+    folder = folder.absolute()
+    return folder.parent.name if folder.name == "model" else folder.name
+
+
+def checked_folder(folder: Path) -> Path:
+    """The model folder of a run, or this one; raises if there is none."""
     if (folder / RECIPE).is_file() and not (folder / "model").is_dir():
         raise FolderError(
             f"{folder} has not written its model yet; run the same `clearhead train` command to "
@@ -94,29 +98,49 @@ def open_folder(
     folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; {how_to_make(folder)}")
-    ids = read_description(folder).ids
+    return folder
+
+
+def open_folder(
+    folder: Path, *, own_parts: OwnParts = NONE, dtype: torch.dtype | None = None
+) -> Opened:
+    """The model folder, or that of a run, with its tokenizer, or one for each side."""
+    folder = checked_folder(folder)
     model = load_model(folder, own_parts=own_parts, dtype=dtype)
-    pad_id = model.config.pad_id
+    codec = open_codec(folder)
+    return Opened(
+        folder=folder,
+        model=model,
+        ids=codec.ids,
+        source=codec.source,
+        target=codec.target,
+        labels=read_labels(folder, model.config),
+    )
+
+
+def open_codec(folder: Path) -> Codec:
+    """What turns text into a model folder's tokens and back, without the model."""
+    description = read_description(folder)
+    config, ids = description.model, description.ids
     if (folder / SOURCE).exists() and (folder / TARGET).exists():
-        source, target = (_open(folder / name, ids, pad_id) for name in (SOURCE, TARGET))
+        source, target = (_open(folder / name, ids, config.pad_id) for name in (SOURCE, TARGET))
     else:
         if not (folder / TOKENIZER).exists():
             raise FolderError(
                 f"{folder} has no {TOKENIZER}, so text cannot be turned into tokens; "
                 "copy the one that the model was trained with into it"
             )
-        source = target = _open(folder / TOKENIZER, ids, pad_id)
+        source = target = _open(folder / TOKENIZER, ids, config.pad_id)
     for side, tokenizer, size in (
-        ("source", source, model.config.vocab_size),
-        ("target", target, model.config.output_vocab_size),
+        ("source", source, config.vocab_size),
+        ("target", target, config.output_vocab_size),
     ):
         if tokenizer.vocab_size > size:
             raise FolderError(
                 f"the {side} tokenizer in {folder} has {tokenizer.vocab_size} tokens and the model "
                 f"{size}; they do not belong together"
             )
-    labels = read_labels(folder, model.config)
-    return Opened(folder=folder, model=model, ids=ids, source=source, target=target, labels=labels)
+    return Codec(source=source, target=target, ids=ids)
 
 
 def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:

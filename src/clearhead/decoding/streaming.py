@@ -1,12 +1,14 @@
 """Text while it is decoded: each piece is whole characters, and the pieces make the whole text."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from clearhead.config import Choice, DecodeConfig
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint
-from clearhead.decoding.generation import decode_tokens
+from clearhead.decoding.generation import MAX_ROWS, decode_tokens
+from clearhead.decoding.results import StopReason
 from clearhead.decoding.sampling import chooser
 from clearhead.errors import InputError
 from clearhead.text.tokenizer import Tokenizer
@@ -53,6 +55,43 @@ class TextStream:
         return new
 
 
+class StreamedPiece(NamedTuple):
+    """Text that the prompt with this number has just got, perhaps none; `stop` with its last."""
+
+    number: int
+    text: str
+    n_tokens: int
+    """New tokens of this prompt so far."""
+    stop: StopReason | None
+
+
+def stream_texts(
+    model: GenerativeModel,
+    tokenizer: Tokenizer,
+    rows: Sequence[list[int]],
+    config: DecodeConfig,
+    choice: Choice = Choice(temperature=0),  # noqa: B008 (frozen)
+    *,
+    seeds: Sequence[int] = (0,),
+    constraint: Constraint | None = None,
+    max_rows: int = MAX_ROWS,
+) -> Iterator[StreamedPiece]:
+    """The texts that follow the prompts (or translate the sources), side by side, a piece for each
+    token. Whoever stops asking stops the decoding."""
+    streams = [TextStream(tokenizer) for _ in rows]
+    n_tokens = [0] * len(rows)
+    choose = chooser(choice, list(seeds))
+    events = decode_tokens(model, rows, config, choose, constraint=constraint, max_rows=max_rows)
+    for number, token, _, stop in events:
+        text = ""
+        if token is not None:
+            n_tokens[number] += 1
+            text = streams[number].push(token)
+        if stop is not None:
+            text += streams[number].rest()
+        yield StreamedPiece(number, text, n_tokens[number], stop)
+
+
 def stream_text(
     model: GenerativeModel,
     tokenizer: Tokenizer,
@@ -64,10 +103,7 @@ def stream_text(
     constraint: Constraint | None = None,
 ) -> Iterator[str]:
     """The text that follows a prompt (or translates a source), piece by piece."""
-    stream = TextStream(tokenizer)
-    events = decode_tokens(model, [ids], config, chooser(choice, [seed]), constraint=constraint)
-    for event in events:
-        if event.token is not None and (piece := stream.push(event.token)):
-            yield piece
-    if piece := stream.rest():
-        yield piece
+    pieces = stream_texts(
+        model, tokenizer, [ids], config, choice, seeds=[seed], constraint=constraint
+    )
+    return (piece.text for piece in pieces if piece.text)

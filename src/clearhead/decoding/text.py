@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clearhead.config import DecodeConfig, GenerateConfig, TranslateConfig
-from clearhead.config.decode import Start, TooLong, Window
+from clearhead.config.decode import Start, TooLong, TooLongSource, Window
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.engine import Engine, SeededPrompt
 from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score
-from clearhead.decoding.streaming import stream_text
+from clearhead.decoding.sentences import (
+    Fits,
+    LanguagePair,
+    SplitText,
+    check_can_split,
+    split_text,
+)
+from clearhead.decoding.streaming import StreamedPiece, stream_texts
 from clearhead.errors import InputError, nearest
 from clearhead.interop.model_folder import TokenIds
 from clearhead.models import CausalLM, Seq2Seq
@@ -87,6 +94,17 @@ class Codec:
         return ids[-(longest // 2) :]  # half of the window is left for new tokens
 
 
+def reader_of(codec: Codec, longest: int) -> Fits:
+    """Whether a sentence has at most `longest` tokens; one of few bytes needs no counting."""
+
+    def fits(sentence: str) -> bool:
+        if 4 * len(sentence) + 2 <= longest:
+            return True
+        return len(codec.encode_sources([sentence])[0]) <= longest
+
+    return fits
+
+
 class Decoded(NamedTuple):
     """What became of one text; without outputs if it was empty."""
 
@@ -98,6 +116,57 @@ class Decoded(NamedTuple):
     texts: list[str]
 
 
+class EncodedSource(NamedTuple):
+    """A text as the encoder reads it."""
+
+    given: list[int]
+    """Its tokens; none of an empty text, or of one that is left out."""
+    n_cut: int
+    """Tokens of the text that the model is not given."""
+
+
+def encode_sources(
+    codec: Codec,
+    texts: Sequence[str],
+    longest: int,
+    too_long: TooLongSource,
+    *,
+    names: Sequence[str] | None = None,
+) -> list[EncodedSource]:
+    """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
+    filled = [place for place, text in enumerate(texts) if text.strip()]
+    encoded = codec.encode_sources([texts[place] for place in filled])
+    sources = [EncodedSource([], 0)] * len(texts)
+    for place, ids in zip(filled, encoded):
+        if too_long == "skip" and len(ids) > longest:
+            sources[place] = EncodedSource([], len(ids))
+            continue
+        cut = "cut" if too_long == "cut" else "refuse"
+        given = codec.fit_source(ids, longest, too_long=cut, name=_name(names, place))
+        sources[place] = EncodedSource(given, len(ids) - len(given))
+    return sources
+
+
+def translate_sources(
+    engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
+) -> list[Decoded]:
+    """Translations of each source, the best first, in the order of the sources."""
+    filled = [place for place, source in enumerate(sources) if source.given]
+    by_length = sorted(filled, key=lambda place: len(sources[place].given))
+    ends = codec.decode_config(config.max_new)
+    found = engine.translate([sources[place].given for place in by_length], ends, config)
+    outputs = dict(zip(by_length, found))
+    return [
+        Decoded(
+            given=source.given,
+            n_cut=source.n_cut,
+            outputs=outputs.get(place, []),
+            texts=[codec.target.decode(output.tokens) for output in outputs.get(place, [])],
+        )
+        for place, source in enumerate(sources)
+    ]
+
+
 def translate_texts(
     engine: Engine,
     codec: Codec,
@@ -105,34 +174,72 @@ def translate_texts(
     config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
     *,
     names: Sequence[str] | None = None,
+    split: LanguagePair | None = None,
 ) -> list[Decoded]:
     """Translations of each text, the best first, in the order of the texts. An empty text has none.
-    `names` are what messages call the texts ("text 1", "text 2", …)."""
+    `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
+    each text are translated one by one."""
     longest = engine.config.max_length
-    filled = [place for place, text in enumerate(texts) if text.strip()]
-    encoded = codec.encode_sources([texts[place] for place in filled])
-    sources: dict[int, list[int]] = {}
-    n_cut: dict[int, int] = {}
-    for place, ids in zip(filled, encoded):
-        if config.too_long == "skip" and len(ids) > longest:
-            n_cut[place] = len(ids)
-            continue
-        too_long = "cut" if config.too_long == "cut" else "refuse"
-        sources[place] = codec.fit_source(ids, longest, too_long=too_long, name=_name(names, place))
-        n_cut[place] = len(ids) - len(sources[place])
-    by_length = sorted(sources, key=lambda place: len(sources[place]))
-    ends = codec.decode_config(config.max_new)
-    found = engine.translate([sources[place] for place in by_length], ends, config)
-    outputs = dict(zip(by_length, found))
-    return [
-        Decoded(
-            given=sources.get(place, []),
-            n_cut=n_cut.get(place, 0),
-            outputs=outputs.get(place, []),
-            texts=[codec.target.decode(output.tokens) for output in outputs.get(place, [])],
+    if split is None:
+        sources = encode_sources(codec, texts, longest, config.too_long, names=names)
+        return translate_sources(engine, codec, sources, config)
+    check_can_split()
+    fits = reader_of(codec, longest)
+    cut = [split_text(text, split.source, fits) for text in texts]
+    sentences = [sentence for each in cut for sentence in each.sentences]
+    sources = encode_sources(codec, sentences, longest, config.too_long)
+    found = iter(translate_sources(engine, codec, sources, config))
+    return [join_sentences(each, [next(found) for _ in each.sentences], split) for each in cut]
+
+
+def join_sentences(text: SplitText, found: Sequence[Decoded], pair: LanguagePair) -> Decoded:
+    """One text again: its n-th translation is made of the n-th of each sentence."""
+    n_best = max((len(each.outputs) for each in found), default=0)
+    outputs: list[Output] = []
+    texts: list[str] = []
+    for rank in range(n_best):
+        # A short sentence may have fewer translations than another: then its last.
+        chosen = [min(rank, len(each.outputs) - 1) for each in found]
+        parts = [each.outputs[place] for each, place in zip(found, chosen) if place >= 0]
+        written = [each.texts[place] if place >= 0 else "" for each, place in zip(found, chosen)]
+        outputs.append(
+            Output(
+                tokens=[token for part in parts for token in part.tokens],
+                log_probs=[log_prob for part in parts for log_prob in part.log_probs],
+                score=sum(part.score for part in parts),
+                stop=next((part.stop for part in parts if part.stop != "end"), "end"),
+            )
         )
-        for place in range(len(texts))
-    ]
+        texts.append(text.joined(written, pair.joint))
+    given = [token for each in found for token in each.given]
+    return Decoded(given, sum(each.n_cut for each in found), outputs, texts)
+
+
+class EncodedPrompt(NamedTuple):
+    """A prompt as a language model reads it."""
+
+    given: SeededPrompt
+    n_cut: int
+    """Tokens at the front of the text that the model is not given."""
+
+
+def encode_prompts(
+    codec: Codec,
+    prompts: Sequence[str],
+    longest: int,
+    config: GenerateConfig,
+    *,
+    first_number: int = 1,
+    names: Sequence[str] | None = None,
+) -> list[EncodedPrompt]:
+    """Each prompt as `stream_prompts` takes it, for a model that reads `longest` tokens."""
+    found: list[EncodedPrompt] = []
+    for place, ids in enumerate(codec.encode_prompts(prompts, config.start)):
+        name = _name(names, place)
+        given = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
+        seed = seed_of_text(config.seed, first_number + place)
+        found.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
+    return found
 
 
 def generate_texts(
@@ -146,28 +253,39 @@ def generate_texts(
 ) -> list[Decoded]:
     """The text that follows each prompt. An empty prompt has none. A text depends on the seed and
     on the number of its prompt (the first has `first_number`), not on the other prompts."""
-    filled = [place for place, prompt in enumerate(prompts) if prompt]
-    encoded = codec.encode_prompts([prompts[place] for place in filled], config.start)
     longest = engine.config.max_length
-    given = {
-        place: codec.fit_prompt(ids, longest, too_long=config.too_long, name=_name(names, place))
-        for place, ids in zip(filled, encoded)
-    }
-    n_cut = {place: len(ids) - len(given[place]) for place, ids in zip(filled, encoded)}
-    by_length = sorted(filled, key=lambda place: len(given[place]))
-    seeded = [
-        SeededPrompt(given[place], seed_of_text(config.seed, first_number + place))
-        for place in by_length
-    ]
+    encoded = encode_prompts(
+        codec, prompts, longest, config, first_number=first_number, names=names
+    )
+    filled = [place for place, prompt in enumerate(prompts) if prompt]
+    by_length = sorted(filled, key=lambda place: len(encoded[place].given.tokens))
     ends = codec.decode_config(config.max_new, config.window)
+    seeded = [encoded[place].given for place in by_length]
     found = engine.generate(seeded, ends, config, _constraint(codec, config))
     outputs = dict(zip(by_length, found))
     decoded: list[Decoded] = []
-    for place in range(len(prompts)):
+    for place, (given, n_cut) in enumerate(encoded):
         own = [outputs[place]] if place in outputs else []
         texts = [codec.target.decode(each.tokens) for each in own]
-        decoded.append(Decoded(given.get(place, []), n_cut.get(place, 0), own, texts))
+        decoded.append(Decoded(given.tokens if own else [], n_cut, own, texts))
     return decoded
+
+
+def stream_prompts(
+    model: CausalLM, codec: Codec, prompts: Sequence[SeededPrompt], config: GenerateConfig
+) -> Iterator[StreamedPiece]:
+    """The texts that `generate_texts` gives, side by side, piece by piece. No prompt may be
+    empty."""
+    return stream_texts(
+        model,
+        codec.target,
+        [prompt.tokens for prompt in prompts],
+        codec.decode_config(config.max_new, config.window),
+        config.choice,
+        seeds=[prompt.seed for prompt in prompts],
+        constraint=_constraint(codec, config),
+        max_rows=config.batch,
+    )
 
 
 def stream_generated(
@@ -181,22 +299,15 @@ def stream_generated(
 ) -> Iterator[str]:
     """The text that `generate_texts` gives, piece by piece, as it is generated. Without a prompt,
     it begins at `config.start`; without that either, there is none."""
-    (whole,) = codec.encode_prompts([prompt], config.start)
     name, longest = f"{called} {number}", model.config.max_length
-    ids = codec.fit_prompt(whole, longest, too_long=config.too_long, name=name)
-    if len(ids) < len(whole):
-        warn_of_cut(name, len(whole), longest, "its front was cut")
-    if not ids:
+    (encoded,) = encode_prompts(codec, [prompt], longest, config, first_number=number, names=[name])
+    given, n_cut = encoded
+    if n_cut:
+        warn_of_cut(name, len(given.tokens) + n_cut, longest, "its front was cut")
+    if not given.tokens:
         return iter(())
-    return stream_text(
-        model,
-        codec.target,
-        ids,
-        codec.decode_config(config.max_new, config.window),
-        config.choice,
-        seed=seed_of_text(config.seed, number),
-        constraint=_constraint(codec, config),
-    )
+    pieces = stream_prompts(model, codec, [given], config)
+    return (piece.text for piece in pieces if piece.text)
 
 
 def score_texts(

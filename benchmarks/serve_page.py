@@ -1,0 +1,95 @@
+"""The tables of docs/*/serving.md, from the result files that `python -m benchmarks.serve` wrote.
+
+python -m benchmarks.serve_page      # writes them into both languages' pages
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from benchmarks.result import FOLDER
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = {language: DOCS / language / "serving.md" for language in ("en", "zh")}
+A_DAY = 100_000_000
+"""Sentences, for the last table."""
+N_CLIENTS = 32
+"""How many ask at once there."""
+HEADINGS = {
+    "en": (
+        ("model", "clients", "sentences per core second", "of CTranslate2 alone", "p50", "p95",
+         "p99", "memory"),
+        ("model", "sentences per core second", "cores", "workers' memory"),
+        "No figures yet: `python -m benchmarks.serve load NAME=MODEL` measures them.\n",
+    ),
+    "zh": (
+        ("模型", "客户端数", "每核每秒句数", "相对单独的 CTranslate2", "p50", "p95", "p99", "内存"),
+        ("模型", "每核每秒句数", "核数", "工作进程内存合计"),
+        "尚无数据：用 `python -m benchmarks.serve load NAME=MODEL` 测量。\n",
+    ),
+}  # fmt: skip
+
+
+def results() -> dict[str, dict[str, Any]]:
+    """By model, those that are whole."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(FOLDER.glob("serve-load-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.get("clients"):
+            found[path.stem.removeprefix("serve-load-")] = content
+    return found
+
+
+def load_table(language: str) -> str:
+    headings, _, nothing = HEADINGS[language]
+    rows = [
+        f"| {name} | {row['clients']} | {row['sentences_per_processor_second']:,.0f} "
+        f"| {row['of_offline']:.2f} | {row['p50_ms']:,.0f} ms | {row['p95_ms']:,.0f} ms "
+        f"| {row['p99_ms']:,.0f} ms | {row['resident_mb']:,} MB |"
+        for name, content in results().items()
+        for row in content["clients"]
+    ]
+    return _table(headings, rows) if rows else nothing
+
+
+def day_table(language: str) -> str:
+    _, headings, nothing = HEADINGS[language]
+    rows: list[str] = []
+    for name, content in results().items():
+        for row in content["clients"]:
+            if row["clients"] != N_CLIENTS:
+                continue
+            rate = row["sentences_per_processor_second"]
+            cores = math.ceil(A_DAY / 86_400 / rate)
+            memory = cores * row["resident_mb"] / 1000
+            rows.append(f"| {name} | {rate:,.0f} | {cores:,} | {memory:,.0f} GB |")
+    return _table(headings, rows) if rows else nothing
+
+
+def _table(headings: tuple[str, ...], rows: list[str]) -> str:
+    head = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def with_tables(text: str, language: str) -> str:
+    for name, table in (("load", load_table), ("day", day_table)):
+        text = re.sub(
+            rf"(?<=<!-- {name} -->\n\n).*?(?=\n<!-- end -->)",
+            lambda _, table=table: table(language),
+            text,
+            flags=re.S,
+        )
+    return text
+
+
+def main() -> None:
+    for language, page in PAGES.items():
+        text = with_tables(page.read_text(encoding="utf-8"), language)
+        page.write_text(text, encoding="utf-8")
+        print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Models behind HTTP."""
+
+import re
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearhead.api.loading import find_model
+from clearhead.api.recipes import as_path
+from clearhead.api.text_model import TextModel
+from clearhead.api.texts import as_list
+from clearhead.config.checks import check_at_least
+from clearhead.decoding.engine import EnginePrecision
+from clearhead.decoding.engine import engine_folder as make_engine_folder
+from clearhead.decoding.opening import checked_folder, run_name
+from clearhead.decoding.sentences import language_pair
+from clearhead.environment import api_keys as keys_of_environment
+from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, nearest
+from clearhead.interop.model_folder import read_description
+
+if TYPE_CHECKING:
+    from clearhead.serving.served import ModelToServe
+
+PACKAGES = (
+    "ctranslate2", "httptools", "prometheus_client", "py3langid", "sentencex", "starlette",
+    "uvicorn",
+)  # fmt: skip
+_NAMED = re.compile(r"([\w.-]{1,60})=(.+)", flags=re.ASCII)
+
+
+def serve(
+    models: str | Path | Iterable[str | Path],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    workers: int = 1,
+    precision: EnginePrecision = "float32",
+    engine_folder: str | Path | None = None,
+    beam: int = 4,
+    max_new: int = 256,
+    api_keys: str | Path | None = None,
+    allow_origin: Iterable[str] | None = None,
+    max_characters: int = 20_000,
+    max_texts: int = 256,
+    max_waiting: int = 100_000,
+    seconds: float = 60.0,
+    log_level: str = "info",
+) -> None:
+    """Answers requests over HTTP until SIGTERM or Ctrl-C, and then finishes what it accepted.
+
+    `models` are what `load` takes; NAME=PATH gives one a name. Translators answer to
+    LibreTranslate's API and need a pair of languages, at the end of the name of their folder
+    (multi30k-de-en) or as their name (de-en=PATH). Decoders answer to OpenAI's API. `workers`:
+    processes, each with one core and all models. `precision`, `engine_folder`, `beam`, `max_new`:
+    see `TextModel.translate`. `api_keys`: a file with a key on each line; without it, the variable
+    CLEARHEAD_API_KEYS; without that, every client may ask. `allow_origin`: sites whose pages may
+    ask. `max_characters` and `max_texts` of a request, `max_waiting` tokens of a model's queue,
+    `seconds` for an answer: what is more is refused.
+    """
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise ClearheadError(
+                f"the package {package} is not installed; get it with: "
+                "pip install 'clearhead[serve]'"
+            )
+    from clearhead.serving.guarding import digest, is_loopback
+    from clearhead.serving.limits import Limits
+    from clearhead.serving.logs import LEVELS
+    from clearhead.serving.served import Searching
+    from clearhead.serving.server import ServerPlan
+    from clearhead.serving.workers import listen, log_address, run_server
+
+    check_at_least("workers", workers, 1)
+    check_at_least("beam", beam, 1)
+    if log_level not in LEVELS:
+        raise ConfigError("log_level", log_level, "is not a choice", nearest(log_level, LEVELS))
+    limits = Limits(
+        max_characters=max_characters,
+        max_texts=max_texts,
+        max_waiting=max_waiting,
+        seconds=seconds,
+    )
+    folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
+    keys = keys_of_environment() if api_keys is None else _keys(as_path("api_keys", api_keys))
+    many = [models] if isinstance(models, str | Path) else list(models)
+    opened = [_named(each) for each in many]
+    to_serve = _checked([_to_serve(name, model) for name, model in opened])
+    for model in to_serve:
+        if model.pair is not None:
+            make_engine_folder(model.folder, folder)  # made once, before the workers start
+    plan = ServerPlan(
+        models=to_serve,
+        searching=Searching(beam=beam, max_new=max_new, precision=precision, engine_folder=folder),
+        limits=limits,
+        host=host,
+        key_digests=tuple(digest(key) for key in keys),
+        origins=tuple(as_list(allow_origin or [])),
+        log_level=log_level,
+    )
+    listening = listen(host, port)
+    log_address(plan, listening, is_open=not keys and not is_loopback(host))
+    run_server(plan, listening, workers)
+
+
+def _named(given: str | Path) -> tuple[str | None, TextModel]:
+    """A name, where one was given, and the model."""
+    found = _NAMED.fullmatch(str(given))
+    if found is None or Path(given).exists():
+        return None, find_model(given)
+    return found[1], find_model(found[2])
+
+
+def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
+    from clearhead.serving.languages import pair_in_name
+    from clearhead.serving.served import ModelToServe
+
+    folder = checked_folder(model.folder)
+    called = run_name(model.folder) if name is None else name
+    family = read_description(folder).model.family
+    if family == "encoder":
+        raise FolderError(
+            f"{model.folder} is a model of the family 'encoder', which generates no text; serve an "
+            "encoder-decoder or a decoder"
+        )
+    if family == "decoder":
+        return ModelToServe(name=called, folder=folder, pair=None, opened=model)
+    pair = pair_in_name(called)
+    if pair is None and name is not None:
+        pair = language_pair(name)
+    if pair is None:
+        raise ConfigError(
+            "model", called, "does not end in a pair of languages",
+            f"name it, for example: de-en={model.folder}",
+        )  # fmt: skip
+    return ModelToServe(name=called, folder=folder, pair=pair, opened=model)
+
+
+def _checked(models: "list[ModelToServe]") -> "tuple[ModelToServe, ...]":
+    if not models:
+        raise ClearheadError("there is no model to serve; name one")
+    seen: dict[str, Path] = {}
+    for model in models:
+        what = model.name if model.pair is None else str(model.pair)
+        if what in seen:
+            raise ConfigError(
+                "model", what, f"is both {seen[what]} and {model.folder}",
+                "give one of them another name, as NAME=PATH",
+            )  # fmt: skip
+        seen[what] = model.folder
+    return tuple(models)
+
+
+def _keys(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read ({error}); it holds a key on each line") from None
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
+        raise DataError(f"{file} holds no key; write one on each line, or leave api_keys out")
+    return keys

@@ -1,0 +1,75 @@
+"""Serves models over HTTP: translators by LibreTranslate's API, decoders by OpenAI's. It runs until
+Ctrl-C or SIGTERM, and then finishes what it accepted."""
+
+import argparse
+from pathlib import Path
+
+from clearhead.api.serving import serve
+from clearhead.cli.calling import settings
+from clearhead.cli.lines import at_least_one
+
+CALLS = serve
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="a run, a model folder, or a shipped model; NAME=MODEL gives it a name. A translator "
+        "needs a pair of languages: a folder like multi30k-de-en, or de-en=MODEL",
+    )
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1, this machine)")
+    parser.add_argument("--port", type=int, metavar="N", help="default 8080; 0: a free one")
+    parser.add_argument(
+        "--workers", type=at_least_one, metavar="N", help="processes of one core each (default 1)"
+    )
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
+    )
+    group = parser.add_argument_group("translators")
+    group.add_argument(
+        "--precision", choices=["float32", "int8"], help="of the weights (default float32)"
+    )
+    group.add_argument(
+        "--engine-folder",
+        type=Path,
+        metavar="FOLDER",
+        help="where ctranslate2's folders are kept (default: the cache directory)",
+    )
+    group.add_argument(
+        "--beam", type=at_least_one, metavar="N", help="width (default 4; 1 is greedy)"
+    )
+    group.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens of a sentence")
+    group = parser.add_argument_group("who may ask")
+    group.add_argument(
+        "--api-keys",
+        type=Path,
+        metavar="FILE",
+        help="a key on each line (default: the variable CLEARHEAD_API_KEYS, by commas)",
+    )
+    group.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="a site whose pages may ask, such as https://example.org; may be given again",
+    )
+    group = parser.add_argument_group("limits")
+    group.add_argument(
+        "--max-characters", type=at_least_one, metavar="N", help="of a request (default 20000)"
+    )
+    group.add_argument(
+        "--max-texts", type=at_least_one, metavar="N", help="of a request (default 256)"
+    )
+    group.add_argument(
+        "--max-waiting",
+        type=at_least_one,
+        metavar="N",
+        help="tokens in the queue of a model; more is refused with 503 (default 100000)",
+    )
+    group.add_argument("--seconds", type=float, metavar="S", help="for an answer (default 60)")
+
+
+def run(namespace: argparse.Namespace) -> int:
+    serve(namespace.models, **settings(namespace, serve))
+    return 0

@@ -1,0 +1,142 @@
+"""Text as sentences, and translated sentences as a text again. The sentences are found by sentencex
+(the extra `serve`), which knows the abbreviations and the marks of many languages."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from clearhead.errors import ClearheadError, InputError
+
+WITHOUT_BLANKS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "dz"})
+"""Languages that put no blank between two sentences."""
+_LINE_ENDS = re.compile(r"(\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*)")
+_PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)")
+# Where a sentence that is too long is cut: the first of these that there is near its middle.
+_CUTS = (re.compile(r"[;:；：]\s*"), re.compile(r"[,，、]\s*"), re.compile(r"\s+"))
+
+
+@dataclass(frozen=True)
+class LanguagePair:
+    """What a translator reads and what it writes, as codes such as en and zh."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
+
+    @property
+    def joint(self) -> str:
+        """What stands between two translated sentences of a line."""
+        return "" if self.target.split("-")[0].lower() in WITHOUT_BLANKS else " "
+
+
+def language_pair(text: str) -> LanguagePair:
+    """The pair that `en-zh` names."""
+    found = _PAIR.fullmatch(text)
+    if found is None:
+        raise InputError(f"{text!r} is not a pair of languages; write it like en-zh")
+    return LanguagePair(*found.groups())
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text, cut into sentences and what stands between them."""
+
+    sentences: list[str]
+    between: list[str]
+    """Before the first sentence, between each two, and behind the last."""
+
+    def joined(self, translated: Sequence[str], joint: str) -> str:
+        """The translated sentences in the form of the text: its line ends, and its blanks at both
+        ends. Inside a line, `joint` stands between two sentences."""
+        parts = [self.between[0]]
+        for place, sentence in enumerate(translated):
+            gap = self.between[place + 1]
+            last = place + 1 == len(translated)
+            parts += [sentence, gap if last or _LINE_ENDS.fullmatch(gap) else joint]
+        return "".join(parts)
+
+
+Fits = Callable[[str], bool]
+"""Whether a model can read a sentence as it is."""
+
+
+def split_text(text: str, language: str, fits: Fits) -> SplitText:
+    """The sentences of a text in this language. Lines are never put together. A sentence that does
+    not fit is cut at a mark or a blank near its middle, or, if it has none, anywhere."""
+    sentences: list[str] = []
+    between = [""]
+
+    def add(part: str) -> None:
+        stripped = part.strip()
+        if not stripped:
+            between[-1] += part
+            return
+        start = part.index(stripped)
+        between[-1] += part[:start]
+        sentences.append(stripped)
+        between.append(part[start + len(stripped) :])
+
+    for part in _LINE_ENDS.split(text):
+        for sentence in _sentences(part, language) if part.strip() else [part]:
+            for piece in [sentence] if fits(sentence.strip()) else _pieces(sentence, fits):
+                add(piece)
+    return SplitText(sentences, between)
+
+
+def _sentences(line: str, language: str) -> list[str]:
+    """Together they are the line."""
+    from sentencex import segment
+
+    found: list[str] = []
+    end = 0
+    for sentence in segment(language.split("-")[0].lower(), line):
+        place = line.find(sentence, end)
+        if place < 0:  # not a part of the line: then nothing is known of the rest
+            break
+        # What stands before a sentence belongs to the one before it.
+        if found:
+            found[-1] += line[end:place]
+            found.append(sentence)
+        else:
+            found.append(line[end:place] + sentence)
+        end = place + len(sentence)
+    rest = line[end:]
+    if not found:
+        return [line]
+    found[-1] += rest if not rest.strip() else ""
+    return [*found, rest] if rest.strip() else found
+
+
+def _pieces(sentence: str, fits: Fits) -> list[str]:
+    """Together they are the sentence. Cut in two again and again, so the work stays small."""
+    waiting, found = [sentence], []
+    while waiting:
+        part = waiting.pop()
+        if len(part) < 2 or fits(part.strip()):
+            found.append(part)
+            continue
+        cut = _cut(part)
+        waiting += [part[cut:], part[:cut]]
+    return found
+
+
+def _cut(part: str) -> int:
+    """The place nearest to the middle; not in the outer quarters, where a piece would be short."""
+    middle, reach = len(part) // 2, len(part) // 4
+    for pattern in _CUTS:
+        ends = [m.end() for m in pattern.finditer(part, middle - reach, middle + reach)]
+        if ends:
+            return min(ends, key=lambda end: abs(end - middle))
+    return max(1, middle)
+
+
+def check_can_split() -> None:
+    """Raises if the optional package is not installed."""
+    if find_spec("sentencex") is None:
+        raise ClearheadError(
+            "text is split by the package sentencex, which is not installed; get it with: "
+            "pip install 'clearhead[serve]'"
+        )

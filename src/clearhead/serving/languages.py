@@ -1,0 +1,89 @@
+"""Codes of languages, as clients write them, and which language a text is in."""
+
+import re
+import threading
+from collections.abc import Collection
+from typing import Any
+
+from clearhead.decoding.sentences import LanguagePair
+
+NAMES = {
+    "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian",
+    "bg": "Bulgarian", "bn": "Bengali", "bo": "Tibetan", "bs": "Bosnian", "ca": "Catalan",
+    "cs": "Czech", "cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English",
+    "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian",
+    "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "gu": "Gujarati",
+    "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
+    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian",
+    "kk": "Kazakh", "km": "Khmer", "kn": "Kannada", "ko": "Korean", "ku": "Kurdish",
+    "ky": "Kyrgyz", "la": "Latin", "lb": "Luxembourgish", "lo": "Lao", "lt": "Lithuanian",
+    "lv": "Latvian", "mg": "Malagasy", "mk": "Macedonian", "ml": "Malayalam", "mn": "Mongolian",
+    "mr": "Marathi", "ms": "Malay", "mt": "Maltese", "my": "Burmese", "nb": "Norwegian Bokmål",
+    "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk", "no": "Norwegian", "or": "Odia",
+    "pa": "Punjabi", "pl": "Polish", "ps": "Pashto", "pt": "Portuguese", "ro": "Romanian",
+    "ru": "Russian", "rw": "Kinyarwanda", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian",
+    "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
+    "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "ug": "Uyghur",
+    "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "xh": "Xhosa",
+    "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zh-Hant": "Chinese (traditional)",
+    "zu": "Zulu",
+}  # fmt: skip
+_AT_THE_END = re.compile(r"(?:^|[-_.\s])([a-z]{2,3}(?:-Hant)?)-([a-z]{2,3}(?:-Hant)?)$")
+_TRADITIONAL = {"hant", "tw", "hk", "mo"}
+MAX_CODE = 35
+"""Characters; longer ones are no code of a language (RFC 5646)."""
+
+
+def pair_in_name(name: str) -> LanguagePair | None:
+    """The pair that the name of a run ends in: multi30k-de-en reads German and gives English."""
+    found = _AT_THE_END.search(name)
+    if found is None or not {*found.groups()} <= NAMES.keys():
+        return None
+    return LanguagePair(*found.groups())
+
+
+def language_name(code: str) -> str:
+    """In English; the code itself, if it is not in the table."""
+    return NAMES.get(code, code)
+
+
+def find_language(code: str, known: Collection[str]) -> str | None:
+    """The known code that a client's code stands for: zh-CN, zh_Hans and ZH are zh. Traditional
+    Chinese is not what a model for zh gives."""
+    if len(code) > MAX_CODE:
+        return None
+    first, *rest = re.split("[-_]", code.strip().lower())
+    traditional = bool(_TRADITIONAL.intersection(rest)) or first == "zt"
+    wanted = "zh-Hant" if traditional else "zh" if first == "zt" else first
+    by_lower = {each.lower(): each for each in known}
+    for candidate in ("-".join([first, *rest]), wanted.lower()):
+        if candidate in by_lower:
+            return by_lower[candidate]
+    return None
+
+
+class Detector:
+    """Which language a text is in, by py3langid."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._identifier = _identifier()
+
+    def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:
+        """Languages with their probabilities, the likeliest first; `among`: only these."""
+        with self._lock:
+            found = [(str(code), float(chance)) for code, chance in self._identifier.rank(text)]
+        if not among:
+            return found
+        bases = {code.split("-")[0]: code for code in sorted(among, reverse=True)}
+        kept = [(bases[code], chance) for code, chance in found if code in bases]
+        total = sum(chance for _, chance in kept)
+        if total <= 0:
+            return [(code, 1 / len(bases)) for code in bases.values()]
+        return [(code, chance / total) for code, chance in kept]
+
+
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,0 +1,38 @@
+"""Logs of a server: one JSON object a line on standard error. Texts and keys are never logged."""
+
+import json
+import logging
+import sys
+import time
+
+LOGGER = "clearhead.serving"
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line; what `extra={"fields": …}` gives is part of the object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """JSON escapes line ends, so that no text can forge a second line."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "process": record.process,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_as_json(level: str) -> None:
+    """What clearhead and uvicorn log, in this process."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("clearhead", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())

@@ -1,0 +1,244 @@
+"""HTML whose texts are translated and whose tags stay.
+
+Each tag, comment and doctype is kept as it was sent. The text between two block tags is translated
+as a whole, so that a sentence with a link in it stays a sentence: what stands inside the inline tag
+is translated on its own too, and where that is found in the whole, the tag is put around it. If it
+is not found, each piece of text between two tags is translated on its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape, unescape
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+INLINE = frozenset(
+    {
+        "a", "abbr", "b", "bdi", "bdo", "cite", "del", "dfn", "em", "font", "i", "ins", "mark", "q",
+        "s", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var",
+    }
+)  # fmt: skip
+UNTRANSLATED = frozenset(
+    {
+        "code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea",
+    }
+)  # fmt: skip
+
+
+class HtmlPiece(NamedTuple):
+    """A piece of a document: markup, or text between two tags."""
+
+    raw: str
+    is_text: bool
+    opens: str = ""
+    """The inline tag that it opens."""
+    closes: str = ""
+    """The inline tag that it closes."""
+
+    @property
+    def text(self) -> str:
+        """As a browser shows it."""
+        return _on_one_line(unescape(self.raw))
+
+
+@dataclass
+class Stretch:
+    """Texts and inline tags between two block tags."""
+
+    pieces: list[HtmlPiece] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts between its tags, as they are read."""
+        return [piece.text for piece in self.pieces if piece.is_text]
+
+    @property
+    def whole(self) -> str:
+        """Its text without its tags."""
+        return _on_one_line("".join(unescape(p.raw) for p in self.pieces if p.is_text))
+
+    def anchors(self) -> list[int] | None:
+        """Which of its texts stand inside an inline tag; None: its tags are not balanced."""
+        inside: list[int] = []
+        opened: list[str] = []
+        number = 0
+        for piece in self.pieces:
+            if piece.is_text:
+                if opened:
+                    inside.append(number)
+                number += 1
+            elif piece.opens:
+                opened.append(piece.opens)
+            elif not opened or opened.pop() != piece.closes:
+                return None
+        return None if opened else inside
+
+    def wanted(self) -> list[str]:
+        """What has to be translated to put the stretch together again."""
+        texts = self.texts
+        if len(texts) == 1:
+            return texts
+        anchors = self.anchors()
+        inside = [] if anchors is None else [texts[place] for place in anchors]
+        return [self.whole, *inside, *texts]
+
+    def translated(self, known: Mapping[str, str]) -> str:
+        """The stretch with its texts translated."""
+        anchors = self.anchors()
+        if len(self.texts) > 1 and anchors is not None:
+            whole = self._around(known, anchors)
+            if whole is not None:
+                return whole
+        return "".join(
+            escape(known[piece.text], quote=False) if piece.is_text else piece.raw
+            for piece in self.pieces
+        )
+
+    def _around(self, known: Mapping[str, str], anchors: Sequence[int]) -> str | None:
+        """The tags around the translations of what they held, found in the whole's translation."""
+        texts = self.texts
+        whole = known[self.whole]
+        before, behind = self._tags()
+        parts: list[str] = []
+        end = 0
+        for place in anchors:
+            inner = known[texts[place]].strip()
+            start = whole.find(inner, end) if inner else -1
+            if start < 0:
+                return None
+            parts += [escape(whole[end:start], quote=False), before[place]]
+            end = start + len(inner)
+            parts += [escape(inner, quote=False), behind[place]]
+        return "".join([*parts, escape(whole[end:], quote=False)])
+
+    def _tags(self) -> tuple[list[str], list[str]]:
+        """For each text, the tags that open just before it, and those that close behind it."""
+        n_texts = len(self.texts)
+        before, behind = [""] * n_texts, [""] * n_texts
+        number = 0
+        for piece in self.pieces:
+            if piece.is_text:
+                number += 1
+            elif piece.opens:
+                before[min(number, n_texts - 1)] += piece.raw
+            else:
+                behind[max(0, number - 1)] += piece.raw
+        return before, behind
+
+
+def _on_one_line(text: str) -> str:
+    """Line ends inside a text are blanks in HTML. At its ends they stay: they are the layout of the
+    document's source."""
+    inner = text.strip()
+    start = text.find(inner)
+    return text[:start] + " ".join(inner.split()) + text[start + len(inner) :]
+
+
+class HtmlText(HTMLParser):
+    """A document as markup that stays, and stretches of text. It never fails: what is not HTML is
+    text."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.parts: list[str | Stretch] = []
+        self._untranslated: list[str] = []
+        self.feed(document)
+        self.close()
+
+    @property
+    def wanted(self) -> list[str]:
+        """Texts that have to be translated."""
+        found = [text for part in self.parts if isinstance(part, Stretch) for text in part.wanted()]
+        return [text for text in dict.fromkeys(found) if text.strip()]
+
+    def translated(self, known: Mapping[str, str]) -> str:
+        """The document with its texts translated. What is only blanks stays."""
+        filled = _OrItself(known)
+        return "".join(
+            part if isinstance(part, str) else part.translated(filled) for part in self.parts
+        )
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag that opens."""
+        raw = self.get_starttag_text() or ""
+        given = dict(attrs)
+        off = given.get("translate") == "no" or "notranslate" in (given.get("class") or "").split()
+        if self._untranslated:
+            if tag == self._untranslated[-1]:
+                self._untranslated.append(tag)
+            self._markup(raw)
+        elif tag in UNTRANSLATED or off:
+            self._untranslated.append(tag)
+            self._markup(raw)
+        elif tag in INLINE:
+            self._stretch().pieces.append(HtmlPiece(raw, is_text=False, opens=tag))
+        else:
+            self._markup(raw)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag that opens and closes at once."""
+        del tag, attrs
+        self._markup(self.get_starttag_text() or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        """A tag that closes. The parser does not keep how it was written; its name is what counts,
+        in lower case."""
+        raw = f"</{tag}>"
+        if self._untranslated:
+            if tag == self._untranslated[-1]:
+                self._untranslated.pop()
+            self._markup(raw)
+        elif tag in INLINE:
+            self._stretch().pieces.append(HtmlPiece(raw, is_text=False, closes=tag))
+        else:
+            self._markup(raw)
+
+    def handle_data(self, data: str) -> None:
+        """Text."""
+        if self._untranslated:
+            self._markup(data)
+            return
+        pieces = self._stretch().pieces
+        if pieces and pieces[-1].is_text:  # a sign such as &amp; comes on its own
+            pieces[-1] = HtmlPiece(pieces[-1].raw + data, is_text=True)
+        else:
+            pieces.append(HtmlPiece(data, is_text=True))
+
+    def handle_entityref(self, name: str) -> None:
+        """A sign by its name."""
+        self.handle_data(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        """A sign by its number."""
+        self.handle_data(f"&#{name};")
+
+    def handle_comment(self, data: str) -> None:
+        """A comment."""
+        self._markup(f"<!--{data}-->")
+
+    def handle_decl(self, decl: str) -> None:
+        """A doctype."""
+        self._markup(f"<!{decl}>")
+
+    def handle_pi(self, data: str) -> None:
+        """An instruction to a processor."""
+        self._markup(f"<?{data}>")
+
+    def unknown_decl(self, data: str) -> None:
+        """A section such as CDATA."""
+        self._markup(f"<![{data}]>")
+
+    def _markup(self, raw: str) -> None:
+        self.parts.append(raw)
+
+    def _stretch(self) -> Stretch:
+        if not self.parts or isinstance(self.parts[-1], str):
+            self.parts.append(Stretch())
+        last = self.parts[-1]
+        assert isinstance(last, Stretch)
+        return last
+
+
+class _OrItself(dict[str, str]):
+    def __missing__(self, text: str) -> str:
+        return text

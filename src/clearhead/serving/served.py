@@ -1,0 +1,98 @@
+"""Models, opened for a server: translators run in CTranslate2, decoders in clearhead itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
+from clearhead.decoding.opening import open_codec, open_folder
+from clearhead.decoding.sentences import LanguagePair, SplitText, split_text
+from clearhead.decoding.text import (
+    Codec,
+    Decoded,
+    EncodedSource,
+    encode_sources,
+    join_sentences,
+    reader_of,
+    translate_sources,
+)
+from clearhead.models import CausalLM
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelToServe:
+    """What a worker process needs to open a model."""
+
+    name: str
+    folder: Path
+    pair: LanguagePair | None
+    """None: it is a decoder."""
+    opened: object = None
+    """What must live as long as this, such as a temporary folder; not for other processes."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "opened": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """How translators search."""
+
+    beam: int
+    max_new: int
+    precision: EnginePrecision
+    engine_folder: Path | None
+
+
+class SplitTexts:
+    """The texts of a request as sentences of a translator."""
+
+    def __init__(self, translator: "ServedTranslator", texts: Sequence[str]) -> None:
+        self.pair = translator.pair
+        fits = reader_of(translator.codec, translator.longest)
+        self.texts: list[SplitText] = [split_text(text, self.pair.source, fits) for text in texts]
+        sentences = [sentence for text in self.texts for sentence in text.sentences]
+        self.sources = encode_sources(translator.codec, sentences, translator.longest, "refuse")
+
+    def joined(self, found: Sequence[Decoded]) -> list[list[str]]:
+        """The translations of each text, the best first. A text of blanks is its own."""
+        rest = iter(found)
+        answers: list[list[str]] = []
+        for text in self.texts:
+            own = join_sentences(text, [next(rest) for _ in text.sentences], self.pair)
+            answers.append(own.texts or [text.between[0]])
+        return answers
+
+
+class ServedTranslator:
+    """A translator: text to sentences, and sentences to translations."""
+
+    def __init__(self, given: ModelToServe, how: Searching) -> None:
+        assert given.pair is not None
+        self.name, self.pair, self.how = given.name, given.pair, how
+        self.engine = CTranslate2Engine(
+            given.folder, precision=how.precision, folder=how.engine_folder
+        )
+        self.codec: Codec = open_codec(given.folder)
+        self.longest = self.engine.config.max_length
+
+    def split(self, texts: Sequence[str]) -> SplitTexts:
+        """The texts as sentences that the model can read."""
+        return SplitTexts(self, texts)
+
+    def translate(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
+        """The n best translations of each sentence."""
+        beam = BeamConfig(width=max(self.how.beam, n_best), n_best=n_best)
+        config = TranslateConfig(beam=beam, max_new=self.how.max_new)
+        return translate_sources(self.engine, self.codec, sources, config)
+
+
+class ServedDecoder:
+    """A language model, run by clearhead itself."""
+
+    def __init__(self, given: ModelToServe) -> None:
+        opened = open_folder(given.folder)
+        self.name, self.codec = given.name, opened.codec
+        # Half precision saves space in a folder; a processor computes in fp32.
+        self.model: CausalLM = opened.language_model.float()

@@ -1,0 +1,193 @@
+"""The application: LibreTranslate's API for translators, OpenAI's for decoders, and what operations
+need.
+
+    POST /translate  /detect  /translate_file    GET /languages  /frontend/settings
+    POST /v1/completions                         GET /v1/models
+    GET  /health (it runs)  /ready (it takes requests)  /metrics (Prometheus)
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from clearhead.errors import ClearheadError
+from clearhead.serving.answers import answer_json, refusal
+from clearhead.serving.batching import Batcher
+from clearhead.serving.completions import Completions
+from clearhead.serving.guarding import ApiKeys, Guard
+from clearhead.serving.languages import Detector
+from clearhead.serving.limits import Limits, RequestError
+from clearhead.serving.logs import LOGGER
+from clearhead.serving.metrics import Metrics
+from clearhead.serving.served import ModelToServe, Searching, ServedDecoder, ServedTranslator
+from clearhead.serving.stored import StoredFiles
+from clearhead.serving.translation import Translation
+
+LEFT = 499  # the client has left; nginx's number, seen in logs only
+_log = logging.getLogger(LOGGER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerPlan:
+    """All that a worker process has to know."""
+
+    models: tuple[ModelToServe, ...]
+    searching: Searching
+    limits: Limits
+    host: str
+    key_digests: tuple[str, ...]
+    origins: tuple[str, ...]
+    log_level: str
+    files: Path = Path()
+    """A folder of the server's own, for translated files."""
+
+
+def server_app(plan: ServerPlan) -> Starlette:
+    """The application of one worker. Its models are opened when it starts."""
+    limits, metrics, keys = plan.limits, Metrics(), ApiKeys(plan.key_digests)
+    home: dict[str, Any] = {}
+
+    async def wait(request: Request, work: Awaitable[Any]) -> Any:
+        task = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_until_left(request))
+        try:
+            done, _ = await asyncio.wait(
+                {task, leaving}, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if task in done:
+                return task.result()
+            if leaving in done:
+                metrics.left()
+                raise RequestError(LEFT, "the client has left")
+            raise TimeoutError
+        finally:
+            leaving.cancel()
+            task.cancel()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        translators, decoders = await asyncio.to_thread(_open, plan)
+        batchers = [Batcher(each.name, each.translate, limits, metrics) for each in translators]
+        home["translation"] = Translation(
+            list(zip(translators, batchers)),
+            limits,
+            StoredFiles(plan.files),
+            authorise=keys.authorise,
+            wait=wait,
+            needs_key=bool(plan.key_digests),
+            detector=await asyncio.to_thread(Detector),
+        )
+        home["completions"] = Completions(
+            decoders, limits, metrics, authorise=keys.authorise, wait=wait
+        )
+        _log.info("ready", extra={"fields": {"models": [each.name for each in plan.models]}})
+        yield
+        home["stopping"] = True
+        for batcher in batchers:
+            await batcher.close()
+        home["completions"].threads.shutdown(wait=False, cancel_futures=True)
+
+    async def health(request: Request) -> Response:
+        del request
+        return answer_json({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        del request
+        if "stopping" in home:
+            raise RequestError(503, "this worker is stopping", retry_after=1)
+        return answer_json({"status": "ready"})
+
+    async def figures(request: Request) -> Response:
+        keys.authorise(request, None)
+        body = await asyncio.to_thread(metrics.text)
+        return Response(body, headers={"content-type": metrics.content_type})
+
+    def part(name: str, method: str) -> Any:
+        """An endpoint that is there once the models are open."""
+
+        async def endpoint(request: Request) -> Response:
+            return await getattr(home[name], method)(request)
+
+        endpoint.__name__ = method
+        return endpoint
+
+    posts = {
+        "/translate": ("translation", "translate"),
+        "/detect": ("translation", "detect"),
+        "/suggest": ("translation", "suggest"),
+        "/translate_file": ("translation", "translate_file"),
+        "/v1/completions": ("completions", "complete"),
+    }
+    gets = {
+        "/languages": ("translation", "list_languages"),
+        "/frontend/settings": ("translation", "settings"),
+        "/download_file/{name}": ("translation", "download_file"),
+        "/v1/models": ("completions", "models"),
+        "/v1/models/{name}": ("completions", "one_model"),
+    }
+    routes = [
+        *(Route(path, part(*which), methods=["POST"]) for path, which in posts.items()),
+        *(Route(path, part(*which)) for path, which in gets.items()),
+        *(Route(f"/{f.__name__}", f) for f in (health, ready)),
+        Route("/metrics", figures),
+    ]
+    middleware = [Middleware(Guard, host=plan.host, origins=plan.origins, metrics=metrics)]
+    if plan.origins:
+        allowed = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
+        middleware.append(Middleware(CORSMiddleware, allow_origins=list(plan.origins), **allowed))
+    return Starlette(
+        routes=routes,
+        middleware=middleware,
+        lifespan=lifespan,
+        exception_handlers={
+            RequestError: _refused,
+            ClearheadError: _wrong,
+            HTTPException: _not_found,
+            TimeoutError: _too_long,
+        },
+    )
+
+
+def _open(plan: ServerPlan) -> tuple[list[ServedTranslator], list[ServedDecoder]]:
+    """The models, each of which has answered once: the first answer is not slower than others."""
+    translators = [
+        ServedTranslator(model, plan.searching) for model in plan.models if model.pair is not None
+    ]
+    for translator in translators:
+        translator.translate(translator.split(["a"]).sources, 1)
+    return translators, [ServedDecoder(model) for model in plan.models if model.pair is None]
+
+
+async def _until_left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _refused(request: Request, error: Any) -> Response:
+    return refusal(request.url.path, error.status, str(error), error.retry_after)
+
+
+def _wrong(request: Request, error: Any) -> Response:
+    return refusal(request.url.path, 400, str(error))
+
+
+def _not_found(request: Request, error: Any) -> Response:
+    reason = "there is no such address" if error.status_code == 404 else str(error.detail)
+    return refusal(request.url.path, error.status_code, reason)
+
+
+def _too_long(request: Request, error: Any) -> Response:
+    del error
+    return refusal(request.url.path, 504, "the answer took too long; send less at once")

@@ -1,0 +1,221 @@
+"""LibreTranslate's API: what its clients send, and what they expect. The reference is the behaviour
+of LibreTranslate 1.6; suggestions are not stored, and of files only plain text is translated."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from clearhead.serving.answers import answer_json
+from clearhead.serving.batching import Batcher
+from clearhead.serving.bodies import (
+    Fields,
+    SentFile,
+    check_size,
+    read_fields,
+    text_field,
+    texts_field,
+    whole_field,
+)
+from clearhead.serving.languages import Detector, find_language, language_name
+from clearhead.serving.limits import Limits, RequestError
+from clearhead.serving.markup import HtmlText
+from clearhead.serving.served import ServedTranslator
+from clearhead.serving.stored import StoredFiles
+
+MANY_CHARACTERS = 2_000
+"""Longer texts are split in another thread, so that other requests do not wait."""
+MAX_DETECTED = 3
+Authorise = Callable[[Request, str | None], None]
+While = Callable[[Request, Awaitable[Any]], Awaitable[Any]]
+"""Waits for an answer as long as the client does, and no longer than is allowed."""
+
+
+class Translation:
+    """The translators of a server."""
+
+    def __init__(
+        self,
+        translators: Sequence[tuple[ServedTranslator, Batcher]],
+        limits: Limits,
+        stored: StoredFiles,
+        *,
+        authorise: Authorise,
+        wait: While,
+        needs_key: bool,
+        detector: Detector,
+    ) -> None:
+        self.models = {
+            (model.pair.source, model.pair.target): (model, batcher)
+            for model, batcher in translators
+        }
+        self.sources = {source for source, _ in self.models}
+        self.languages = self.sources | {target for _, target in self.models}
+        self.limits, self.stored, self.needs_key = limits, stored, needs_key
+        self.authorise, self.wait = authorise, wait
+        self.detector = detector
+
+    async def translate(self, request: Request) -> Response:
+        """POST /translate"""
+        fields = await self._fields(request)
+        texts, is_list = texts_field(fields, "q", self.limits)
+        kind = text_field(fields, "format", "text")
+        if kind not in ("text", "html"):
+            raise RequestError(400, f"format={kind[:20]!r} is not a choice; use 'text' or 'html'")
+        most = self.limits.max_alternatives
+        n_alternatives = whole_field(fields, "alternatives", 0, 0, most)
+        source, target, detected = self._languages(fields, texts)
+        work = self._answers(texts, source, target, 1 + n_alternatives, html=kind == "html")
+        found: list[list[str]] = await self.wait(request, work)
+        best = [each[0] for each in found]
+        answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
+        if n_alternatives:
+            others = [each[1:] for each in found]
+            answer["alternatives"] = others if is_list else others[0]
+        if detected is not None:
+            answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected
+        return answer_json(answer)
+
+    async def detect(self, request: Request) -> Response:
+        """POST /detect"""
+        fields = await self._fields(request)
+        texts, _ = texts_field(fields, "q", self.limits)
+        ranked = self.detector.ranked("\n".join(texts))[:MAX_DETECTED]
+        found = [(code, round(100 * chance, 1)) for code, chance in ranked]
+        return answer_json(
+            [{"confidence": sure, "language": code} for code, sure in found if sure > 0]
+        )
+
+    async def list_languages(self, request: Request) -> Response:
+        """GET /languages"""
+        del request
+        return answer_json([self._language(code) for code in sorted(self.languages)])
+
+    async def settings(self, request: Request) -> Response:
+        """GET /frontend/settings"""
+        del request
+        source, target = min(self.models, default=("", ""))
+        return answer_json(
+            {
+                "apiKeys": self.needs_key,
+                "charLimit": self.limits.max_characters,
+                "filesTranslation": bool(self.models),
+                "frontendTimeout": 500,
+                "keyRequired": self.needs_key,
+                "language": {
+                    "source": {"code": source, "name": language_name(source)},
+                    "target": {"code": target, "name": language_name(target)},
+                },
+                "suggestions": False,
+                "supportedFilesFormat": [".txt"],
+            }
+        )
+
+    async def suggest(self, request: Request) -> Response:
+        """POST /suggest"""
+        del request
+        raise RequestError(403, "suggestions are not stored by this server")
+
+    async def translate_file(self, request: Request) -> Response:
+        """POST /translate_file"""
+        fields = await self._fields(request)
+        file = fields.get("file")
+        if not isinstance(file, SentFile):
+            raise RequestError(
+                400, "the field 'file' is missing; send a file as multipart/form-data"
+            )
+        if not file.name.lower().endswith(".txt"):
+            raise RequestError(400, "only plain text (.txt) is translated")
+        try:
+            text = file.content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise RequestError(400, "the file is not UTF-8 text") from None
+        check_size([text], self.limits)
+        source, target, _ = self._languages(fields, [text])
+        work = self._answers([text], source, target, 1, html=False)
+        found: list[list[str]] = await self.wait(request, work)
+        name = await asyncio.to_thread(self.stored.put, found[0][0].encode())
+        url = request.url_for("download_file", name=name)
+        return answer_json({"translatedFileUrl": str(url)})
+
+    async def download_file(self, request: Request) -> Response:
+        """GET /download_file/{name}: the name is the secret."""
+        content = await asyncio.to_thread(self.stored.get, request.path_params["name"])
+        if content is None:
+            raise RequestError(404, "there is no such file; files are kept for a few minutes")
+        headers = {"content-disposition": 'attachment; filename="translated.txt"'}
+        return PlainTextResponse(content, headers=headers)
+
+    async def _fields(self, request: Request) -> dict[str, Any]:
+        fields = await read_fields(request, self.limits)
+        key = fields.get("api_key", request.query_params.get("api_key"))
+        self.authorise(request, key if isinstance(key, str) else None)
+        return fields
+
+    def _languages(
+        self, fields: Fields, texts: Sequence[str]
+    ) -> tuple[str, str, dict[str, Any] | None]:
+        """Source and target of a request, and what was detected if it asked for that."""
+        wanted = text_field(fields, "target")
+        target = find_language(wanted, self.languages)
+        if target is None:
+            raise RequestError(400, f"{_short(wanted)} is not supported; {self._supported()}")
+        given = text_field(fields, "source", "auto")
+        if given.strip().lower() != "auto":
+            source = find_language(given, self.languages)
+            if source is None:
+                raise RequestError(400, f"{_short(given)} is not supported; {self._supported()}")
+            detected = None
+        else:
+            sample = "\n".join(texts)[:MANY_CHARACTERS]
+            ranked = self.detector.ranked(sample, self.languages)
+            source, chance = ranked[0]
+            detected = {"confidence": round(100 * chance, 1), "language": source}
+        if (source, target) not in self.models and source != target:
+            raise RequestError(400, f"{source} to {target} is not supported; {self._supported()}")
+        return source, target, detected
+
+    async def _answers(
+        self, texts: list[str], source: str, target: str, n_best: int, *, html: bool
+    ) -> list[list[str]]:
+        """The translations of each text; the text itself, if it is in the target language and there
+        is nothing that translates that."""
+        if (source, target) not in self.models:
+            return [[text] * n_best for text in texts]
+        if not html:
+            return await self._plain(texts, source, target, n_best)
+        documents = [HtmlText(text) for text in texts]
+        wanted = list(dict.fromkeys(text for each in documents for text in each.wanted))
+        found = await self._plain(wanted, source, target, n_best)
+        answers: list[list[str]] = []
+        for document in documents:
+            ranks = [
+                {text: each[min(rank, len(each) - 1)] for text, each in zip(wanted, found)}
+                for rank in range(n_best)
+            ]
+            answers.append([document.translated(known) for known in ranks])
+        return answers
+
+    async def _plain(
+        self, texts: list[str], source: str, target: str, n_best: int
+    ) -> list[list[str]]:
+        model, batcher = self.models[source, target]
+        if sum(map(len, texts)) > MANY_CHARACTERS:
+            split = await asyncio.to_thread(model.split, texts)
+        else:
+            split = model.split(texts)
+        return split.joined(await batcher.answer(split.sources, n_best))
+
+    def _language(self, code: str) -> dict[str, Any]:
+        targets = sorted(target for source, target in self.models if source == code)
+        return {"code": code, "name": language_name(code), "targets": targets}
+
+    def _supported(self) -> str:
+        pairs = sorted(f"{source}-{target}" for source, target in self.models)
+        return "this server translates " + (", ".join(pairs) or "nothing")
+
+
+def _short(code: str) -> str:
+    return repr(code[:20])

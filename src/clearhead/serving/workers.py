@@ -1,0 +1,142 @@
+"""The processes of a server. One worker is this process; several are processes of their own, which
+share the port, and which are started again when they end."""
+
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from clearhead.environment import one_tokenizer_thread, share_metrics
+from clearhead.errors import ClearheadError
+from clearhead.serving.connections import BoundedConnection
+from clearhead.serving.logs import LOGGER, log_as_json
+from clearhead.serving.server import ServerPlan, server_app
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+CANNOT_START = 3
+"""The exit status of a worker that could not open its models."""
+_log = logging.getLogger(LOGGER)
+
+
+def run_server(plan: ServerPlan, listening: socket.socket, n_workers: int) -> None:
+    """Serves until SIGTERM or SIGINT, and then finishes what was accepted."""
+    folder = Path(tempfile.mkdtemp(prefix="clearhead-serve-"))
+    try:
+        (folder / "files").mkdir(mode=0o700)
+        plan = replace(plan, files=folder / "files")
+        if n_workers == 1:
+            run_worker(plan, listening)
+            return
+        (folder / "metrics").mkdir(mode=0o700)
+        share_metrics(folder / "metrics")
+        _supervise(plan, listening, n_workers)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_worker(plan: ServerPlan, listening: socket.socket) -> None:
+    """One process with one core: the other cores are for the other workers."""
+    torch.set_num_threads(1)
+    one_tokenizer_thread()
+    log_as_json(plan.log_level)
+    # uvicorn stops at a signal by itself, and then sends it again to these handlers.
+    for number in STOPS:
+        signal.signal(number, lambda *_: sys.exit(0))
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
+    limits = plan.limits
+    config = uvicorn.Config(
+        server_app(plan),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        http=BoundedConnection,
+        timeout_keep_alive=int(limits.client_seconds),
+        limit_concurrency=limits.max_connections,
+        timeout_graceful_shutdown=int(limits.stop_seconds),
+    )
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening])
+    if not server.started:
+        sys.exit(CANNOT_START)
+
+
+def _stop_with(parent: BaseProcess) -> None:
+    """A worker whose supervisor was killed would serve on without one."""
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> None:
+    """Starts the workers, and starts those again that end. A worker that cannot open its models
+    ends the server: the next one could not either."""
+    context = multiprocessing.get_context("spawn")
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    for number in STOPS:
+        signal.signal(number, stop)
+
+    def start() -> BaseProcess:
+        worker = context.Process(target=run_worker, args=(plan, listening))
+        worker.start()
+        return worker
+
+    workers = [start() for _ in range(n_workers)]
+    failed = False
+    while not (stopping or failed):
+        wait([worker.sentinel for worker in workers], timeout=0.5)
+        for place, worker in enumerate(workers):
+            if worker.exitcode is None or stopping:
+                continue
+            fields = {"worker": worker.pid, "exit_status": worker.exitcode}
+            _log.error("a worker has ended", extra={"fields": fields})
+            failed = failed or worker.exitcode == CANNOT_START
+            if not failed:
+                workers[place] = start()
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join()
+    if failed:
+        raise ClearheadError("a worker could not open its models; its log says why")
+
+
+def log_address(plan: ServerPlan, listening: socket.socket, *, is_open: bool) -> None:
+    """Where the server is, and whether others than this machine can use it without a key."""
+    log_as_json(plan.log_level)
+    host, port = listening.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    pairs = {model.name: str(model.pair or "decoder") for model in plan.models}
+    _log.info("listening on %s", url, extra={"fields": {"url": url, "models": pairs}})
+    if is_open:
+        _log.warning("every machine that reaches %s can use this server; see --api-keys", url)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The port of a server; 0: one that is free."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        found = socket.create_server((host.strip("[]"), port), family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise ClearheadError(
+            f"{host}:{port} cannot be listened on ({error}); try --port 0, which takes a free one"
+        ) from None
+    found.set_inheritable(True)
+    return found

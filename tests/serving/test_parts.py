@@ -1,0 +1,257 @@
+"""The parts of the server, each alone."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
+from clearhead.decoding.text import Decoded, EncodedSource
+from clearhead.errors import ConfigError, InputError
+from clearhead.serving.batching import Batcher
+from clearhead.serving.languages import find_language, pair_in_name
+from clearhead.serving.limits import Limits, RequestError
+from clearhead.serving.markup import HtmlText
+from clearhead.serving.metrics import Metrics
+from clearhead.serving.stopping import StopAt
+from clearhead.serving.stored import StoredFiles
+
+
+def always(_: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "sentences"),
+    [
+        ("Hello. How are you?", "en", ["Hello.", "How are you?"]),
+        ("Dr. Smith paid 3.50 dollars. Fine!", "en", ["Dr. Smith paid 3.50 dollars.", "Fine!"]),
+        ("你好。世界？再见！", "zh", ["你好。", "世界？", "再见！"]),
+        (" one \n\n two. three. ", "en", ["one", "two.", "three."]),
+        ("", "en", []),
+        (" \r\n\t ", "en", []),
+        ("Eins. Zwei.", "xx", ["Eins.", "Zwei."]),
+    ],
+)
+def test_a_text_is_split_and_put_together_again(text: str, language: str, sentences: list[str]):
+    found = split_text(text, language, always)
+    assert found.sentences == sentences
+    pieces = [piece for pair in zip(found.between, [*found.sentences, ""]) for piece in pair]
+    assert "".join(pieces) == text
+
+
+def test_lines_stay_and_sentences_are_joined_as_the_target_is_written():
+    found = split_text(" One.  Two.\r\n\nThree. ", "en", always)
+    assert (
+        found.joined(["一。", "二。", "三。"], LanguagePair("en", "zh").joint)
+        == " 一。二。\r\n\n三。 "
+    )
+    assert found.joined(["A.", "B.", "C."], LanguagePair("en", "de").joint) == " A. B.\r\n\nC. "
+
+
+def test_a_sentence_that_does_not_fit_is_cut_where_it_can_be():
+    def short(sentence: str) -> bool:
+        return len(sentence) <= 20
+
+    text = "one two three, four five six, seven eight nine ten " + "x" * 50
+    found = split_text(text, "en", short)
+    assert all(map(short, found.sentences))
+    assert found.sentences[0] == "one two three,"
+    assert "".join(found.sentences).replace(" ", "") == text.replace(" ", "")
+    assert len(split_text("a" * 10_000, "en", short).sentences) < 1100
+
+
+def test_pairs_of_languages_are_named():
+    assert language_pair("en-zh") == LanguagePair("en", "zh")
+    assert language_pair("en-zh-Hant") == LanguagePair("en", "zh-Hant")
+    assert pair_in_name("multi30k-de-en") == LanguagePair("de", "en")
+    assert pair_in_name("copy-task") is None and pair_in_name("my-lm") is None
+    with pytest.raises(InputError, match="write it like en-zh"):
+        language_pair("english")
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("zh", "zh"), ("ZH", "zh"), ("zh-CN", "zh"), ("zh_Hans", "zh"), (" en ", "en"),
+        ("en-US", "en"), ("zh-TW", None), ("zh-Hant", None), ("zt", None), ("auto", None),
+        ("", None), ("e" * 9999, None), ("en\x00", None),
+    ],
+)  # fmt: skip
+def test_codes_of_languages_are_read_as_clients_write_them(code: str, found: str | None):
+    assert find_language(code, ["en", "zh"]) == found
+    if code.startswith("zh-"):
+        assert find_language(code, ["zh", "zh-Hant"]) == ("zh-Hant" if found is None else "zh")
+
+
+def upper(html: str) -> str:
+    document = HtmlText(html)
+    return document.translated({text: text.upper() for text in document.wanted})
+
+
+@pytest.mark.parametrize(
+    ("html", "found"),
+    [
+        ("<p>one</p>", "<p>ONE</p>"),
+        ("a <b>b</b> c", "A <b>B</b> C"),
+        ('<a href="x?a=1&b=2">a <i>b</i> c</a>!', '<a href="x?a=1&b=2">A <i>B</i> C</a>!'),
+        ("<p>\n  two\n  lines\n</p>", "<p>\n  TWO LINES\n</p>"),
+        ("<script>if (a < b) {}</script>x", "<script>if (a < b) {}</script>X"),
+        ('<p translate="no">x</p>y', '<p translate="no">x</p>Y'),
+        ('<i class="a notranslate">x</i>y', '<i class="a notranslate">x</i>Y'),
+        ("1 &lt; 2 &amp; é &eacute;", "1 &lt; 2 &amp; É É"),
+        ("<!DOCTYPE html><!-- c --><br/>x", "<!DOCTYPE html><!-- c --><br/>X"),
+        ("<b>unclosed", "<b>UNCLOSED"),
+        ("x</b>", "X</b>"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_tags_stay_where_their_text_is(html: str, found: str):
+    assert upper(html) == found
+
+
+def test_a_tag_whose_text_is_not_found_keeps_its_place():
+    document = HtmlText("I <b>love</b> you")
+    known = {"I love you": "ti amo", "love": "amore", "I ": "io ", " you": " tu"}
+    assert document.translated(known) == "io <b>amore</b> tu"
+    assert document.translated({**known, "love": "amo"}) == "ti <b>amo</b>"
+
+
+def test_a_stop_that_comes_in_pieces_is_never_shown():
+    stop = StopAt(["END", "\n\n"])
+    assert [stop.push(piece) for piece in ("abE", "Nx", "\n", "y", "zEN")] == [
+        ("ab", False), ("ENx", False), ("", False), ("\ny", False), ("z", False),
+    ]  # fmt: skip
+    assert stop.push("D more") == ("", True)
+    assert StopAt(["abc"]).push("xab", last=True) == ("xab", False)
+
+
+def test_files_have_names_of_the_server(tmp_path: Path):
+    stored = StoredFiles(tmp_path)
+    name = stored.put(b"text")
+    assert stored.get(name) == b"text"
+    for wrong in ("../" + name, name[:-4], "x", "0" * 32 + ".txt", name + "\n"):
+        assert stored.get(wrong) is None
+
+
+def test_limits_are_checked():
+    assert Limits(max_characters=5).max_body > 5
+    for wrong in ({"max_characters": 0}, {"seconds": 0.5}, {"max_texts": True}):
+        with pytest.raises(ConfigError, match="must be at least 1"):
+            Limits(**wrong)
+
+
+class Model:
+    """Records what it is given; waits while it is held."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.free = threading.Event()
+        self.free.set()
+
+    def __call__(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
+        self.free.wait(10)
+        self.batches.append([source.given[0] for source in sources])
+        if any(source.given[0] == 666 for source in sources):
+            raise RuntimeError("planted")
+        return [Decoded(source.given, 0, [], [str(source.given[0])]) for source in sources]
+
+
+def of(name: int, n: int, size: int = 10) -> list[EncodedSource]:
+    return [EncodedSource([name] * size, 0)] * n
+
+
+def run_batcher(limits: Limits, story) -> Model:
+    model = Model()
+
+    async def run() -> None:
+        batcher = Batcher("m", model, limits, Metrics())
+        try:
+            async with asyncio.timeout(10):
+                await story(batcher, model)
+            assert (batcher.n_tokens, batcher.n_sentences) == (0, 0)
+        finally:
+            model.free.set()
+            await batcher.close()
+
+    asyncio.run(run())
+    return model
+
+
+def test_requests_that_wait_run_together_and_take_turns():
+    async def story(batcher: Batcher, model: Model) -> None:
+        model.free.clear()
+        first = asyncio.create_task(batcher.answer(of(1, 1), 1))
+        await asyncio.sleep(0.05)
+        long = asyncio.create_task(batcher.answer(of(2, 20), 1))
+        await asyncio.sleep(0.01)
+        short = asyncio.create_task(batcher.answer(of(3, 2), 1))
+        other = asyncio.create_task(batcher.answer(of(4, 1), 3))
+        await asyncio.sleep(0.01)
+        model.free.set()
+        assert [each.texts for each in await short] == [["3"], ["3"]]
+        assert not long.done()
+        assert len(await long) == 20 and len(await first) == len(await other) == 1
+
+    model = run_batcher(Limits(batch_tokens=60), story)
+    assert model.batches[0] == [1]
+    assert model.batches[1] == [2, 3, 2, 3, 2, 2]
+    assert [4] in model.batches, "another number of translations is a batch of its own"
+    assert all(10 * len(batch) <= 60 for batch in model.batches)
+
+
+def test_a_full_queue_refuses_and_recovers():
+    async def story(batcher: Batcher, model: Model) -> None:
+        model.free.clear()
+        begun = asyncio.create_task(batcher.answer(of(1, 1), 1))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(batcher.answer(of(2, 9), 1))
+        await asyncio.sleep(0.01)
+        with pytest.raises(RequestError) as refused:
+            await batcher.answer(of(3, 2), 1)
+        assert refused.value.status == 503 and (refused.value.retry_after or 0) >= 1
+        model.free.set()
+        await begun
+        await waiting
+        assert len(await batcher.answer(of(3, 30), 1)) == 30, "alone, a long text is taken"
+
+    run_batcher(Limits(max_waiting=100), story)
+
+
+def test_what_is_cancelled_before_it_begins_never_runs():
+    async def story(batcher: Batcher, model: Model) -> None:
+        model.free.clear()
+        begun = asyncio.create_task(batcher.answer(of(1, 1), 1))
+        await asyncio.sleep(0.05)
+        left = asyncio.create_task(batcher.answer(of(2, 50), 1))
+        stays = asyncio.create_task(batcher.answer(of(3, 1), 1))
+        await asyncio.sleep(0.01)
+        left.cancel()
+        await asyncio.sleep(0)
+        model.free.set()
+        await begun
+        await stays
+
+    assert run_batcher(Limits(), story).batches == [[1], [3]]
+
+
+def test_a_batch_that_fails_costs_its_own_requests_only():
+    async def story(batcher: Batcher, model: Model) -> None:
+        with pytest.raises(RuntimeError, match="planted"):
+            await batcher.answer(of(666, 500), 1)
+        assert len(await batcher.answer(of(5, 3), 1)) == 3
+
+    run_batcher(Limits(batch_tokens=50), story)
+
+
+def test_a_lone_request_does_not_wait_for_others():
+    async def story(batcher: Batcher, model: Model) -> None:
+        started = time.perf_counter()
+        for _ in range(20):
+            await batcher.answer(of(1, 1), 1)
+        assert time.perf_counter() - started < 20 * 0.5
+
+    run_batcher(Limits(batch_ms=1000), story)
