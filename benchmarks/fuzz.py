@@ -40,6 +40,8 @@ MEGABYTES = 1000
 """That a case may use beyond what the warm process has."""
 CODE = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect", "pty.spawn")
 GOOD = ("refused", "read")
+WRITTEN = 1000
+"""From so many cases on, the outcome is worth a result file."""
 
 
 class Outcome(NamedTuple):
@@ -258,7 +260,7 @@ def main() -> None:
         print(f"{target:<12}{kind:<16}{count:>7,}")
     print(f"{len(chosen):,} cases, {time.monotonic() - started:.0f} s")
     violations = [each for each in chosen if each.kind not in GOOD]
-    if given.cases >= 10_000:
+    if given.cases >= WRITTEN:
         measured = {
             "cases": len(chosen),
             "first": given.first,
