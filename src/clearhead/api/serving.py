@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clearhead.api.loading import find_model
-from clearhead.api.recipes import as_path
+from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import as_list
 from clearhead.config.checks import check_at_least
