@@ -20,7 +20,10 @@ project = "clearhead"
 extensions = ["myst_parser", "sphinx.ext.mathjax", "notebooks", "reference"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
-suppress_warnings = ["myst.header"]  # a page may begin its sections at the second level
+suppress_warnings = [
+    "myst.header",  # a page may begin its sections at the second level
+    "toc.not_included",  # a new guide is a page of the site before the index lists it
+]
 exclude_patterns = ["**/README.md"]
 templates_path = ["_site/templates"]
 html_theme = "furo"
