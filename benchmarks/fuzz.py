@@ -36,6 +36,9 @@ from clearhead.cli import main as run_verb
 from clearhead.errors import ClearheadError
 
 SECONDS = 10
+"""Of the processor."""
+WAITING = 90
+"""Seconds by the clock, for what waits and does not work; a busy machine takes its time."""
 MEGABYTES = 1000
 """That a case may use beyond what the warm process has."""
 CODE = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect", "pty.spawn")
@@ -107,7 +110,7 @@ def _forked(case: Case, place: Path) -> tuple[str, str]:
         os.close(reading)
         _act(case, place, writing)
     os.close(writing)
-    answer, ends = b"", time.monotonic() + SECONDS
+    answer, ends = b"", time.monotonic() + WAITING
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, ends - time.monotonic()))
         piece = os.read(reading, 65536) if ready else b""
@@ -120,7 +123,9 @@ def _forked(case: Case, place: Path) -> tuple[str, str]:
     os.close(reading)
     _, status = os.waitpid(child, 0)
     if late:
-        return "hang", f"more than {SECONDS} s"
+        return "hang", f"more than {WAITING} s by the clock"
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return "hang", f"more than {SECONDS} s of the processor"
     if not answer:
         return "crash", f"ended with status {status}"
     kind, told = json.loads(answer)
@@ -137,7 +142,7 @@ def _act(case: Case, place: Path, writing: int) -> None:
         for stream in (1, 2):
             os.dup2(descriptor, stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        _limit_memory()
+        _limit()
         sys.addaudithook(_watch(place, outside))
         try:
             code = case.act()
@@ -168,11 +173,12 @@ def _act(case: Case, place: Path, writing: int) -> None:
         os._exit(0)
 
 
-def _limit_memory() -> None:
+def _limit() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = used + MEGABYTES * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
 
 
 def _watch(place: Path, outside: list[str]) -> Any:
