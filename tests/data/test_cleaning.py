@@ -208,6 +208,8 @@ def test_a_line_that_cannot_be_read_is_reported_by_the_training_part(tmp_path: P
     [
         ("if a < b and b > c", "wenn a < b und b > c", None),
         ("see <module> for more", "siehe <module>", None),
+        ("a :term:`named tuple`", "ein :term:`Tupel <named tuple>`", None),
+        ('<a href="x" />', '<a href="y"/>', None),
         ("<b>a</b>", "<b>x</b>", None),
         ("<br> a", "x", "the tag <br> is not as often on both sides"),
         ("a</b><b>", "b</b><b>", "</b> closes nothing"),

@@ -19,7 +19,7 @@ from clearhead.config.data import DEFECTS, INVALID_INPUT, SPLITS, DataConfig, De
 from clearhead.data.equality import same_key
 from clearhead.data.formats import Document, read_documents
 from clearhead.data.invalid_input import Place, Sieve
-from clearhead.data.languages import Languages, can_tell_languages
+from clearhead.data.languages import Languages, can_tell_languages, length_in_letters
 from clearhead.data.sources import Reader, find_inputs
 from clearhead.data.unpack import Input, opened
 
@@ -196,7 +196,7 @@ def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Us
 
 
 def _log_ratio(texts: tuple[str, ...]) -> float:
-    source, target = (len(text) + SMOOTHING for text in texts[:2])
+    source, target = (length_in_letters(text) + SMOOTHING for text in texts[:2])
     return math.log(target / source)
 
 
@@ -218,7 +218,8 @@ def _says_something(text: str) -> bool:
     return len(text.split()) > 3 or (" " not in text.strip() and sum(map(str.isalpha, text)) > 5)
 
 
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*)?(/?)>")
+# Attributes have an equals sign: `<named tuple>` is a name.
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*=[^<>]*?)?\s*(/?)>")
 _CUT_TAG = re.compile(r"</?[A-Za-z][^<>]*$")
 _TWICE = re.compile(r"&amp;#?\w+;")
 _SPACED = re.compile(r"<\s+/\s*[A-Za-z]\w*\s*>|<\s*/\s+[A-Za-z]\w*\s*>")

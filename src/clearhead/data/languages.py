@@ -84,6 +84,12 @@ def _plain(text: str, enough: int = ENOUGH) -> str:
     return words if letters >= enough else ""
 
 
+def length_in_letters(text: str) -> int:
+    """The length of a text, where a character of Chinese, Japanese or Korean counts as three: so
+    that names in Latin letters among them do not make a text seem longer."""
+    return len(text) + 2 * len(_HAN_AND_KANA.findall(text))
+
+
 def can_tell_languages() -> bool:
     """Whether the optional package for language identification is installed."""
     from importlib.util import find_spec
