@@ -91,10 +91,25 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     assert valid and all("first_loss" in line for line in valid)
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translator")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("CLEARHEAD_DATA", raising=False)
+        patch.setattr(sizing, "_time", lambda *_: (0.01, 300.0))
+        write_pairs(folder, 300)
+        assert main(PAIRS) == 0
+        trained()
+    return folder
+
+
 @pytest.fixture
-def translator(here: Path) -> Path:
-    assert main(PAIRS) == 0
-    trained()
+def translator(here: Path, trained_once: Path) -> Path:
+    """A folder with a run in it."""
+    for name in ("runs", "prepared"):
+        shutil.copytree(trained_once / name, here / name)
+    shutil.copy(trained_once / "first.toml", here)
     return here
 
 
