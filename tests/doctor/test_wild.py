@@ -1,7 +1,10 @@
 """Other people's models, where their files are at hand (CLEARHEAD_WILD): sound ones get no error
 and no warning."""
 
+import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +29,33 @@ def test_a_sound_model_by_somebody_else_is_recognised_and_left_in_peace(wild):
     said = examine_one(wild, quick=True, show=False)
     assert said["recognised"] is not None, said
     assert [f for f in said["findings"] if f["severity"] != "note"] == []
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_claims_only_what_the_result_holds():
+    result = ROOT / "benchmarks" / "results" / "wild.json"
+    found = json.loads(result.read_text(encoding="utf-8"))["models"].values()
+    page = (ROOT / "docs" / "en" / "doctor" / "in-the-wild.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 15
+    repository = ""
+    for _, first, _, said, *_ in rows:
+        repository = repository if first.strip() == "the same" else first.split(",")[0].strip()
+        names = re.findall(r"[\w.-]+/[\w.-]+", first) or [repository.split()[0].lower()]
+        for case in re.findall(r"`(\w+\.\w+)`", said):
+            named = [m for m in found if any(n in _address(m) for n in [*names, repository])]
+            cases = {f["case"] for m in named for f in m["findings"] if f["verdict"] != "false"}
+            assert case in cases, (first, case)
+
+
+def _address(model: dict) -> str:
+    return (
+        model["repository"]
+        .replace("pip:x_transformers", "x-transformers")
+        .replace("pip:transformers", "hugging")
+    )
 
 
 def test_every_model_is_named_once_with_its_commit():
