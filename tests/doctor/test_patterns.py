@@ -36,6 +36,24 @@ class Attend(nn.Module):
         return self.o(F.scaled_dot_product_attention(q, k, v, allowed).transpose(1, 2).flatten(2))
 
 
+class Biased(Attend):
+    """Scores, their scale and a bias of distance in one operation."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x, allowed, keep=False):
+        batch, n, _ = x.shape
+        q = self.q(x).view(batch, n, 4, -1).transpose(1, 2).flatten(0, 1)
+        k, v = (f(x).view(batch, n, 2, -1).transpose(1, 2) for f in (self.k, self.v))
+        k, v = (t.repeat_interleave(2, dim=1).flatten(0, 1) for t in (k, v))
+        far = -(torch.arange(n)[:, None] - torch.arange(n)).abs().to(x).expand(len(q), -1, -1)
+        scores = torch.baddbmm(far, q, k.transpose(1, 2), alpha=self.scale)
+        weights = scores.view(batch, 4, n, n).masked_fill(~allowed, -1e9).softmax(-1)
+        return self.o((weights.flatten(0, 1) @ v).view(batch, 4, n, -1).transpose(1, 2).flatten(2))
+
+
 class Layer(nn.Module):
     def __init__(self, groups="same", skips=False):
         super().__init__()
@@ -77,6 +95,13 @@ class Decoder(nn.Module):
 
     def forward(self, tokens):
         return self.head(self.states(tokens))
+
+
+class Scaled(Decoder):
+    def __init__(self, scale=1.0):
+        super().__init__()
+        for layer in self.layers:
+            layer.attend = Biased(scale)
 
 
 class Growing(Decoder):
@@ -350,6 +375,7 @@ class EditedLabels(Swapped):
 Build = Callable[[], nn.Module]
 PATTERNS: dict[str, tuple[str, Build, Build]] = {
     "initialisation.wrong_matrix": ("decoder", lambda: Decoder(small="up"), Decoder),
+    "attention_scale.missing": ("decoder", Scaled, lambda: Scaled((WIDTH // HEADS) ** -0.5)),
     "weights.groups": ("decoder", lambda: Decoder(groups="tiled"), Decoder),
     "residual.skips": ("decoder", lambda: Decoder(skips=True), Decoder),
     "gradients.pad_row": (

@@ -74,7 +74,9 @@ class _Trace(_Mode):
             sizes = {queries.numel(), keys.numel()}
             around = [factor for module in self.running for factor in module.factors]
             before = _product(here.factors, sizes), _product(around, sizes)
-            here.products.append((result.clone(), queries.clone(), keys.clone(), before))
+            # baddbmm adds a bias and multiplies with a number: the bare product is asked for.
+            bare = result.clone() if func is _aten.bmm.default else queries @ keys
+            here.products.append((bare, queries.clone(), keys.clone(), before))
         elif func in _PRODUCT and tuple(args[-2].shape[-2:]) in self.shapes:
             self._values(args[-2], args[-1])
         elif func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
