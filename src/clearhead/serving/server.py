@@ -145,8 +145,13 @@ def server_app(plan: ServerPlan) -> Starlette:
     ]
     middleware = [Middleware(Guard, host=plan.host, origins=plan.origins, metrics=metrics)]
     if plan.origins:
-        allowed = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
-        middleware.append(Middleware(CORSMiddleware, allow_origins=list(plan.origins), **allowed))
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(plan.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
+        middleware.append(cors)
     return Starlette(
         routes=routes,
         middleware=middleware,
