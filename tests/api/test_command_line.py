@@ -15,7 +15,7 @@ from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU
 
-ALONE = {"quickstart", "runs", "describe", "data", "learn"}
+ALONE = {"quickstart", "runs", "describe", "data", "learn", "play"}
 """They show things, and change nothing that Python could not see itself; `learn` is for people."""
 CALLING = sorted(set(VERBS) - ALONE)
 

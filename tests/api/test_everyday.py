@@ -1,11 +1,15 @@
 """What people do every day, from Python: each call with strings, paths, lists and generators."""
 
+import base64
 import inspect
+import json
 import subprocess
 import sys
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -112,8 +116,19 @@ def test_attention_is_a_matrix_with_texts_that_shows_itself(kind: str, request):
     assert (len(found.written), len(found.source)) == (rows, columns)
     assert found.source[0] == "a"
     torch.testing.assert_close(found.weights.sum(dim=1), torch.ones(rows))
-    assert found._repr_html_().startswith("<svg") and "aei"[0] in str(found)
+    assert found.svg().startswith("<svg") and "aei"[0] in str(found)
     one_head = model.attention("aei", head=1, layer=0)
+    shown = one_head._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts"') and shown.endswith("</iframe>")
+    html = unescape(shown.split('srcdoc="')[1].removesuffix('"></iframe>'))
+    document = json.loads(html.split('id="look">')[1].split("</script>")[0])
+    kind = list(document["attention"])[-1]
+    assert document["suggested"][kind] == [0, 1]
+    stored = document["attention"][kind]
+    weights = np.frombuffer(base64.b64decode(stored["base64"]), "<u2").reshape(stored["shape"])
+    shape = weights.shape[2:]  # what was fed to a decoder: all but its last token
+    expected = one_head.weights[: shape[0], : shape[1]]
+    np.testing.assert_allclose(weights[0, 1] / 65535, expected, atol=1e-5)
     assert "head 1" in one_head.title and one_head.weights.shape == found.weights.shape
 
 
@@ -250,3 +265,13 @@ def test_a_script_without_a_main_guard_prepares_in_several_processes(tmp_path: P
         env={**__import__("os").environ, "CLEARHEAD_DATA": str(tmp_path)},
     )  # fmt: skip
     assert (run.returncode, run.stdout.split()[0]) == (0, "40000"), run.stderr
+
+
+def test_a_run_gives_the_weights_of_its_checkpoints(translator: ch.TrainedRun):
+    assert translator.checkpoint_steps == [2, 4]
+    first, last = (translator.weights_at(step) for step in (2, 4))
+    for name, parameter in translator.model.named_parameters():
+        assert torch.equal(last[name], parameter)
+    assert any(not torch.equal(first[name], last[name]) for name in first)
+    with pytest.raises(ch.ClearheadError, match="step 3 cannot be used"):
+        translator.weights_at(3)

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 
+import torch
+
 from clearhead.config import BeamConfig
 from clearhead.config.decode import TooLong
 from clearhead.decoding import Output, beam_search
 from clearhead.decoding.opening import Opened
 from clearhead.errors import InputError
 from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
-from clearhead.models import Seq2Seq
+from clearhead.inspection.look import Text, look
+from clearhead.inspection.page import page
+from clearhead.inspection.seeing import subject_of
+from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 
 
 def text_attention(
@@ -16,11 +21,12 @@ def text_attention(
     text: str,
     target: str | Sequence[int] | None,
     *,
+    name: str,
     layer: int | None,
     head: int | None,
     too_long: TooLong,
 ) -> AttentionMap:
-    """What `TextModel.attention` returns."""
+    """What `TextModel.attention` returns; its page calls the model `name`."""
     model, codec = opened.model, opened.codec
     if not isinstance(model, Seq2Seq):
         if target is not None:
@@ -28,7 +34,8 @@ def text_attention(
         (ids,) = codec.encode_prompts([text])
         if not ids:
             raise InputError("the text is empty, so nothing can be looked at; give some text")
-        return self_attention(model, ids, tokenizer=opened.source, layer=layer, head=head)
+        found = self_attention(model, ids, tokenizer=opened.source, layer=layer, head=head)
+        return _with_page(found, opened, name, _of_itself(model, ids))
     (whole,) = codec.encode_sources([text])
     source = codec.fit_source(whole, model.config.max_length, too_long=too_long)
     if target is None:
@@ -37,12 +44,38 @@ def text_attention(
         given = isinstance(target, str)
         tokens = codec.encode_targets([target])[0] if given else list(target)
         output = Output(tokens=tokens, log_probs=[], score=0.0, stop="end")
-    return cross_attention(
+    start_id = opened.ids.decoder_start
+    found = cross_attention(
         model,
         source,
         output,
         tokenizers=(opened.source, opened.target),
-        start_id=opened.ids.decoder_start,
+        start_id=start_id,
         layer=layer,
         head=head,
     )
+    if start_id is None or not output.tokens:
+        return found
+    fed = [start_id, *output.tokens[:-1]]
+    return _with_page(found, opened, name, Text(list(source), fed, output.tokens))
+
+
+def _of_itself(model: CausalLM | MaskedLM, ids: list[int]) -> Text | None:
+    if isinstance(model, CausalLM):
+        return Text(None, ids[:-1], ids[1:], n_given=len(ids) - 1) if len(ids) > 1 else None
+    with torch.inference_mode():
+        return Text(ids, None, model(torch.tensor([ids]))[0].argmax(dim=-1).tolist())
+
+
+def _with_page(found: AttentionMap, opened: Opened, name: str, text: Text | None) -> AttentionMap:
+    """The page opens at the map's own layer and head."""
+    if text is None:
+        return found
+
+    def html() -> str:
+        document = look(subject_of(opened, name), text)
+        kind = list(document["attention"])[-1]
+        document["suggested"][kind] = [found.layer, "mean" if found.head is None else found.head]
+        return page(document)
+
+    return found._replace(html=html)

@@ -2,7 +2,6 @@
 
 import base64
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ from clearhead.api.texts import one_string
 from clearhead.config.checks import check_at_least
 from clearhead.errors import DataError, InputError, nearest
 from clearhead.inspection import seeing
-from clearhead.inspection.page import page
+from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
 from clearhead.inspection.seeing import PAGE_LANGUAGES, PageLanguage
-
-HEIGHT = 720  # pixels of the page in a notebook
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,7 @@ class Microscope:
         return file
 
     def _repr_html_(self) -> str:
-        """In a frame of its own, whose script and style touch nothing of the notebook's."""
-        style = f"width:100%;height:{HEIGHT}px;border:0"
-        return f'<iframe style="{style}" srcdoc="{escape(self.html)}"></iframe>'
+        return in_frame(self.html)
 
     def __str__(self) -> str:
         kind = list(self.document["attention"])[-1]

@@ -361,8 +361,8 @@ class TextModel(TokenizedModel):
         head: int | None = None,
         too_long: TooLong = "refuse",
     ) -> AttentionMap:
-        """Where the model looked: a matrix with the texts of its tokens, which shows itself as a
-        heat map in a notebook, and as text when printed.
+        """Where the model looked: a matrix with the texts of its tokens. A notebook shows it as the
+        page of `clearhead see`, with all other layers and heads; `print` shows it as text.
 
         Of an encoder-decoder, the cross-attention from a translation (its own, or `target`, a text
         or its tokens) to the text; of the others, the attention of a text to itself. `layer` counts
@@ -370,7 +370,13 @@ class TextModel(TokenizedModel):
         length is refused, or cut as `translate` cuts it.
         """
         return text_attention(
-            self.opened, one_string(text), target, layer=layer, head=head, too_long=too_long
+            self.opened,
+            one_string(text),
+            target,
+            name=self.name,
+            layer=layer,
+            head=head,
+            too_long=too_long,
         )
 
     def evaluate(self, split: str | None = None, **settings: Unpack[Evaluating]) -> "Evaluation":

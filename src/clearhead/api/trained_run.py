@@ -3,11 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor, nn
+
 from clearhead.api.text_model import TextModel
 from clearhead.config import Recipe, load_recipe
 from clearhead.decoding.opening import RECIPE
 from clearhead.errors import FolderError
 from clearhead.models.own_parts import NONE, OwnParts
+from clearhead.training.averaging import average_of
+from clearhead.training.checkpoint import Checkpoints
+from clearhead.training.distributed import Ranks
 from clearhead.training.loop import Ending
 from clearhead.training.report import METRICS, read_metrics
 
@@ -33,3 +38,22 @@ class TrainedRun(TextModel):
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each step and each validation, as in metrics.jsonl."""
         return read_metrics(self.folder / METRICS)
+
+    @property
+    def checkpoint_steps(self) -> list[int]:
+        """The steps whose checkpoints are still there, oldest first."""
+        return self._checkpoints.steps()
+
+    def weights_at(self, step: int) -> dict[str, Tensor]:
+        """The model's weights at one of `checkpoint_steps`, by the names of its parameters."""
+        checkpoint, damage = self._checkpoints.verified(step)
+        if checkpoint is None:
+            raise FolderError(f"the checkpoint of step {step} cannot be used: {damage}")
+        trained = nn.ModuleDict({"model": self.model})  # as the run names its parameters
+        part = "model" if checkpoint.facts["recipe"]["train"].get("ema") is None else "ema"
+        weights = average_of(self._checkpoints, [checkpoint], trained, part=part)
+        return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.folder / "checkpoints", Ranks())

@@ -25,6 +25,7 @@ VERBS = {
     "learn": "exercises that check themselves, in English and Chinese",
     "new": "a recipe for your own text, sized to it and to your time",
     "plan": "memory, time and cost of a run on many accelerators",
+    "play": "the page of see, live: edit the text, switch heads off",
     "prepare": "text into token files",
     "quickstart": "a tour of three minutes, from text to a picture",
     "runs": "the runs in a folder, and their curves",

@@ -1,12 +1,13 @@
 """What a model attended to: the attention of one layer as a matrix with labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from clearhead.decoding import Output, attention_of
-from clearhead.errors import ConfigError, ModelError
+from clearhead.errors import ConfigError, InputError, ModelError
+from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.parts.recorder import Recorder
@@ -22,7 +23,7 @@ characters themselves, or break."""
 
 class AttentionMap(NamedTuple):
     """A row for each token that attends (of a translation, the generated ones), a column for each
-    token attended to. A notebook shows it as a picture, `print` as text."""
+    token attended to. A notebook shows the whole run as a page, `print` this map as text."""
 
     weights: Float[Tensor, "written source"]
     written: list[str]
@@ -31,6 +32,8 @@ class AttentionMap(NamedTuple):
     head: int | None = None
     """None: the mean of all heads."""
     kind: str = "cross-attention, decoder"
+    html: Callable[[], str] | None = None
+    """Makes the page of the run, with every layer and head."""
 
     @property
     def title(self) -> str:
@@ -43,7 +46,10 @@ class AttentionMap(NamedTuple):
         return heatmap_svg(self.weights, self.written, self.source, self.title)
 
     def _repr_html_(self) -> str:
-        return self.svg()
+        try:
+            return self.svg() if self.html is None else in_frame(self.html())
+        except InputError:  # the text is too long for a page of all heads
+            return self.svg()
 
     def __str__(self) -> str:
         return heatmap_text(self.weights, self.written, self.source)

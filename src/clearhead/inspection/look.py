@@ -66,7 +66,7 @@ def look(
     model = subject.model
     _check_size(model, text)
     with torch.no_grad(), trace(model) as t:
-        logits = in_full(_run(model, text)[0])
+        logits = in_full(pass_over(model, text))
     written = torch.tensor(text.written)
     target = subject.target
     candidates = _candidates(logits)
@@ -84,6 +84,8 @@ def look(
         "language": language,
         "model": _facts(subject),
         "tokens": _tokens(subject, text),
+        "text": target.decode(text.written[text.n_given :]),
+        "log_prob": log_prob(logits, text),
         "attention": {kind: _quantised(w, fine) for kind, w in attention.items()},
         "quantisation": "0.000008" if fine else "0.002",
         "heads": {kind: _shares(w) for kind, w in attention.items()},
@@ -99,14 +101,22 @@ def look(
     }
 
 
-def _run(model: Model, text: Text) -> Tensor:
+def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
+    """The logits of one full pass over a text."""
     model.eval()
     if isinstance(model, Seq2Seq):
         assert text.source is not None and text.fed is not None
-        return model(torch.tensor([text.source]), torch.tensor([text.fed]))
+        return model(torch.tensor([text.source]), torch.tensor([text.fed]))[0]
     given = text.source if text.fed is None else text.fed
     assert given is not None
-    return model(torch.tensor([given]))
+    return model(torch.tensor([given]))[0]
+
+
+def log_prob(logits: Float[Tensor, "length vocabulary"], text: Text) -> float:
+    """Of the tokens that were written, not of the prompt's."""
+    written = torch.tensor(text.written)[:, None]
+    each = logits.double().log_softmax(dim=-1).gather(-1, written)
+    return each[text.n_given :].sum().item()
 
 
 def _check_size(model: Model, text: Text) -> None:

@@ -23,6 +23,8 @@ MODULES = (
     "layers",
     "tree",
     "walk",
+    "off",
+    "live",
     "main",
 )
 LIBRARY = "d3-hierarchy"
@@ -31,24 +33,39 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', flags=re.M)
 
 
 def page(look: dict[str, Any]) -> str:
-    """The whole page. Text from the document is only ever shown as text."""
+    """The whole page. Text from the document is only ever shown as text. A document with a field
+    `live` asks the server that has sent the page."""
     library, licence = _read(f"vendor/{LIBRARY}.min.js"), _read(f"vendor/{LIBRARY}.LICENSE")
     notice = f"{LIBRARY} (tree layout): {' '.join(licence.split())}"
     script, style = joined_script(), _read("style.css")
-    policy = (
-        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; "
-        f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    title = escape(f"{look['model']['name']} · clearhead see")
+    live = "live" in look
+    title = escape(f"{look['model']['name']} · clearhead {'play' if live else 'see'}")
     return (
         f'<!doctype html>\n<html lang="{look["language"]}">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(live=live)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f"{_document({**look, 'notice': notice})}\n"
         f"<script>{library}</script>\n"
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
+
+
+def policy(*, live: bool = False) -> str:
+    """What the page may do: run its own script, and, if it is live, ask the server it is from."""
+    library, script = _read(f"vendor/{LIBRARY}.min.js"), joined_script()
+    asks = "connect-src 'self'; " if live else ""
+    return (
+        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; {asks}"
+        f"style-src {_hash(_read('style.css'))}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def in_frame(html: str, height: int = 720) -> str:
+    """The page for a notebook, in a frame that can reach nothing of the notebook's."""
+    style = f"width:100%;height:{height}px;border:0"
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(html)}"></iframe>'
 
 
 def joined_script() -> str:

@@ -1,6 +1,6 @@
 """From a text to the document of its run: decode as asked, then look."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import torch
 
@@ -24,7 +24,25 @@ def subject_of(opened: Opened, name: str) -> Subject:
     )
 
 
+class HowToDecode(TypedDict, total=False):
+    """The settings of `finished_text`."""
+
+    target: str | None
+    beam: int | None
+    max_new: int | None
+    temperature: float
+    seed: int
+
+
 def see(
+    subject: Subject, text: str, *, language: str = "en", **how: Unpack[HowToDecode]
+) -> dict[str, Any]:
+    """The document of one run: what `finished_text` gives, looked at."""
+    shown, tree = finished_text(subject, text, **how)
+    return look(subject, shown, beam=tree, language=language)
+
+
+def finished_text(
     subject: Subject,
     text: str,
     *,
@@ -33,9 +51,8 @@ def see(
     max_new: int | None = None,
     temperature: float = 0.0,
     seed: int = 0,
-    language: str = "en",
-) -> dict[str, Any]:
-    """The document of one run.
+) -> tuple[Text, BeamTree | None]:
+    """What the model reads and writes, and how the search went if there was one.
 
     An encoder-decoder translates the text (by beam search, `beam` 4 unless given), or is shown
     `target` instead. A decoder continues the text: greedily, with a `beam`, or drawn at a
@@ -47,7 +64,7 @@ def see(
     if isinstance(model, MaskedLM):
         if target is not None:
             raise InputError("an encoder alone writes nothing; leave target out")
-        return look(subject, _masked(subject, model, text), language=language)
+        return _masked(subject, model, text), None
     if isinstance(model, Seq2Seq):
         source = _fitting(subject, subject.source.encode(text.strip()), end=True)
         prompt: list[int] = []
@@ -67,13 +84,11 @@ def see(
         raise InputError("the model wrote nothing; give a longer text")
     if source is not None:
         assert subject.start_id is not None
-        shown = Text(source, [subject.start_id, *written[:-1]], written)
-    else:
-        whole = prompt + written
-        if len(whole) < 2:
-            raise InputError("one token alone has no next token to show; give a longer text")
-        shown = Text(None, whole[:-1], whole[1:], n_given=len(prompt) - 1)
-    return look(subject, shown, beam=tree, language=language)
+        return Text(source, [subject.start_id, *written[:-1]], written), tree
+    whole = prompt + written
+    if len(whole) < 2:
+        raise InputError("one token alone has no next token to show; give a longer text")
+    return Text(None, whole[:-1], whole[1:], n_given=len(prompt) - 1), tree
 
 
 def _decoded(

@@ -2,6 +2,7 @@
 import { state, set, word } from "./state.js";
 import { weightsOf } from "./data.js";
 import { make, number, paintMatrix, colour, shade } from "./draw.js";
+import { headSwitch, toggled } from "./off.js";
 
 const HEAD_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#444444"];
 
@@ -25,11 +26,12 @@ export function attentionPanel(look, root) {
   const canvas = make("canvas", { class: "large", tabindex: "0", role: "img" });
   const scroll = make("div", { class: "scroll" }, canvas);
   const title = make("h3");
+  const headOff = make("span");
   const lists = make("div", { class: "lists", "aria-live": "polite" });
   const table = make("div", { class: "scroll numbers" });
   const scale = make("p", { class: "note" });
   const caution = make("p", { class: "note" });
-  root.append(bar, make("div", { class: "attention" }, grid, make("div", { class: "one" }, title, scroll, table, scale, lists)), caution);
+  root.append(bar, make("div", { class: "attention" }, grid, make("div", { class: "one" }, make("div", { class: "choices" }, title, headOff), scroll, table, scale, lists)), caution);
   const geometry = { left: 0, top: 0, cell: 0 };
 
   function drawBar() {
@@ -54,7 +56,8 @@ export function attentionPanel(look, root) {
         paintMatrix(small, weightsOf(weights, layer, head), Math.max(1, Math.floor(64 / Math.max(rows, columns))));
         const chosen = state.layer === layer && state.head === head;
         const facts = look.heads[state.kind][layer][head];
-        const button = make("button", { class: "thumb", "aria-pressed": String(chosen), "data-layer": layer, "data-head": head, onclick: () => set({ layer, head }) }, small);
+        const off = state.off.includes(headSwitch(state.kind, layer, head));
+        const button = make("button", { class: `thumb ${off ? "off" : ""}`, "aria-pressed": String(chosen), "data-layer": layer, "data-head": head, onclick: () => set({ layer, head }) }, small);
         button.setAttribute("aria-label", `${word("layer")} ${layer} ${word("head")} ${head}`);
         button.title = `${word("layer")} ${layer} · ${word("head")} ${head}\n${word("entropy")} ${number(facts.entropy)}\n${word("firstShare")} ${number(facts.first)}\n${word("previousShare")} ${number(facts.previous)}`;
         if (chosen) button.style.outlineColor = HEAD_COLOURS[head % HEAD_COLOURS.length];
@@ -118,8 +121,15 @@ export function attentionPanel(look, root) {
     context.strokeRect(left, top + state[key] * cell, cell * matrix.columns, cell);
     title.textContent = `${word(state.kind)} · ${word("layer")} ${state.layer} · ${typeof state.head === "number" ? `${word("head")} ${state.head}` : word(state.head)}`;
     canvas.setAttribute("aria-label", title.textContent);
+    drawSwitch();
     drawLists(matrix, rows, columns, state[key]);
     drawTable(matrix, rows, columns);
+  }
+
+  function drawSwitch() {
+    if (!look.live || typeof state.head !== "number") { headOff.replaceChildren(); return; }
+    const name = headSwitch(state.kind, state.layer, state.head), off = state.off.includes(name);
+    headOff.replaceChildren(make("button", { class: `choice ${off ? "off" : ""}`, role: "switch", "aria-checked": String(!off), "data-head-switch": name, onclick: () => set({ off: toggled(name) }) }, word(off ? "switchOn" : "switchHead")));
   }
 
   function drawLists(matrix, rows, columns, row) {
@@ -182,7 +192,7 @@ export function attentionPanel(look, root) {
     if (!only) {
       drawBar();
       drawThumbs();
-      caution.textContent = word("caution");
+      caution.textContent = word(look.live ? "cautionLive" : "caution");
       scale.textContent = `${word("range")}${state.root ? ` · ${word("root")}` : ""} · ${word("quantised")}${look.quantisation}`;
     }
     drawLarge();

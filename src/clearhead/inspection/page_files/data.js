@@ -39,7 +39,10 @@ export async function readDocument() {
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     text = await new Response(stream).text();
   }
-  const look = JSON.parse(text);
+  return prepared(JSON.parse(text));
+}
+
+export function prepared(look) {
   if (look.format !== "clearhead look 1") throw new Error(`unknown format ${look.format}`);
   look.weights = {};
   for (const [kind, stored] of Object.entries(look.attention)) look.weights[kind] = tensor(stored);

@@ -1,5 +1,5 @@
 // The page: header, tokens, panels, keys.
-import { state, set, listen, word, readAddress, remembered } from "./state.js";
+import { state, set, listen, forget, word, readAddress, remembered } from "./state.js";
 import { readDocument } from "./data.js";
 import { make } from "./draw.js";
 import { attentionPanel, chooseKind } from "./attention.js";
@@ -7,9 +7,15 @@ import { nextPanel } from "./next.js";
 import { layersPanel } from "./layers.js";
 import { treePanel } from "./tree.js";
 import { walkPanel } from "./walk.js";
+import { offPanel, toggled, headSwitch } from "./off.js";
+import { liveBar } from "./live.js";
 
-const ALL_PANELS = ["attention", "next", "layers", "beam", "shapes"];
-const ICONS = { attention: "▚", next: "▤", layers: "▥", beam: "├", shapes: "▦" };
+const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "shapes"];
+const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", shapes: "▦" };
+const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, shapes: walkPanel };
+const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], shapes: ["step"] };
+const TITLES = { off: "off_" }; // "off" is the word on a slider
+const FRAME = ["language", "theme", "projector", "panel"];
 
 async function start() {
   const look = await readDocument();
@@ -19,26 +25,33 @@ async function start() {
   const suggested = look.suggested?.[state.kind];
   if (suggested) Object.assign(state, { layer: suggested[0], head: suggested[1] });
   Object.assign(state, readAddress(kinds));
-  clamp(look);
 
-  const header = make("header");
-  const strips = make("section", { class: "strips" });
-  const tabs = make("nav", { class: "tabs" });
-  const main = make("main");
-  const help = make("dialog");
-  document.body.append(header, strips, main, tabs, help);
+  const frame = { header: make("header"), live: make("section", { class: "live" }), strips: make("section", { class: "strips" }), main: make("main"), tabs: make("nav", { class: "tabs" }), help: make("dialog") };
+  frame.live.hidden = !look.live;
+  document.body.append(...Object.values(frame));
+  let view = null;
+  const bar = look.live ? liveBar(look, frame.live, (fresh) => { view = show(fresh, frame, bar); }) : null;
+  view = show(look, frame, bar);
+  addEventListener("keydown", (event) => view.press(event));
+  addEventListener("resize", () => view.resize());
+  document.documentElement.dataset.ready = "true";
+}
 
-  const shown = ALL_PANELS.filter((name) => name !== "beam" || look.beam);
-  const builders = { attention: attentionPanel, next: nextPanel, layers: layersPanel, beam: treePanel, shapes: walkPanel };
+// Draws a document into the frame, in the place of the one before.
+function show(look, { header, strips, main, tabs, help }, bar) {
+  forget();
+  const kinds = Object.keys(look.weights);
+  clamp(look, kinds);
+  const shown = ALL_PANELS.filter((name) => (name !== "beam" || look.beam) && (name !== "off" || look.live));
   const columns = { left: make("div", { class: "column" }), right: make("div", { class: "column" }) };
-  main.append(columns.left, columns.right);
-  const homes = { attention: columns.left, beam: columns.left, next: columns.right, layers: columns.right, shapes: main };
+  main.replaceChildren(columns.left, columns.right);
+  const homes = { attention: columns.left, off: columns.left, beam: columns.left, next: columns.right, layers: columns.right, shapes: main };
   const panels = shown.map((name) => {
     const title = make("h2", { id: `title-${name}` });
     const body = make("div", { class: "body" });
     const section = make("section", { class: "panel", id: `panel-${name}`, "aria-labelledby": `title-${name}`, tabindex: "-1" }, title, body);
     homes[name].append(section);
-    return { name, title, section, draw: builders[name](look, body) };
+    return { name, title, section, draw: BUILDERS[name](look, body) };
   });
 
   function drawFrame() {
@@ -58,8 +71,8 @@ async function start() {
         button("?", word("help"), showHelp, "help")),
     );
     tabs.style.gridTemplateColumns = `repeat(${shown.length}, 1fr)`;
-    tabs.replaceChildren(...shown.map((name) => make("button", { "aria-pressed": String(state.panel === name), "data-tab": name, onclick: () => set({ panel: name }) }, make("span", { "aria-hidden": "true" }, ICONS[name]), make("small", {}, word(name)))));
-    for (const panel of panels) panel.title.textContent = word(panel.name);
+    tabs.replaceChildren(...shown.map((name) => make("button", { "aria-pressed": String(state.panel === name), "data-tab": name, onclick: () => set({ panel: name }) }, make("span", { "aria-hidden": "true" }, ICONS[name]), make("small", {}, word(TITLES[name] ?? name)))));
+    for (const panel of panels) panel.title.textContent = word(TITLES[panel.name] ?? panel.name);
   }
 
   function strip(label, tokens, key, arrow) {
@@ -100,7 +113,7 @@ async function start() {
   }
 
   function showHelp() {
-    const rows = [["↑ ↓ ← →", "keyArrows"], ["[ ]", "keyLayer"], [", .", "keyHead"], ["k", "keyKind"], ["m", "keyMean"], ["n l b s", "keyPanels"], ["g", "keyLanguage"], ["t", "keyTheme"], ["p", "keyProjector"], ["Esc", "keyEsc"]];
+    const rows = [["↑ ↓ ← →", "keyArrows"], ["[ ]", "keyLayer"], [", .", "keyHead"], ["k", "keyKind"], ["m", "keyMean"], ...(look.live ? [["x", "switchHead"]] : []), ["n l b s", "keyPanels"], ["g", "keyLanguage"], ["t", "keyTheme"], ["p", "keyProjector"], ["Esc", "keyEsc"]];
     help.replaceChildren(make("h2", {}, word("keys")), make("table", {}, ...rows.map(([keys, what]) => make("tr", {}, make("th", {}, keys), make("td", {}, word(what))))), make("button", { class: "choice", onclick: () => help.close() }, word("close")), make("p", { class: "note" }, look.notice));
     help.showModal();
   }
@@ -108,17 +121,17 @@ async function start() {
   listen((changes) => {
     const keys = Object.keys(changes);
     const light = keys.every((k) => ["token", "source"].includes(k));
-    if (keys.some((k) => ["language", "theme", "projector", "panel"].includes(k))) { drawFrame(); drawStrips(); }
+    const everything = keys.some((k) => FRAME.includes(k));
+    if (everything) { drawFrame(); drawStrips(); }
     markStrips();
-    const touched = { next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], shapes: ["step"], attention: ["token", "source", "kind", "layer", "head", "root", "table"] };
-    const everything = keys.some((k) => ["language", "theme", "projector", "panel"].includes(k));
     for (const panel of panels) {
-      if (everything || keys.some((k) => touched[panel.name].includes(k))) panel.draw(light ? changes : null);
+      if (everything || keys.some((k) => TOUCHED[panel.name].includes(k))) panel.draw(light ? changes : null);
     }
   });
+  if (bar) listen(bar.draw);
 
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea")) return;
+  function press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
     const [layers, heads] = look.weights[state.kind].shape;
     const head = typeof state.head === "number" ? state.head : 0;
     const jump = (name) => { set({ panel: name }); document.getElementById(`panel-${name}`).focus(); document.getElementById(`panel-${name}`).scrollIntoView({ block: "nearest" }); };
@@ -129,6 +142,7 @@ async function start() {
       ".": () => set({ head: (head + 1) % heads }),
       k: () => set(chooseKind(look, kinds[(kinds.indexOf(state.kind) + 1) % kinds.length])),
       m: () => set({ head: state.head === "mean" ? "max" : "mean" }),
+      x: () => look.live && typeof state.head === "number" && set({ off: toggled(headSwitch(state.kind, state.layer, state.head)) }),
       n: () => jump("next"), l: () => jump("layers"), b: () => look.beam && jump("beam"), s: () => jump("shapes"), a: () => jump("attention"),
       g: () => set({ language: state.language === "en" ? "zh" : "en" }),
       t: changeTheme,
@@ -137,20 +151,22 @@ async function start() {
       Escape: () => set({ node: null }),
     };
     if (actions[event.key]) actions[event.key]();
-  });
-  addEventListener("resize", () => panels[0].draw(null));
+  }
 
   drawFrame();
   drawStrips();
   for (const panel of panels) panel.draw(null);
-  document.documentElement.dataset.ready = "true";
+  return { press, resize: () => panels[0].draw(null) };
 }
 
-function clamp(look) {
+function clamp(look, kinds) {
+  if (!kinds.includes(state.kind)) state.kind = kinds[kinds.length - 1];
   const [layers, heads] = look.weights[state.kind].shape;
   state.layer = Math.max(0, Math.min(layers - 1, state.layer));
   if (typeof state.head === "number") state.head = Math.max(0, Math.min(heads - 1, state.head));
   state.token = Math.max(0, Math.min(look.tokens.written.length - 1, state.token));
+  state.source = Math.max(0, Math.min((look.tokens.source ?? look.tokens.written).length - 1, state.source));
+  state.step = Math.min(state.step, look.walk.length - 1);
 }
 
 start();

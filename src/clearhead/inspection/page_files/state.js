@@ -5,10 +5,14 @@ export const state = {
   kind: "cross", layer: 0, head: 0, token: 0, source: 0,
   language: "en", theme: "light", projector: false, root: false, panel: "attention",
   temperature: 9, topK: 0, topP: 20, minP: 0, step: 0, dropped: true, node: null, table: false,
+  off: [], replace: "zero",
 };
 const listeners = [];
 
 export function listen(draw) { listeners.push(draw); }
+
+// A live page shows one document after another; the panels of the last one listen no more.
+export function forget() { listeners.length = 0; }
 
 export function set(changes) {
   let changed = false;
@@ -16,7 +20,7 @@ export function set(changes) {
     if (state[key] !== value) { state[key] = value; changed = true; }
   }
   if (!changed) return;
-  for (const draw of listeners) draw(changes);
+  for (const draw of [...listeners]) draw(changes);
   writeAddress();
 }
 

@@ -24,6 +24,11 @@ export const WORDS = {
     "encoder-decoder": "encoder-decoder", decoder: "decoder", encoder: "encoder",
     rank: "rank", probability: "probability", token: "token", row: "row", column: "column",
     rule: "The rules apply in this order.", prompt: "given",
+    yourText: "your text", run: "run", greedy: "1 (greedy)", draws: "draw at temperature", drawAgain: "draw again", checkpoint: "checkpoint", finalModel: "the model", atStep: "step", asking: "…", noServer: "The server does not answer. Is clearhead play still running?",
+    off_: "Switch off", offNote: "Switch off a head (in Attention, or key x) or what a sublayer adds, and see what the model writes without it.", allOn: "Everything is on.", wholeModel: "whole model", withoutIt: "without",
+    lessLikely: "Without it, the first text is less likely: its log-probability falls by {}", moreLikely: "Without it, the first text is more likely: its log-probability rises by {}",
+    byZero: "replace by zero", byMean: "replace by its mean", switchAllOn: "switch all on", isOn: "on", isOff: "off", switchHead: "switch this head off", switchOn: "switch it on again",
+    cautionLive: "Attention shows where a head looks, not why the model decided. Switch the head off to see its effect.",
   },
   zh: {
     reads: "读入", writes: "写出", fed: "输入", predicts: "预测",
@@ -49,5 +54,10 @@ export const WORDS = {
     "encoder-decoder": "编码器-解码器", decoder: "解码器", encoder: "编码器",
     rank: "名次", probability: "概率", token: "词元", row: "行", column: "列",
     rule: "规则按此顺序生效。", prompt: "给定",
+    yourText: "你的文本", run: "运行", greedy: "1（贪心）", draws: "采样温度", drawAgain: "再采样一次", checkpoint: "检查点", finalModel: "最终模型", atStep: "第几步：", asking: "…", noServer: "服务器没有响应。clearhead play 还在运行吗？",
+    off_: "关闭部件", offNote: "关掉一个头（在“注意力”中，或按 x 键），或关掉某个子层加入的内容，看看模型少了它会写出什么。", allOn: "全部开启。", wholeModel: "完整模型", withoutIt: "关闭之后",
+    lessLikely: "关闭之后，原文本的可能性变小：对数概率下降 {}", moreLikely: "关闭之后，原文本的可能性变大：对数概率上升 {}",
+    byZero: "以零代替", byMean: "以其均值代替", switchAllOn: "全部打开", isOn: "开", isOff: "关", switchHead: "关掉这个头", switchOn: "重新打开",
+    cautionLive: "注意力说明一个头看向哪里，不说明模型为何如此决定。关掉这个头，才能看到它的作用。",
   },
 };

@@ -1,0 +1,93 @@
+// Live only: the controls, and the requests to the server that wrote this page.
+import { state, set, word } from "./state.js";
+import { prepared } from "./data.js";
+import { make } from "./draw.js";
+
+const WAIT = 80; // milliseconds in which further changes join a request
+const TEMPERATURES = [0, 0.2, 0.5, 0.8, 1, 1.2, 1.5, 2];
+
+// The key is behind the # of the printed address; it goes out of sight, and stays for a reload.
+function takeKey() {
+  const given = location.hash.match(/^#key=([\w-]+)$/);
+  if (given) history.replaceState(null, "", location.pathname);
+  try {
+    if (given) sessionStorage.setItem("clearhead.key", given[1]);
+    return given ? given[1] : sessionStorage.getItem("clearhead.key") ?? "";
+  } catch { return given ? given[1] : ""; }
+}
+
+export function liveBar(look, root, show) {
+  const facts = look.live, key = takeKey();
+  const steps = [...facts.checkpoints, null];
+  const encoder = look.model.family === "encoder";
+  const ask = { text: facts.first.text, beam: look.beam ? look.beam.width : 1, temperature: facts.first.temperature, seed: 0, checkpoint: null };
+  let number = 0, timer = null, running = null, off = state.off, replace = state.replace;
+
+  const text = make("input", { type: "text", id: "live-text", maxlength: facts.max_characters, value: ask.text, autocomplete: "off" });
+  const run = make("button", { class: "choice", type: "submit" });
+  const form = make("form", { onsubmit: (event) => { event.preventDefault(); ask.text = text.value; request(); } }, text, run);
+  const beam = make("select", { id: "live-beam", onchange: () => { ask.beam = Number(beam.value); if (ask.beam > 1) ask.temperature = 0; request(); } }, ...Array.from({ length: facts.max_beam }, (_, i) => make("option", { value: i + 1 })));
+  const warmth = make("select", { id: "live-temperature", onchange: () => { ask.temperature = Number(warmth.value); if (ask.temperature) ask.beam = 1; request(); } }, ...TEMPERATURES.map((t) => make("option", { value: t })));
+  const again = make("button", { class: "choice", type: "button", onclick: () => { ask.seed += 1; request(); } });
+  const slider = make("input", { type: "range", id: "live-checkpoint", min: 0, max: steps.length - 1, step: 1, value: steps.length - 1, oninput: () => { ask.checkpoint = steps[Number(slider.value)]; request(); } });
+  const reached = make("output");
+  const said = make("p", { class: "said", role: "status" });
+  const labelled = (id, control, ...more) => make("span", { class: "control" }, make("label", { for: id }), control, ...more);
+  const controls = [labelled("live-beam", beam), labelled("live-temperature", warmth, again)];
+  const checkpoints = labelled("live-checkpoint", slider, reached);
+  root.append(form, ...(encoder ? [] : controls), ...(steps.length > 1 ? [checkpoints] : []), said);
+
+  function draw() {
+    text.setAttribute("aria-label", word("yourText"));
+    run.textContent = word("run");
+    again.textContent = word("drawAgain");
+    again.hidden = !ask.temperature;
+    for (const [i, option] of [...beam.options].entries()) option.textContent = i ? String(i + 1) : word("greedy");
+    for (const [i, option] of [...warmth.options].entries()) option.textContent = TEMPERATURES[i] ? String(TEMPERATURES[i]) : word("off");
+    beam.value = ask.beam; warmth.value = ask.temperature;
+    for (const [id, label] of [["live-beam", "width"], ["live-temperature", "draws"], ["live-checkpoint", "checkpoint"]]) {
+      const found = root.querySelector(`label[for="${id}"]`);
+      if (found) found.textContent = word(label);
+    }
+    reached.textContent = ask.checkpoint === null ? word("finalModel") : `${word("atStep")} ${ask.checkpoint.toLocaleString("en")}`;
+    // Switches are thrown in the panels; here they are only noticed.
+    if (off !== state.off || replace !== state.replace) {
+      const matters = off !== state.off || state.off.length;
+      off = state.off; replace = state.replace;
+      if (matters) request();
+    }
+  }
+
+  // The newest question wins: one that is under way is given up.
+  function request() {
+    draw();
+    clearTimeout(timer);
+    timer = setTimeout(send, WAIT);
+    root.dataset.asking = "true";
+  }
+
+  async function send() {
+    running?.abort();
+    running = new AbortController();
+    const mine = ++number;
+    said.textContent = word("asking");
+    try {
+      const body = { text: ask.text, seed: ask.seed, checkpoint: ask.checkpoint, off: state.off, replace: state.replace };
+      if (!encoder) Object.assign(body, { beam: ask.beam, temperature: ask.temperature });
+      const answer = await fetch("/api/look", { method: "POST", headers: { "content-type": "application/json", "x-clearhead-key": key }, body: JSON.stringify(body), signal: running.signal });
+      const found = await answer.json();
+      if (mine !== number) return;
+      if (found.error) { said.textContent = found.error; root.dataset.asking = "failed"; return; }
+      said.textContent = "";
+      show(Object.assign(prepared(found), { live: facts, notice: look.notice }));
+      root.dataset.asking = "false";
+    } catch (error) {
+      if (error.name === "AbortError" || mine !== number) return;
+      said.textContent = word("noServer");
+      root.dataset.asking = "failed";
+    }
+  }
+
+  draw();
+  return { draw };
+}

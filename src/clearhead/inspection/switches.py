@@ -1,0 +1,88 @@
+"""Heads and sublayers switched off, and what that changes: the text, and how likely the old one is.
+
+A switch is a name: `decoder.layers.2.cross_attention.heads:1` is a head,
+`decoder.layers.1.around_feed_forward.added` what a sublayer adds to the stream.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Unpack, get_args
+
+import torch
+
+from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.inspection.edits import Edit, put, zero
+from clearhead.inspection.look import Subject, log_prob, pass_over
+from clearhead.inspection.seeing import HowToDecode, finished_text, see
+from clearhead.inspection.sites import sites
+from clearhead.inspection.trace import mean_of, trace
+from clearhead.models import Model
+from clearhead.shapes import Tensor
+
+Replacement = Literal["zero", "mean"]
+"""What stands in the place of what is off. Zero is seldom neutral for a head; the mean is that of
+this text's own run."""
+
+
+def switches(model: Model) -> list[str]:
+    """Everything of this model that can be switched off."""
+    found: list[str] = []
+    for site in sites(model):
+        if site.name.endswith("_attention.heads"):
+            found += [f"{site.name}:{head}" for head in range(site.n_heads)]
+        elif site.name.endswith(".added"):
+            found.append(site.name)
+    return found
+
+
+def see_without(
+    subject: Subject,
+    text: str,
+    off: Sequence[str],
+    *,
+    replace: Replacement = "zero",
+    language: str = "en",
+    **how: Unpack[HowToDecode],
+) -> dict[str, Any]:
+    """The document of a run without these heads and sublayers. Its `effect` holds the text that the
+    whole model writes, and the log-probability of that text with and without them."""
+    if replace not in get_args(Replacement):
+        rule = "is not a choice"
+        raise ConfigError("replace", replace, rule, nearest(replace, get_args(Replacement)))
+    model = subject.model
+    whole, _ = finished_text(subject, text, **how)
+
+    def run() -> Tensor:
+        return pass_over(model, whole)
+
+    with torch.no_grad():
+        before = log_prob(run(), whole)
+        edits = _edits(model, off, run if replace == "mean" else None)
+        with trace(model, read=[], edit=edits):
+            after = log_prob(run(), whole)
+            document = see(subject, text, language=language, **how)
+    document["effect"] = {
+        "off": list(off),
+        "replace": replace,
+        "text": subject.target.decode(whole.written[whole.n_given :]),
+        "log_prob": before,
+        "log_prob_off": after,
+    }
+    return document
+
+
+def _edits(model: Model, off: Sequence[str], run: Callable[[], Tensor] | None) -> list[Edit]:
+    """`run`: what means are taken over; None: zeros."""
+    known = switches(model)
+    if unknown := [each for each in off if each not in known]:
+        raise InputError(
+            f"{unknown[0]!r} is nothing that can be switched off in this model; "
+            f"{nearest(unknown[0], known[:3])}"
+        )
+    heads: dict[str, list[int] | None] = {}
+    for each in dict.fromkeys(off):
+        name, _, head = each.partition(":")
+        heads[name] = [*(heads.get(name) or []), int(head)] if head else None
+    if run is None:
+        return [zero(name, heads=chosen) for name, chosen in heads.items()]
+    means = {name: mean_of(model, name, [run]) for name in heads}
+    return [put(name, means[name], heads=chosen) for name, chosen in heads.items()]

@@ -1,0 +1,66 @@
+"""`clearhead play` as a process of its own."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+import clearhead as ch
+from clearhead.cli import main
+from clearhead.inspection.seeing import subject_of
+from clearhead.inspection.switches import see_without
+
+pytest.importorskip("uvicorn")
+
+
+@pytest.fixture
+def playing() -> Iterator[tuple[subprocess.Popen, str, str]]:
+    command = [sys.executable, "-m", "clearhead", "play", "copy-task"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"(http://127\.0\.0\.1:\d+/)#key=(\S+)", process.stdout.readline())
+        assert found is not None
+        yield process, found[1], found[2]
+        process.kill()
+
+
+def asked(address: str, key: str, body: dict) -> dict:
+    headers = {"content-type": "application/json", "x-clearhead-key": key}
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(f"{address}api/look", data, headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_a_process_serves_the_page_answers_and_ends_with_ctrl_c(playing):
+    process, address, key = playing
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        assert "copy-task · clearhead play" in answer.read().decode()
+    off = ["decoder.layers.0.around_cross_attention.added"]
+    found = asked(address, key, {"text": "k3v9xq2m", "off": off})
+    expected = see_without(subject_of(ch.load("copy-task").opened, "copy-task"), "k3v9xq2m", off)
+    assert found["text"] == expected["text"] != "k3v9xq2m"
+    assert found["effect"]["text"] == "k3v9xq2m"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        asked(address, "guessed", {"text": "k3v9xq2m"})
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) in (0, 130)
+
+
+def test_a_model_without_examples_needs_a_text(tmp_path, capsys):
+    ch.load("copy-task").save(tmp_path / "mine")
+    assert main(["play", str(tmp_path / "mine")]) == 2
+    assert "give a text: clearhead play" in capsys.readouterr().err
+
+
+def test_an_address_that_cannot_be_listened_on_is_refused(capsys):
+    assert main(["play", "copy-task", "--port", "70000"]) == 2
+    assert "try --port 0" in capsys.readouterr().err
+    assert main(["play", "copy-task", "--host", "0.0.0.0"]) == 2
+    assert "names no address" in capsys.readouterr().err
