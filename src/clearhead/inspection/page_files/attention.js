@@ -4,6 +4,7 @@ import { weightsOf } from "./data.js";
 import { make, number, paintMatrix, colour, shade } from "./draw.js";
 import { headSwitch, toggled } from "./off.js";
 
+const LEAST = 0.005; // what would be shown as 0.00 is left out
 const HEAD_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#444444"];
 
 export function rowKey(look, kind) {
@@ -137,7 +138,7 @@ export function attentionPanel(look, root) {
     for (let column = 0; column < matrix.columns; column++) seen.push([columns[column], matrix.values[row * matrix.columns + column], column]);
     seen.sort((a, b) => b[1] - a[1]);
     const entry = ([label, value, place]) => make("span", { class: "seen", "data-value": value, "data-place": place }, make("b", {}, label), ` ${number(value)}`);
-    const parts = [make("p", { class: "looks" }, make("strong", {}, rows[row] ?? ""), ` ${word("looksAt")}: `, ...seen.slice(0, 8).map(entry))];
+    const parts = [make("p", { class: "looks" }, make("strong", {}, rows[row] ?? ""), ` ${word("looksAt")}: `, ...seen.slice(0, 8).filter(([, value], i) => value >= LEAST || i === 0).map(entry))];
     const column = columnOf(row);
     if (column !== null) {
       for (let r = 0; r < matrix.rows; r++) seeing.push([rows[r], matrix.values[r * matrix.columns + column], r]);

@@ -42,6 +42,8 @@ export function layersPanel(look, root) {
       rows.push(make("tr", {}, ...cells));
     }
     table.replaceChildren(make("table", { class: "lens-table" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
+    const column = table.querySelector("th.selected");
+    table.scrollLeft = column.offsetLeft - (table.clientWidth - column.offsetWidth) / 2;
     describe(stages - 1, selected);
     drawAdds(selected);
   };

@@ -63,7 +63,7 @@ function show(look, { header, strips, main, tabs, help }, bar) {
     const button = (label, title, action, name) => make("button", { class: "icon", title, "aria-label": title, onclick: action, "data-action": name }, label);
     header.replaceChildren(
       make("h1", {}, look.model.name),
-      make("p", { class: "facts" }, [word(look.model.family), `${look.model.parameters.toLocaleString("en")} ${word("parameters")}`, `d_model ${look.model.d_model}`, `${word("head")} × ${look.model.n_heads}`].join(" · ")),
+      make("p", { class: "facts" }, [word(look.model.family), `${look.model.parameters.toLocaleString("en")} ${word("parameters")}`, `d_model ${look.model.d_model}`, word("nHeads").replace("{}", look.model.n_heads)].join(" · ")),
       make("div", { class: "tools" },
         button(word("language"), word("keyLanguage"), () => set({ language: state.language === "en" ? "zh" : "en" }), "language"),
         button("◐", word("theme"), changeTheme, "theme"),
