@@ -2,6 +2,7 @@
 temperature, switch heads and sublayers off, and move over the checkpoints of a run."""
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 
 from clearhead.api.text_model import TextModel
@@ -50,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     live = LiveModel(subject_of(model.opened, name_of(arguments.model)), snapshots)
     address = listen(arguments.host, arguments.port)
     print(f"open in a browser: {address.url}\nCtrl-C ends it", flush=True)
-    serve(live, first, address)
+    with suppress(KeyboardInterrupt):
+        serve(live, first, address)
     return 0
 
 
