@@ -43,8 +43,8 @@ def see_without(
     language: str = "en",
     **how: Unpack[HowToDecode],
 ) -> dict[str, Any]:
-    """The document of a run without these heads and sublayers. Its `effect` holds the text that the
-    whole model writes, and the log-probability of that text with and without them."""
+    """The document of a run without these heads and sublayers. Its `effect` holds the whole model's
+    text, and the log-probability of that text with and without them."""
     if replace not in get_args(Replacement):
         rule = "is not a choice"
         raise ConfigError("replace", replace, rule, nearest(replace, get_args(Replacement)))

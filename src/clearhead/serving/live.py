@@ -63,7 +63,7 @@ class LiveModel:
         }
 
     def answer(self, request: LookRequest, left: threading.Event | None = None) -> dict[str, Any]:
-        """The document of a request. `left` is set when nobody waits for it any more."""
+        """The document of a request. `left` is set when the browser has left."""
         self._check_length(request)
         subject = self.subject
         with _bounded(subject.model.output, self.seconds, left or threading.Event()):
@@ -118,8 +118,8 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def _bounded(output: nn.Module, seconds: float, left: threading.Event) -> Iterator[None]:
-    """Ends the work inside at its next pass through the model once the time is over, or once
-    nobody waits for it."""
+    """Ends the work inside at its next pass through the model once the time is over, or once the
+    browser has left."""
     end = time.monotonic() + seconds
 
     def check(*_: object) -> None:
