@@ -13,6 +13,7 @@ from clearhead.inspection.trace import trace
 from tests.inspection.subjects import CONFIGS, subject
 
 TEXT = "The bride seems pretty."
+SHORT = {"max_new": 5}
 
 
 def tower_of(kind: str) -> str:
@@ -29,17 +30,17 @@ def test_a_head_that_is_off_is_a_model_without_its_columns(kind: str):
     with torch.no_grad():
         stack = getattr(edited, tower_of(kind))
         stack.layers[1].self_attention.output.weight[:, width:] = 0.0
-    found = see_without(one, TEXT, [name])
-    expected = see(one._replace(model=edited), TEXT)
+    found = see_without(one, TEXT, [name], **SHORT)
+    expected = see(one._replace(model=edited), TEXT, **SHORT)
     assert found["tokens"] == expected["tokens"] and found["text"] == expected["text"]
     assert found["log_prob"] == pytest.approx(expected["log_prob"], abs=1e-4)
-    whole, _ = finished_text(one, TEXT)
+    whole, _ = finished_text(one, TEXT, **SHORT)
     with torch.no_grad():
         before, after = (log_prob(pass_over(m, whole), whole) for m in (one.model, edited))
     assert found["effect"]["log_prob"] == pytest.approx(before, abs=1e-4)
     assert found["effect"]["log_prob_off"] == pytest.approx(after, abs=1e-4)
     assert abs(before - after) > 1e-3
-    assert found["effect"]["text"] == see(one, TEXT)["text"]
+    assert found["effect"]["text"] == see(one, TEXT, **SHORT)["text"]
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -50,7 +51,10 @@ def test_a_sublayer_that_is_off_adds_nothing(kind: str):
     with torch.no_grad():
         for parameter in getattr(edited, tower_of(kind)).layers[0].feed_forward.down.parameters():
             parameter.zero_()
-    found, expected = see_without(one, TEXT, [name]), see(one._replace(model=edited), TEXT)
+    found, expected = (
+        see_without(one, TEXT, [name], **SHORT),
+        see(one._replace(model=edited), TEXT, **SHORT),
+    )
     assert found["tokens"] == expected["tokens"]
     assert found["log_prob"] == pytest.approx(expected["log_prob"], abs=1e-4)
 
@@ -82,9 +86,9 @@ def test_the_mean_of_a_head_is_another_edit_than_zero_and_several_join():
 
 def test_afterwards_the_model_is_as_it_was():
     one = subject("decoder")
-    before = see(one, TEXT)
-    see_without(one, TEXT, switches(one.model)[:5])
-    assert see(one, TEXT) == before
+    before = see(one, TEXT, **SHORT)
+    see_without(one, TEXT, switches(one.model)[:5], **SHORT)
+    assert see(one, TEXT, **SHORT) == before
 
 
 @pytest.mark.parametrize(

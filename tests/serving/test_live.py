@@ -25,19 +25,25 @@ HOST, KEY = "127.0.0.1:4321", "a-key"
 HEAD = "decoder.layers.1.cross_attention.heads:1"
 
 
-def client(live: LiveModel | None = None, **headers: str) -> TestClient:
-    live = live or LiveModel(subject("encoder-decoder"))
-    app = live_app(live, LookRequest(text=TEXT), hosts=frozenset({HOST}), key=KEY)
-    with_key = {"x-clearhead-key": KEY, **headers}
-    return TestClient(app, base_url=f"http://{HOST}", headers=with_key)
+FIRST = LookRequest(text=TEXT, max_new=4)
+
+
+def client(live: LiveModel) -> TestClient:
+    app = live_app(live, FIRST, hosts=frozenset({HOST}), key=KEY)
+    return TestClient(app, base_url=f"http://{HOST}", headers={"x-clearhead-key": KEY})
+
+
+@pytest.fixture(scope="module")
+def here() -> TestClient:
+    return client(LiveModel(subject("encoder-decoder")))
 
 
 def as_sent(document: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(document))
 
 
-def test_the_page_holds_the_first_document_and_may_only_ask_its_own_server():
-    answer = client().get("/")
+def test_the_page_holds_the_first_document_and_may_only_ask_its_own_server(here: TestClient):
+    answer = here.get("/")
     assert answer.status_code == 200
     held = answer.headers["content-security-policy"]
     assert "default-src 'none'" in held and "connect-src 'self'" in held
@@ -45,7 +51,7 @@ def test_the_page_holds_the_first_document_and_may_only_ask_its_own_server():
     assert answer.headers["cache-control"] == "no-store"
     text = answer.text.split('id="look">')[1].split("</script>")[0]
     document = json.loads(text)
-    expected = as_sent(see(subject("encoder-decoder"), TEXT))
+    expected = as_sent(see(subject("encoder-decoder"), TEXT, max_new=4))
     assert {name: document[name] for name in expected} == expected
     assert HEAD in document["live"]["switches"] and document["live"]["first"]["text"] == TEXT
     assert KEY not in answer.text
@@ -80,15 +86,15 @@ def test_a_checkpoint_shows_its_own_weights_and_the_model_comes_back():
     n_read: list[int] = []
     snapshots = [Snapshot(7, lambda: (n_read.append(7), other)[1]), Snapshot(12, lambda: own)]
     model = copy.deepcopy(one.model)
-    here = client(LiveModel(one._replace(model=model), snapshots))
+    here, how = client(LiveModel(one._replace(model=model), snapshots)), {"max_new": 4}
     earlier = copy.deepcopy(one.model)
     with torch.no_grad():
         for name, parameter in earlier.named_parameters():
             parameter.copy_(other[name])
-    expected = as_sent(see(one._replace(model=earlier), TEXT))
-    final = as_sent(see(one, TEXT))
+    expected = as_sent(see(one._replace(model=earlier), TEXT, **how))
+    final = as_sent(see(one, TEXT, **how))
     for step, document in ((7, expected), (None, final), (7, expected), (12, final)):
-        found = here.post("/api/look", json={"text": TEXT, "checkpoint": step}).json()
+        found = here.post("/api/look", json={"text": TEXT, "checkpoint": step, **how}).json()
         assert found == document, step
     assert n_read == [7]
     answer = here.post("/api/look", json={"text": TEXT, "checkpoint": 8})
@@ -111,15 +117,15 @@ def test_a_checkpoint_shows_its_own_weights_and_the_model_comes_back():
     ],
     ids=str,
 )
-def test_only_the_own_page_is_answered(headers: dict[str, str], status: int):
-    body = json.dumps({"text": TEXT})
+def test_only_the_own_page_is_answered(here: TestClient, headers: dict[str, str], status: int):
+    body = json.dumps({"text": TEXT, "max_new": 2})
     given = {"content-type": "application/json", **headers}
-    answer = client().post("/api/look", content=body, headers=given)
+    answer = here.post("/api/look", content=body, headers=given)
     assert answer.status_code == status
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "access-control-allow-origin" not in answer.headers
     if "host" in headers or "origin" in headers:
-        assert client().get("/", headers=headers).status_code == status
+        assert here.get("/", headers=headers).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -153,16 +159,16 @@ def test_only_the_own_page_is_answered(headers: dict[str, str], status: int):
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_what_is_out_of_bounds_is_refused_with_what_to_do(body: str, status: int, complaint: str):
-    here = client()
+def test_what_is_out_of_bounds_is_refused_with_what_to_do(
+    here: TestClient, body: str, status: int, complaint: str
+):
     answer = here.post("/api/look", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert complaint in answer.json()["error"]
     assert here.get("/health").text == "ready\n"
 
 
-def test_no_file_and_no_other_method_is_served():
-    here = client()
+def test_no_file_and_no_other_method_is_served(here: TestClient):
     for path in (
         "/static/main.js",
         "/../../etc/passwd",
@@ -184,7 +190,7 @@ def test_a_request_that_takes_too_long_is_ended_and_leaves_nothing_on_the_model(
     assert answer.status_code == 504 and "shorten the text" in answer.json()["error"]
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in one.model.modules())
     live.seconds = 10.0
-    assert here.post("/api/look", json={"text": TEXT}).status_code == 200
+    assert here.post("/api/look", json={"text": TEXT, "max_new": 2}).status_code == 200
 
 
 def test_many_requests_at_once_are_refused_and_the_server_still_answers():
@@ -202,4 +208,4 @@ def test_many_requests_at_once_are_refused_and_the_server_still_answers():
         statuses = list(pool.map(ask, range(30)))
     assert set(statuses) == {200, 503}
     assert statuses.count(200) >= 1 + MAX_WAITING
-    assert here.post("/api/look", json={"text": TEXT}).status_code == 200
+    assert here.post("/api/look", json={"text": TEXT, "max_new": 2}).status_code == 200

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from clearhead.decoding import Output
 from clearhead.decoding.results import Scored, StopReason
-from clearhead.inspection.attention import token_label
+from clearhead.inspection.labels import token_label
 from clearhead.text.tokenizer import Tokenizer
 
 __all__ = ["NOTHING", "Classified", "DecodedText", "Scored", "decoded"]

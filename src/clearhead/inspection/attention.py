@@ -7,18 +7,13 @@ import torch
 
 from clearhead.decoding import Output, attention_of
 from clearhead.errors import ConfigError, InputError, ModelError
+from clearhead.inspection.labels import token_label
 from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
-
-SIGNS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"}
-SIGNS |= {code: f"⟨{code:02x}⟩" for code in range(0x80, 0xA0)}
-SIGNS |= {ord(" "): "␣", ord("\n"): "⏎", ord("\t"): "⇥"}
-"""Unicode has a picture of every old control character; a terminal or an SVG would obey the
-characters themselves, or break."""
 
 
 class AttentionMap(NamedTuple):
@@ -116,8 +111,3 @@ def _chosen(name: str, index: int | None, n: int) -> int:
         rule = f"is not one of this model's, which has 0 to {n - 1}"
         raise ConfigError(name, index, rule, f"try {name}={n - 1}")
     return index
-
-
-def token_label(token: int, tokenizer: Tokenizer) -> str:
-    """A token in visible characters: spaces, line ends and parts of a character have signs."""
-    return tokenizer.decode([token], show_control=True).translate(SIGNS)

@@ -49,6 +49,7 @@ def see_without(
         rule = "is not a choice"
         raise ConfigError("replace", replace, rule, nearest(replace, get_args(Replacement)))
     model = subject.model
+    heads = _chosen_heads(model, off)
     whole, _ = finished_text(subject, text, **how)
 
     def run() -> Tensor:
@@ -56,7 +57,7 @@ def see_without(
 
     with torch.no_grad():
         before = log_prob(run(), whole)
-        edits = _edits(model, off, run if replace == "mean" else None)
+        edits = _edits(model, heads, run if replace == "mean" else None)
         with trace(model, read=[], edit=edits):
             after = log_prob(run(), whole)
             document = see(subject, text, language=language, **how)
@@ -70,8 +71,8 @@ def see_without(
     return document
 
 
-def _edits(model: Model, off: Sequence[str], run: Callable[[], Tensor] | None) -> list[Edit]:
-    """`run`: what means are taken over; None: zeros."""
+def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | None]:
+    """Name → its heads that are off; None: all of it."""
     known = switches(model)
     if unknown := [each for each in off if each not in known]:
         raise InputError(
@@ -82,6 +83,13 @@ def _edits(model: Model, off: Sequence[str], run: Callable[[], Tensor] | None) -
     for each in dict.fromkeys(off):
         name, _, head = each.partition(":")
         heads[name] = [*(heads.get(name) or []), int(head)] if head else None
+    return heads
+
+
+def _edits(
+    model: Model, heads: dict[str, list[int] | None], run: Callable[[], Tensor] | None
+) -> list[Edit]:
+    """`run`: what means are taken over; None: zeros."""
     if run is None:
         return [zero(name, heads=chosen) for name, chosen in heads.items()]
     means = {name: mean_of(model, name, [run]) for name in heads}

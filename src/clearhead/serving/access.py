@@ -32,8 +32,9 @@ class OwnPageOnly:
         self.origins = {f"http://{host}" for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError("only HTTP is served")
+        if scope["type"] != "http":  # the server's own messages; sockets have no route
+            await self.app(scope, receive, send)
+            return
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
