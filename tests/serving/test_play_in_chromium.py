@@ -49,11 +49,12 @@ def playing(request: pytest.FixtureRequest) -> Iterator[Playing]:
             for parameter in models[step].parameters():
                 parameter *= step / 40
     snapshots = [Snapshot(s, lambda s=s: dict(models[s].named_parameters())) for s in STEPS]
-    live = LiveModel(one._replace(model=copy.deepcopy(one.model)), snapshots)
+    live = LiveModel(one._replace(model=copy.deepcopy(one.model)), snapshots, seconds=100)
     from clearhead.serving.app import listen, live_app  # needs the extra `serve`
 
     address = listen("127.0.0.1", 0)
-    app = live_app(live, LookRequest(text=TEXT), hosts=address.hosts, key=address.key)
+    first = LookRequest(text=TEXT, max_new=6)
+    app = live_app(live, first, hosts=address.hosts, key=address.key)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listening]})
     thread.start()
@@ -73,6 +74,7 @@ def playing(request: pytest.FixtureRequest) -> Iterator[Playing]:
             context = browser.new_context(viewport={"width": 1400, "height": 1000})
             context.route("**/*", own_only)
             page = context.new_page()
+            page.set_default_timeout(100_000)
             page.on("console", lambda message: complaints.append(message.text))
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.goto(address.url)
@@ -101,7 +103,7 @@ def test_a_click_switches_a_head_off_and_the_page_shows_the_effect(playing: Play
     page.click("[data-head-switch]")
     page.wait_for_selector("[data-before]")
     playing.answered()
-    expected = see_without(one, TEXT, [name])
+    expected = see_without(one, TEXT, [name], max_new=6)
     assert page.inner_text("[data-whole]") == (expected["effect"]["text"].strip() or "∅")
     for key, field in (("data-before", "log_prob"), ("data-after", "log_prob_off")):
         found = float(page.get_attribute("[data-before]", key))
@@ -113,7 +115,7 @@ def test_a_click_switches_a_head_off_and_the_page_shows_the_effect(playing: Play
     page.click(f'[data-switch="{sublayer}"]')
     page.click('[data-replace="mean"]')
     playing.answered()
-    expected = see_without(one, TEXT, [name, sublayer], replace="mean")
+    expected = see_without(one, TEXT, [name, sublayer], replace="mean", max_new=6)
     found = float(page.get_attribute("[data-before]", "data-after"))
     assert found == pytest.approx(expected["effect"]["log_prob_off"], abs=1e-5)
     page.click("[data-all-on]")
@@ -139,7 +141,7 @@ def test_the_slider_shows_each_checkpoints_weights(playing: Playing):
         )
         playing.answered()
         model = one.model if step is None else playing.models[step]
-        document = see(one._replace(model=model), TEXT)
+        document = see(one._replace(model=model), TEXT, max_new=6)
         tokens = {name: [t["id"] for t in each] for name, each in document["tokens"].items()}
         given = [torch.tensor([tokens[name]]) for name in ("source", "fed") if name in tokens]
         with torch.no_grad(), trace(model) as t:
@@ -159,7 +161,7 @@ def test_a_changed_sentence_and_other_settings_are_decoded_again(playing: Playin
     playing.answered()
 
     def assert_shows(**how: Any) -> None:
-        expected = see(one, "We <b>live</b> here 🙂", **how)
+        expected = see(one, "We <b>live</b> here 🙂", max_new=6, **how)
         ids = page.eval_on_selector_all(".strip:last-child .chip", "e => e.map(x => +x.dataset.id)")
         assert ids == [token["id"] for token in expected["tokens"]["written"]]
         nodes = page.eval_on_selector_all("[data-node]", "e => e.length")

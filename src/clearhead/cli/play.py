@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "text", nargs="?", help=f"what is shown first (default: the first line of {EXAMPLES})"
     )
     parser.add_argument("--beam", type=at_least_one, metavar="N", help="width of the search")
+    parser.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens to generate")
     parser.add_argument("--language", choices=["en", "zh"], default="en", help="of the page")
     parser.add_argument(
         "--host", default="127.0.0.1", help="another address of this machine (default: 127.0.0.1)"
@@ -43,7 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
     model = open_model(arguments)
     text = arguments.text or _example(model, arguments.model)
-    first = LookRequest(text=text, beam=arguments.beam, language=arguments.language)
+    first = LookRequest(
+        text=text,
+        beam=arguments.beam,
+        max_new=arguments.max_new,
+        language=arguments.language,
+    )
     snapshots: list[Snapshot] = []
     if isinstance(model, TrainedRun):
         steps = model.checkpoint_steps

@@ -73,7 +73,7 @@ export function liveBar(look, root, show) {
     said.textContent = word("asking");
     try {
       const body = { text: ask.text, seed: ask.seed, checkpoint: ask.checkpoint, off: state.off, replace: state.replace };
-      if (!encoder) Object.assign(body, { beam: ask.beam, temperature: ask.temperature });
+      if (!encoder) Object.assign(body, { beam: ask.beam, temperature: ask.temperature, max_new: facts.first.max_new });
       const answer = await fetch("/api/look", { method: "POST", headers: { "content-type": "application/json", "x-clearhead-key": key }, body: JSON.stringify(body), signal: running.signal });
       const found = await answer.json();
       if (mine !== number) return;
