@@ -24,7 +24,7 @@ from clearhead.errors import ClearheadError
 from clearhead.inspection.page import page, policy
 from clearhead.serving.access import OwnPageOnly, failure
 from clearhead.serving.asking import MAX_BODY, LookRequest, read_request
-from clearhead.serving.live import MAX_SECONDS, LiveModel, OutOfTimeError
+from clearhead.serving.live import MAX_SECONDS, LiveModel, RequestTimeoutError
 
 MAX_WAITING = 4  # requests beside the one that is answered
 MAX_ANSWER = 4_000_000  # bytes
@@ -120,7 +120,7 @@ def live_app(live: LiveModel, first: LookRequest, *, hosts: frozenset[str], key:
     def _answer(asked: LookRequest, left: threading.Event) -> Response:
         try:
             body = json.dumps(live.answer(asked, left), ensure_ascii=False, separators=(",", ":"))
-        except OutOfTimeError as error:
+        except RequestTimeoutError as error:
             return failure(504, str(error))
         except ClearheadError as error:
             return failure(400, str(error))

@@ -25,7 +25,7 @@ KEPT_IN_MEMORY = 8  # checkpoints
 NamedTensors = Mapping[str, Tensor]
 
 
-class OutOfTimeError(InputError):
+class RequestTimeoutError(InputError):
     """A request that took longer than it may."""
 
 
@@ -124,7 +124,7 @@ def _bounded(output: nn.Module, seconds: float, left: threading.Event) -> Iterat
 
     def check(*_: object) -> None:
         if left.is_set() or time.monotonic() > end:
-            raise OutOfTimeError(f"this took more than {seconds:g} seconds; shorten the text")
+            raise RequestTimeoutError(f"this took more than {seconds:g} seconds; shorten the text")
 
     handle = output.register_forward_pre_hook(check)
     try:
