@@ -9,7 +9,6 @@ from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import at_least_one
-from clearhead.cli.see import name_of
 from clearhead.errors import ClearheadError
 from clearhead.inspection.seeing import subject_of
 from clearhead.interop.folders import has_file, read_text
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(model, TrainedRun):
         steps = model.checkpoint_steps
         snapshots = [Snapshot(step, lambda step=step: model.weights_at(step)) for step in steps]
-    live = LiveModel(subject_of(model.opened, name_of(arguments.model)), snapshots)
+    live = LiveModel(subject_of(model.opened, model.name), snapshots)
     address = listen(arguments.host, arguments.port)
     print(f"open in a browser: {address.url}\nCtrl-C ends it", flush=True)
     with suppress(KeyboardInterrupt):
