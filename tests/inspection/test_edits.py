@@ -43,14 +43,17 @@ def test_replacing_an_activation_by_itself_changes_no_bit(kind: str, attention: 
     assert torch.equal(run(model, *edits), expected)
 
 
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_the_explicit_formula_is_close_to_the_kernel(kind: str):
-    model = model_of(kind).float()
+def test_the_explicit_formula_differs_from_the_kernel_by_rounding_only(
+    kind: str, dtype: torch.dtype, limit: float
+):
+    """Relative to the largest logit: in fp32 a number of 4 is itself only known to 2e-7."""
+    model = model_of(kind).to(dtype)
     with torch.no_grad(), trace(model, explicit=True):
-        logits = model(*inputs_of(model))
-    torch.testing.assert_close(
-        real_logits(model, logits), real_logits(model, plain(model)), rtol=1e-5, atol=1e-5
-    )
+        logits = real_logits(model, model(*inputs_of(model)))
+    expected = real_logits(model, plain(model))
+    assert (logits - expected).abs().max() <= limit * expected.abs().max()
 
 
 @pytest.mark.parametrize(
