@@ -102,7 +102,14 @@ def build(place: Path) -> None:
     assert main(["train", str(place / "r.toml"), "--prepared", out, "--folder", run]) == 0
     tokenizer = train_bpe(lines, 300, special_tokens=SPECIAL)
     (place / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    sizes = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24, "max_length": 20, "pad_id": 0}
+    sizes: dict[str, Any] = {
+        "d_model": 16,
+        "n_layers": 1,
+        "n_heads": 2,
+        "d_ff": 24,
+        "max_length": 20,
+        "pad_id": 0,
+    }
     config = ModelConfig(family="encoder", vocab_size=tokenizer.vocab_size, **sizes)
     save_model(build_model(config), place / "classifier", ids=TokenIds(), tokenizer=place)
     write_labels(place / "classifier", Labels(mask=3, ids={"good": 4, "bad": 5}))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import ModelConfig, Recipe, recipe_names
@@ -85,4 +86,5 @@ def _assumptions(given: Assumptions | Mapping[str, float] | None) -> Assumptions
             raise InputError(f"there is no assumption {name!r}; {nearest(str(name), known)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{name}={value!r} is a {type(value).__name__}; give a number")
-    return Assumptions(**(given or {}))
+    values: dict[str, Any] = dict(given or {})
+    return Assumptions(**values)

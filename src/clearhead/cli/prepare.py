@@ -40,8 +40,8 @@ def run(namespace: argparse.Namespace) -> int:
     console = TextConsole()
     started = time.monotonic()
     with progress_bars(console) as bars:
-        options = settings(namespace, prepare) | {"data": changes}
-        corpus = prepare(recipe, **options, progress=ShowProgress(bars))
+        options = settings(namespace, prepare)
+        corpus = prepare(recipe, **options, data=changes, progress=ShowProgress(bars))
     show_manifest(console, corpus.manifest)
     if corpus.manifest.data.get("clean"):
         listed = corpus.folder / REPORT

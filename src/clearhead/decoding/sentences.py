@@ -88,7 +88,7 @@ def split_text(text: str, language: str, fits: Fits) -> SplitText:
 
 def _sentences(line: str, language: str) -> list[str]:
     """Together they are the line."""
-    from sentencex import segment
+    from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (compiled)
 
     found: list[str] = []
     end = 0

@@ -11,7 +11,7 @@ from clearhead.config.decode import Start, TooLong, TooLongSource, Window
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.engine import Engine, SeededPrompt
-from clearhead.decoding.results import Output, Scored
+from clearhead.decoding.results import Output, Scored, StopReason
 from clearhead.decoding.scoring import score
 from clearhead.decoding.sentences import (
     Fits,
@@ -202,12 +202,13 @@ def join_sentences(text: SplitText, found: Sequence[Decoded], pair: LanguagePair
         chosen = [min(rank, len(each.outputs) - 1) for each in found]
         parts = [each.outputs[place] for each, place in zip(found, chosen) if place >= 0]
         written = [each.texts[place] if place >= 0 else "" for each, place in zip(found, chosen)]
+        early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
         outputs.append(
             Output(
                 tokens=[token for part in parts for token in part.tokens],
                 log_probs=[log_prob for part in parts for log_prob in part.log_probs],
                 score=sum(part.score for part in parts),
-                stop=next((part.stop for part in parts if part.stop != "end"), "end"),
+                stop=early[0] if early else "end",
             )
         )
         texts.append(text.joined(written, pair.joint))

@@ -160,14 +160,15 @@ def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
     if parameter.grad is None:
         return 1.0
     way = torch.randn(parameter.shape, dtype=parameter.dtype, device=parameter.device)
-    said = float((parameter.grad.to_dense() * way).sum())
+    gradient = parameter.grad.to_dense()
+    said = float((gradient * way).sum())
     losses: list[float] = []
     with torch.no_grad():
         for sign in (1, -2, 1):
             parameter += sign * _SMALL_STEP * way
             losses.append(float(loss()))
     measured = (losses[0] - losses[1]) / (2 * _SMALL_STEP)
-    return 1.0 + (measured - said) / max(float(parameter.grad.to_dense().norm()), 1e-12)
+    return 1.0 + (measured - said) / max(float(gradient.norm()), 1e-12)
 
 
 def _names(names: list[str]) -> dict[str, object]:
