@@ -165,7 +165,7 @@ def test_a_place_that_cannot_be_written_says_what_to_do(folder: Path, tmp_path: 
         (("translate", "alibi"), "positions='alibi'"),
         (("translate", "no-residual"), "residual=False"),
         (("translate", "mt", "--length-penalty", "gnmt"), "length_penalty='gnmt' is not supported"),
-        (("translate", "mt", "--attention", "a.svg"), "--attention is recorded by"),
+        (("translate", "mt", "--attention", "a.svg"), "--attention needs the engine"),
         (("generate", "lm"), "temperature=1.0 is not supported by CTranslate2; use temperature=0"),
         (("generate", "lm", "--greedy", "--only", "yes"), "only='…' is not supported"),
         (("generate", "lm", "--greedy", "--window", "slide"), "window='slide' is not supported"),
