@@ -1,6 +1,6 @@
 """A first recipe for somebody's own text: sizes that suit the text, the machine and the time, each
 with its reason. The speed is measured here; `python -m benchmarks.own_text` measures how good the
-rules are, and has finished few of its runs so far.
+rules are; by the present ones it has finished no run so far.
 
 The number of updates matters most: a batch is no larger than this machine needs to be fast, and a
 larger model is taken only if it still gets enough updates. So more time never means fewer updates
