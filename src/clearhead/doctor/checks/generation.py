@@ -58,7 +58,10 @@ def _follows_the_argmax(
     patient: Patient, model: nn.Module, prompt: CallInputs, run: Generated
 ) -> Iterator[Finding]:
     logits = _rescoring_logits(patient, model, prompt, run)
-    best = logits.max(dim=-1).values
+    allowed = logits.clone()
+    if patient.pad_id is not None:
+        allowed[..., patient.pad_id] = -torch.inf  # generation may rightly never write padding
+    best = allowed.max(dim=-1).values
     taken = logits.gather(2, run.tokens[:, :, None])[:, :, 0]
     # Compared by score, not by token: where two are equally good, either is right.
     behind = (best - taken).double()

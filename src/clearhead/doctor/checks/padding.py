@@ -96,14 +96,17 @@ def padding_finite(patient: Patient) -> Iterator[Finding]:
         inputs = patient.draw(2, *_room(patient))
         for role in roles(patient):
             inputs = pad(patient, inputs, role, side)
-        model = patient.copy()
+        # A large model's weights are shared: no gradient may be left at them.
+        model = copy_model(patient.model, share_weights=patient.is_large).eval()
         logits = patient.logits(model, inputs)
         real = torch.ones_like(inputs.tokens, dtype=torch.bool)
         if "tokens" in roles(patient):
             real = inputs.tokens != patient.pad_id if inputs.real is None else inputs.real
-        logits[real].logsumexp(dim=-1).sum().backward()
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if not all(g.isfinite().all() for g in gradients) or not logits[real].isfinite().all():
+        learnt = [p for p in model.parameters() if p.requires_grad]
+        total = logits[real].logsumexp(dim=-1).sum()
+        gradients = torch.autograd.grad(total, learnt, allow_unused=True) if learnt else ()
+        finite = all(g is None or bool(g.isfinite().all()) for g in gradients)
+        if not finite or not logits[real].isfinite().all():
             yield Finding("padding_finite.spreads", _severity(patient, side), {"side": side})
         elif not logits.isfinite().all():
             n_rows = int((~logits.isfinite()).any(dim=2).sum())
