@@ -38,8 +38,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(models: Path) -> Iterator[RunningServer]:
-    """The random translator, the copy task as English to Esperanto, and a decoder."""
-    arguments = (models / "random-de-zh", "en-eo=copy-task", "shakespeare-char", "--max-new", 20)
+    """The random translator, the copy task as English to Esperanto, and the guide's models."""
+    shipped = ("en-eo=copy-task", "tatoeba-en-zh", "shakespeare-char")
+    arguments = (models / "random-de-zh", *shipped, "--max-new", 20)
     with RunningServer(*arguments, cache=models / "cache") as running:
         running.wait_for("ready")
         yield running

@@ -171,10 +171,11 @@ def test_the_examples_of_the_guide_run(server: RunningServer):
             run = subprocess.run([*command, code], capture_output=True, text=True)
             assert run.returncode == 0, run.stderr
             said.append(run.stdout)
-    assert said[0].startswith("clearhead2026\n") and len(said[1]) > 50
+    first, *_ = said[0].splitlines()
+    assert "茶" in first and len(said[1]) > 50
     if len(said) > 2:
-        first, end = json.JSONDecoder().raw_decode(said[2])
-        assert first == {"translatedText": ["one", "two"]}
+        answer, end = json.JSONDecoder().raw_decode(said[2])
+        assert "茶" in answer["translatedText"][1]
         assert json.loads(said[2][end:])[0]["language"] == "de"
 
 

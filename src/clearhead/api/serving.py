@@ -67,9 +67,10 @@ def serve(
     from clearhead.serving.guarding import digest, is_loopback
     from clearhead.serving.limits import Limits
     from clearhead.serving.logs import LEVELS
+    from clearhead.serving.ports import take_port
     from clearhead.serving.served import Searching
     from clearhead.serving.server import ServerPlan
-    from clearhead.serving.workers import listen, log_address, run_server
+    from clearhead.serving.workers import log_address, run_server
 
     check_at_least("workers", workers, 1)
     check_at_least("beam", beam, 1)
@@ -98,7 +99,7 @@ def serve(
         origins=tuple(as_list(allow_origin or [])),
         log_level=log_level,
     )
-    listening = listen(host, port)
+    listening = take_port(host, port)
     log_address(plan, listening, is_open=not keys and not is_loopback(host))
     run_server(plan, listening, workers)
 

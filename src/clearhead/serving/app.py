@@ -25,6 +25,7 @@ from clearhead.inspection.page import page, policy
 from clearhead.serving.access import OwnPageOnly, failure
 from clearhead.serving.asking import MAX_BODY, LookRequest, read_request
 from clearhead.serving.live import MAX_SECONDS, LiveModel, RequestTimeoutError
+from clearhead.serving.ports import take_port
 
 MAX_WAITING = 4  # requests beside the one that is answered
 MAX_ANSWER = 4_000_000  # bytes
@@ -58,13 +59,7 @@ def listen(host: str, port: int) -> Address:
             f"--host {host!r} names no address that a browser could be given; "
             "give the one that others see of this machine"
         )
-    try:
-        listening = socket.create_server((host, port))
-    except (OSError, OverflowError) as error:
-        raise ClearheadError(
-            f"{host}:{port} cannot be listened on ({error}); try --port 0, which takes a free one"
-        ) from None
-    return Address(listening, secrets.token_urlsafe(16))
+    return Address(take_port(host, port), secrets.token_urlsafe(16))
 
 
 def serve(live: LiveModel, first: LookRequest, address: Address) -> None:

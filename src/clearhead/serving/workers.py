@@ -127,16 +127,3 @@ def log_address(plan: ServerPlan, listening: socket.socket, *, is_open: bool) ->
     _log.info("listening on %s", url, extra={"fields": {"url": url, "models": pairs}})
     if is_open:
         _log.warning("every machine that reaches %s can use this server; see --api-keys", url)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """The port of a server; 0: one that is free."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        found = socket.create_server((host.strip("[]"), port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
-        raise ClearheadError(
-            f"{host}:{port} cannot be listened on ({error}); try --port 0, which takes a free one"
-        ) from None
-    found.set_inheritable(True)
-    return found

@@ -1,0 +1,16 @@
+"""The port that a server listens on."""
+
+import socket
+
+from clearhead.errors import ClearheadError
+
+
+def take_port(host: str, port: int) -> socket.socket:
+    """A port of this machine; 0: one that is free."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        raise ClearheadError(
+            f"{host}:{port} cannot be listened on ({error}); try --port 0, which takes a free one"
+        ) from None
