@@ -15,7 +15,7 @@ export const WORDS = {
     lensNote: "What the model would predict if it ended after this sublayer (logit lens).",
     adds: "what each sublayer adds", length: "length of the vector added", logit: "share in the logit of {}", constant: "constant",
     noAttribution: "no sum of parts leads to the logits of this model",
-    beam: "Beam search", width: "width", score: "score", total: "sum of log-probabilities", logProb: "log-probability", fate: "fate",
+    beam: "Beam search", width: "beam width", score: "score", total: "sum of log-probabilities", logProb: "log-probability", fate: "fate",
     best: "best", finished: "finished", dropped: "dropped", kept_: "kept", divisor: "divided by", showDropped: "show dropped",
     shapes: "Shapes", step: "step", section: "section", same: "later layers: the same", noSection: "not in the paper", wholePaper: "Attention Is All You Need, section",
     numbers: "numbers", picture: "picture", help: "help", theme: "light or dark", projector: "large type", language: "中文", close: "close",
