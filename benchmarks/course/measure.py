@@ -305,6 +305,25 @@ def _looks(run: ch.TrainedRun, state: dict[str, Tensor]) -> Any:
     return rounded(run.attention(COPIED, COPIED).weights, 2)
 
 
+# ── chapter 9 ───────────────────────────────────────────────────────────────────────────────────
+
+SENTENCE = "We live in the suburbs."
+
+
+def translation() -> Measured:
+    """Cross-attention of every head of the shipped translator to one sentence."""
+    model = ch.load("tatoeba-en-zh")
+    layers, heads = model.config.decoder_layers, model.config.n_heads
+    maps = [
+        [model.attention(SENTENCE, layer=i, head=j) for j in range(heads)] for i in range(layers)
+    ]
+    return {
+        "source": list(maps[0][0].source),
+        "written": list(maps[0][0].written),
+        "weights": [[rounded(each.weights, 2) for each in row] for row in maps],
+    }
+
+
 # ── chapter 10 ──────────────────────────────────────────────────────────────────────────────────
 
 PROMPT = "ROMEO:\nI w"
@@ -360,6 +379,7 @@ QUICK: dict[str, Callable[[], Measured]] = {
     "table": table,
     "depth": depth,
     "shares": shares,
+    "translation": translation,
     "candidates": candidates,
     "beams": beams,
 }

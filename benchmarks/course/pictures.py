@@ -64,6 +64,7 @@ MAPS = {
     "06": "parameters",
     "07": "cross",
     "08": "output",
+    "09": "all",
     "10": "output",
 }
 BOXES = {
@@ -488,6 +489,27 @@ def wiring(_: Any, say: Say) -> str:
     return d.text()
 
 
+# ── chapter 9 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def translation(data: Any, say: Say) -> str:
+    written, source = data["written"], data["source"]
+    cell, wide = 14, 14 * len(source)
+    step, high = wide + 60, 14 * len(written) + 76
+    layers, heads_ = len(data["weights"]), len(data["weights"][0])
+    d = Drawing(50 + heads_ * step, 36 + layers * high, say("translation"))
+    for i, row in enumerate(data["weights"]):
+        d.words(16, 36 + i * high + high / 2, say("layer").format(i), "middle", 12, turn=True)
+        for j, matrix in enumerate(row):
+            x, y = 76 + j * step, 88 + i * high
+            if i == 0:
+                d.words(x + wide / 2, 18, say("head").format(j), "middle", 12)
+            grid(d, x, y, cell, matrix, written, (), top=1.0, size=10)
+            for k, token in enumerate(source):
+                d.words(x + k * cell + 10, y - 4, token, "start", 9, turn=True)
+    return d.text()
+
+
 # ── chapter 10 ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -595,6 +617,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "07-wiring": (None, wiring),
     "06-shares": ("shares", shares),
     "08-shift": (None, shift),
+    "09-heads": ("translation", translation),
     "10-candidates": ("candidates", candidates),
     "10-beams": ("beams", beams),
     "10-cache": (None, cache),
