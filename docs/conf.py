@@ -93,7 +93,7 @@ def adapt_links(app: Sphinx, docname: str, source: list[str]) -> None:
         path = (page.parent / target).resolve()
         if path.is_relative_to(app.srcdir) or picture:
             return link.group()
-        if path.name.startswith("README"):
+        if path.parent == ROOT and path.name.startswith("README"):
             return f"[{text}]({'../' * docname.count('/')}index.md)"
         shown = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else target
         return text if text.strip("`") in shown else f"{text} (`{shown}`)"

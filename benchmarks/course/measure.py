@@ -307,15 +307,19 @@ def _looks(run: ch.TrainedRun, state: dict[str, Tensor]) -> Any:
 
 # ── chapter 9 ───────────────────────────────────────────────────────────────────────────────────
 
-SENTENCE = "We live in the suburbs."
+SENTENCE = "His father passed away last year."
 
 
 def translation() -> Measured:
     """Cross-attention of every head of the shipped translator to one sentence."""
     model = ch.load("tatoeba-en-zh")
-    layers, heads = model.config.decoder_layers, model.config.n_heads
+    translated = model.translate(SENTENCE)
     maps = [
-        [model.attention(SENTENCE, layer=i, head=j) for j in range(heads)] for i in range(layers)
+        [
+            model.attention(SENTENCE, translated, layer=layer, head=head)
+            for head in range(model.config.n_heads)
+        ]
+        for layer in range(model.config.decoder_layers)
     ]
     return {
         "source": list(maps[0][0].source),
