@@ -64,7 +64,10 @@ def run_file(file: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        line = ""
+        # A syntax error may be in a file that this one imports: its text then says where.
+        if isinstance(error, SyntaxError) and error.filename == str(file):
+            line = f", line {error.lineno}"
         raise ClearheadError(f"{file}{line} cannot be imported: {first_line(error)}") from error
     return module
 
