@@ -237,7 +237,7 @@ def find_attention(patient: Patient, form: Form) -> Found:
 
 
 def _are_weights(patient: Patient, given: Tensor) -> bool:
-    """Tensors of this shape that nobody asked for may be keys or values."""
+    """Tensors of this shape that were not asked for may be keys or values."""
     lengths = (patient.length, patient.source_length)
     return all(n in lengths for n in given.shape[-2:]) and bool((given >= 0).all())
 

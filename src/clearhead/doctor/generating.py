@@ -52,7 +52,7 @@ _NEVER = -1
 
 
 def find_generate(patient: Patient, form: Form) -> Found:
-    """`model.generate(tokens, …)`, or the same by another name; settings are known by theirs."""
+    """`model.generate(tokens, …)`, or under another name; settings are known by their names."""
     if patient.kind == "encoder":
         return NOTHING
     for method in _METHODS:

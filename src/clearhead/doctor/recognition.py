@@ -135,7 +135,7 @@ def _pad_id(model: nn.Module) -> int | None:
 
 
 def _hidden_token(patient: Patient) -> int | None:
-    """The padding of a model that does not say: the one of the first tokens that nobody looks at
+    """The padding of a model that does not say: the one of the first tokens that is never looked at
     in an attention of the source (or of an encoder's tokens) to itself."""
     role = "source" if patient.has_source else "tokens"
     if patient.one_sequence or patient.equal_lengths:
