@@ -35,7 +35,7 @@ class DataError(ClearheadError, ValueError):
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)
-    close = get_close_matches(word, known, n=1)
+    close = get_close_matches(str(word), known, n=1)
     return (
         f"did you mean {close[0]!r}?" if close else "choose one of " + ", ".join(map(repr, known))
     )

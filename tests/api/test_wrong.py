@@ -2,6 +2,7 @@
 
 import pkgutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,51 @@ def test_a_name_that_is_not_offered_is_an_attribute_error():
 def test_no_name_is_also_that_of_a_package_which_would_take_its_place_when_imported():
     packages = {module.name for module in pkgutil.iter_modules(ch.__path__)}
     assert "doctor" in packages and not packages & set(ch.__all__)
+
+
+OTHERS: list[Any] = [b"x", ["x"], {"a": 1}, object(), float("nan")]
+
+
+def test_settings_of_another_type_are_refused_by_name(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun, classifier: ch.TrainedRun
+):
+    pairs = [("aei", "iea")] * 60
+    calls: dict[Callable[..., Any], str] = {
+        lambda **how: translator.translate("aei", **how): (
+            "beam n_best length_penalty alpha max_new too_long batch engine precision number"
+        ),
+        lambda **how: language_model.generate("aei", **how): (
+            "max_new temperature top_k top_p min_p repetition_penalty seed start window too_long "
+            "batch number"
+        ),
+        lambda **how: language_model.stream("aei", **how): "max_new top_k seed start number",
+        lambda **how: language_model.score("aei", **how): "start number",
+        lambda **how: classifier.classify("aei", **how): "batch number",
+        lambda **how: translator.attention("aei", **how): "target layer head too_long",
+        lambda **how: language_model.evaluate(text=["aei"], **how): "stride start",
+        lambda **how: ch.examine(language_model, **how): (
+            "kind vocab_size pad_id max_length only seed"
+        ),
+        lambda **how: ch.see(translator, "aei", **how): "beam max_new temperature language",
+        lambda **how: ch.plan("tiny-decoder", tokens=1e9, **how): (
+            "gpus kind length batch_tokens utilisation assumptions"
+        ),
+        lambda **how: ch.recipe_for(pairs=pairs, **how): "name minutes start clean out folder",
+        lambda **how: ch.build_model("tiny-decoder", **how): "seed device norm",
+        lambda **how: ch.prepare("copy-task", **how): "processes data clean",
+    }
+    for call, names in calls.items():
+        for name in names.split():
+            for wrong in OTHERS:
+                assert name in outcome(partial(call, **{name: wrong})), (name, wrong)
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """The message of the refusal; nothing for an answer or another error."""
+    try:
+        call()
+    except ClearheadError as error:
+        return str(error)
+    except Exception:
+        return ""
+    return ""

@@ -1,6 +1,7 @@
 """Where a model looked, from a text: the attention of its tokens."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 import torch
 
@@ -8,7 +9,7 @@ from clearhead.config import BeamConfig
 from clearhead.config.decode import TooLong
 from clearhead.decoding import Output, beam_search
 from clearhead.decoding.opening import Opened
-from clearhead.errors import InputError
+from clearhead.errors import InputError, nearest
 from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
 from clearhead.inspection.look import Text, look
 from clearhead.inspection.page import page
@@ -27,6 +28,9 @@ def text_attention(
     too_long: TooLong,
 ) -> AttentionMap:
     """What `TextModel.attention` returns; its page calls the model `name`."""
+    if too_long not in get_args(TooLong):
+        remedy = nearest(str(too_long), get_args(TooLong))
+        raise InputError(f"too_long={too_long!r:.60} is not a choice; {remedy}")
     model, codec = opened.model, opened.codec
     if not isinstance(model, Seq2Seq):
         if target is not None:
@@ -41,6 +45,11 @@ def text_attention(
     if target is None:
         output = beam_search(model, [source], codec.decode_config(256), BeamConfig())[0][0]
     else:
+        if not isinstance(target, str) and not _are_ids(target):
+            raise InputError(
+                f"target={target!r:.60} is a {type(target).__name__}; give the text of a "
+                "translation, or its token ids"
+            )
         given = isinstance(target, str)
         tokens = codec.encode_targets([target])[0] if given else list(target)
         output = Output(tokens=tokens, log_probs=[], score=0.0, stop="end")
@@ -79,3 +88,9 @@ def _with_page(found: AttentionMap, opened: Opened, name: str, text: Text | None
         return page(document)
 
     return found._replace(html=html)
+
+
+def _are_ids(given: object) -> bool:
+    if isinstance(given, bytes) or not isinstance(given, Sequence) or not given:
+        return False
+    return all(isinstance(each, int) and not isinstance(each, bool) for each in given)

@@ -1,7 +1,10 @@
 """Models from configurations, and the named configurations."""
 
+import torch
+
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.config import ModelConfig
+from clearhead.config.checks import check_whole
 from clearhead.errors import InputError
 from clearhead.models import Model, preset
 from clearhead.models import build_model as build
@@ -31,6 +34,11 @@ def build_model(
             f"config={config!r:.60} is a {type(config).__name__}; give a ModelConfig, or the name "
             "of a preset"
         )
+    check_whole("seed", seed)
+    try:
+        torch.device(device)
+    except (RuntimeError, TypeError):
+        raise InputError(f"device={device!r:.60} is not a device; try 'cpu' or 'cuda'") from None
     own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
     found = preset(config) if isinstance(config, str) else config
     return build(found, seed=seed, device=device, own_parts=own)

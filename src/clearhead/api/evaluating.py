@@ -256,6 +256,8 @@ def _perplexity(
     stride: int | None,
     start: Start,
 ) -> Evaluation:
+    if stride is not None:
+        check_at_least("stride", stride, 1)
     language_model, tokenizer, ids = model.opened.language_model, model.tokenizer, model.opened.ids
     if text is None and isinstance(model, TrainedRun):
         config, split, documents = _documents(model, split)

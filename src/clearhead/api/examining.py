@@ -9,6 +9,7 @@ from clearhead.api.loading import find_model, is_of_hugging_face, shipped_models
 from clearhead.api.own_parts import first_line, run_file
 from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
+from clearhead.config.checks import check_at_least, check_whole
 from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
@@ -44,6 +45,15 @@ def examine(
     names the checks to make. `fresh`: whether the weights are untrained (None: those of a module
     and of FILE.py are, others are not). `language` is that of errors. The model is not changed.
     """
+    check_whole("seed", seed)
+    for name, size in (("vocab_size", vocab_size), ("max_length", max_length)):
+        if size is not None:
+            check_at_least(name, size, 1)
+    if pad_id is not None:
+        check_whole("pad_id", pad_id)
+    names = only if isinstance(only, Collection) and not isinstance(only, str) else [None]
+    if only is not None and not all(isinstance(name, str) for name in names):
+        raise InputError(f"only={only!r:.60} is not a list of checks; try only=['causal']")
     module, is_fresh, own_calls = _opened(model)
     return examine_module(
         module,

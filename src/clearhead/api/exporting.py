@@ -33,7 +33,7 @@ def export(
     `model` is what `load` or `build_model` returned, or whatever `load` takes. `check=False` leaves
     out the comparison, which needs the memory of the model in fp64.
     """
-    if to not in EXPORTS:
+    if not isinstance(to, str) or to not in EXPORTS:
         raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
     with _folder_of(model) as folder:
         return EXPORTS[to](folder, as_path("out", out), check=check)

@@ -71,7 +71,8 @@ def recipe_for(
     if sum(each is not None for each in (pairs, texts, table, label)) != 1:
         raise InputError(
             "give exactly one of pairs= (for a translator), texts= (for a language model), table= "
-            "(a file with columns) and label= (for a classifier)"
+            "(a file with columns) and label= (for a classifier); for example "
+            "pairs=[(source, target), …]"
         )
     for what, several in (("columns", columns), ("label", label)):
         if several is not None:

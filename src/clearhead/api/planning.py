@@ -1,5 +1,6 @@
 """What training on many accelerators takes, before any is rented."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -43,6 +44,8 @@ def plan(
     ):
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise InputError(f"{name}={value!r:.60} is a {type(value).__name__}; {remedy}")
+    if batch_tokens is not None and not 1 <= batch_tokens < math.inf:
+        raise InputError(f"batch_tokens={batch_tokens!r} must be at least 1; try 8192")
     return cluster_plan(
         _found(what),
         name=what if isinstance(what, str) else "model",
@@ -83,7 +86,7 @@ def _assumptions(given: Assumptions | Mapping[str, float] | None) -> Assumptions
     known = [field.name for field in fields(Assumptions)]
     for name, value in (given or {}).items():
         if name not in known:
-            raise InputError(f"there is no assumption {name!r}; {nearest(str(name), known)}")
+            raise InputError(f"assumptions has no {name!r}; {nearest(str(name), known)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{name}={value!r} is a {type(value).__name__}; give a number")
     values: dict[str, Any] = dict(given or {})

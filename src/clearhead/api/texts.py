@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
+from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import InputError
@@ -99,6 +100,7 @@ class Evaluating(TypedDict, total=False):
 
 def named(called: str, number: int, texts: Sequence[str]) -> list[str]:
     """What messages call the texts."""
+    check_at_least("number", number, 0)
     return [f"{called} {place}" for place, _ in enumerate(texts, number)]
 
 

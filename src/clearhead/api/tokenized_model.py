@@ -83,7 +83,7 @@ class TokenizedModel:
     ) -> Engine:
         """What runs the model. CTranslate2 is opened once, from the folder: it knows nothing of
         changes to `.model`."""
-        if engine == "clearhead":
+        if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
             return engine_of(model, self.opened.folder, engine, precision)
         folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
         key = (engine, precision, folder)
@@ -94,6 +94,7 @@ class TokenizedModel:
     def save(self, folder: str | Path) -> None:
         """Write a new model folder."""
         tokenizers = model_folder(self.folder)
-        save_model(self.model, folder, ids=self.opened.ids, tokenizer=tokenizers)
+        place = as_path("folder", folder)
+        save_model(self.model, place, ids=self.opened.ids, tokenizer=tokenizers)
         if self.opened.labels is not None:
-            write_labels(Path(folder), self.opened.labels)
+            write_labels(place, self.opened.labels)

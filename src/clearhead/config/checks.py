@@ -41,6 +41,12 @@ def check_between(name: str, value: int, lowest: int, highest: int) -> None:
         raise ConfigError(name, value, rule, f"try {name}={highest}")
 
 
+def check_whole(name: str, value: int) -> None:
+    """Raises unless the value is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(name, value, "must be a whole number", f"try {name}=0")
+
+
 def nearest_divisor(of: int, to: int) -> int:
     """The divisor of `of` that is nearest to `to`, the smaller of two; 1 where none is near. It
     only serves a message, and the numbers may be as large as somebody cared to write."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from clearhead.config.checks import check_at_least, check_between, check_choices
+from clearhead.config.checks import check_at_least, check_between, check_choices, check_whole
 from clearhead.errors import ConfigError
 
 MAX_NEW = 2**20
@@ -65,7 +65,8 @@ class Choice:
         if not (self.temperature >= 0 and isfinite(self.temperature)):
             rule, remedy = "must be at least 0", "use 0 for the likeliest token"
             raise ConfigError("temperature", self.temperature, rule, remedy)
-        if self.top_k is not None and self.top_k < 1:
+        top_k = 1 if self.top_k is None else self.top_k
+        if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
             rule, remedy = "must be at least 1", "use None to allow every token"
             raise ConfigError("top_k", self.top_k, rule, remedy)
         if not 0 < self.top_p <= 1:
@@ -175,5 +176,6 @@ class GenerateConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check_whole("seed", self.seed)
         check_between("max_new", self.max_new, 0, MAX_NEW)
         check_between("batch", self.batch, 1, MAX_BATCH)

@@ -91,6 +91,6 @@ PRESETS: dict[str, ModelConfig] = {
 
 def preset(name: str) -> ModelConfig:
     """The configuration of a named model; change it with `dataclasses.replace`."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise ClearheadError(f"there is no preset {name!r}; {nearest(name, PRESETS)}")
     return PRESETS[name]

@@ -56,7 +56,7 @@ class Codec:
     def start_ids(self, start: Start) -> list[int]:
         """The start token as a list; empty for none. Raises if the model has no such token."""
         known = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}
-        if start not in known:
+        if not isinstance(start, str) or start not in known:
             raise InputError(f"start={start!r} is not a choice; {nearest(str(start), known)}")
         first = known[start]
         if start != "none" and first is None:

@@ -82,7 +82,7 @@ def _chosen(only: Collection[str] | None, quick: bool) -> list[Check]:
     names = [check.name for check in CHECKS]
     for name in only or ():
         if name not in names:
-            raise ClearheadError(f"there is no check {name!r}; {nearest(name, names)}")
+            raise ClearheadError(f"only={name!r} is not a check; {nearest(name, names)}")
     if only is not None:
         return [check for check in CHECKS if check.name in only]
     return [check for check in CHECKS if check.quick or not quick]

@@ -11,9 +11,10 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 import torch
+from torch import nn
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError, FolderError, nearest
+from clearhead.errors import ConfigError, FolderError, InputError, nearest
 from clearhead.interop.folders import read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
     MAX_SHARD_BYTES,
@@ -60,17 +61,24 @@ def save_model(
     folder: str | Path,
     *,
     ids: TokenIds = TokenIds(),  # noqa: B008 (frozen)
-    tokenizer: Path | None = None,
+    tokenizer: str | Path | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
     """Write a new model folder; `tokenizer` is a folder that holds a `tokenizer.json`, or one for
     each side. One shard is copied at a time."""
+    if not isinstance(model, nn.Module) or not hasattr(model, "config"):
+        raise InputError(
+            f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.build_model "
+            "returned, or the .model of a loaded one"
+        )
+    folder = _as_path("folder", folder)
+    tokenizer = None if tokenizer is None else _as_path("tokenizer", tokenizer)
     state = model.state_dict()
     pieces = [
         Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])
         for name, tensor in state.items()
     ]
-    with whole_or_absent(Path(folder)) as unfinished:
+    with whole_or_absent(folder) as unfinished:
         dtype = next(iter(state.values())).dtype
         write_tensors(unfinished, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
         description = Description(model=model.config, ids=ids, own_parts=model.own_parts.names)
@@ -90,7 +98,7 @@ def load_model(
     """The model of a folder, by default in the dtype of its weights. Only one tensor more than the
     model is in memory at a time. A model with parts of your own needs their classes: a folder
     cannot make us run code."""
-    folder = Path(folder)
+    folder = _as_path("folder", folder)
     description = read_description(folder)
     config = description.model
     _check_own_parts(folder, description, own_parts)
@@ -104,6 +112,12 @@ def load_model(
         for name, parameter in model.state_dict().items():
             parameter.copy_(tensors.read(name))
     return model.eval()
+
+
+def _as_path(name: str, given: str | Path) -> Path:
+    if not isinstance(given, str | Path):
+        raise InputError(f"{name}={given!r:.60} is not a path; give a string or a pathlib.Path")
+    return Path(given)
 
 
 def _check_own_parts(folder: Path, description: Description, given: OwnParts) -> None:
