@@ -144,7 +144,7 @@ def theirs_of(model: CausalLM, kind: str, tokens: Tensor) -> dict[str, Tensor]:
             folder / "theirs", attn_implementation="eager", dtype=torch.float32
         ).eval()
         bridge = TransformerBridge.boot_transformers(
-            kind, hf_model=opened, tokenizer=_NoTokenizer(), device="cpu"
+            kind, hf_model=opened, tokenizer=any_tokenizer(), device="cpu"
         )
     # By default this folds norms into weights and centres them: other numbers than the model's.
     bridge.enable_compatibility_mode(no_processing=True, disable_warnings=True)
@@ -157,7 +157,7 @@ def theirs_of(model: CausalLM, kind: str, tokens: Tensor) -> dict[str, Tensor]:
 def difference(name: str, ours: Tensor, theirs: Tensor, t: Trace) -> float:
     """The largest, relative to the largest number; infinite where the shapes differ."""
     if name.endswith(".positions"):
-        ours, theirs = ours.squeeze(0), theirs.reshape(ours.shape[-2:])
+        ours = ours.expand(theirs.shape)  # one row for all texts here
     if theirs.dim() == 3 and ours.dim() == 4:  # heads side by side
         theirs = theirs.unflatten(-1, ours.shape[2:])
     if name.endswith(("_rotated",)) and theirs.shape != ours.shape:
@@ -170,13 +170,18 @@ def difference(name: str, ours: Tensor, theirs: Tensor, t: Trace) -> float:
     return ((ours - theirs).abs().max() / ours.abs().max()).item()
 
 
-class _NoTokenizer:
-    """Tokens are given as ids; the bridge only asks what is special."""
+def any_tokenizer() -> Any:
+    """The bridge wants one, although tokens are given as ids."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
 
-    padding_side = "right"
-    bos_token_id, eos_token_id, pad_token_id = 1, 2, 0
-    bos_token, eos_token, pad_token = "<bos>", "<eos>", "<pad>"
-    add_bos_token = False
+    special = ["<pad>", "<bos>", "<eos>"]
+    words = [*special, *(f"t{i}" for i in range(3, SIZES["vocab_size"]))]
+    library = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="t3"))
+    # With a start token the bridge would open the tokenizer anew, from a hub.
+    return PreTrainedTokenizerFast(
+        tokenizer_object=library, pad_token=special[0], eos_token=special[2]
+    )
 
 
 def main() -> None:
