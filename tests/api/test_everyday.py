@@ -267,11 +267,13 @@ def test_a_script_without_a_main_guard_prepares_in_several_processes(tmp_path: P
     assert (run.returncode, run.stdout.split()[0]) == (0, "40000"), run.stderr
 
 
-def test_a_run_gives_the_weights_of_its_checkpoints(translator: ch.TrainedRun):
-    assert translator.checkpoint_steps == [2, 4]
-    first, last = (translator.weights_at(step) for step in (2, 4))
-    for name, parameter in translator.model.named_parameters():
+def test_a_run_gives_the_weights_of_its_checkpoints(tmp_path: Path):
+    recipe = tiny_recipe(tmp_path / "corpus", "pairs")
+    run = ch.train(recipe, folder=tmp_path / "run", prepared=tmp_path / "prepared")
+    assert run.checkpoint_steps == [2, 4]
+    first, last = (run.weights_at(step) for step in (2, 4))
+    for name, parameter in run.model.named_parameters():
         assert torch.equal(last[name], parameter)
     assert any(not torch.equal(first[name], last[name]) for name in first)
     with pytest.raises(ch.ClearheadError, match="step 3 cannot be used"):
-        translator.weights_at(3)
+        run.weights_at(3)
