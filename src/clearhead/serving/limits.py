@@ -33,8 +33,9 @@ class Limits:
     answer is sent, and to ask again on a connection that is kept open."""
     stop_seconds: float = 60.0
     """Time to finish what was accepted, after SIGTERM."""
-    batch_tokens: int = 2048
-    """Source tokens that a model is given together."""
+    batch_tokens: int = 512
+    """Source tokens that a model is given together. A short text that comes while a batch runs
+    waits for the end of that batch."""
     batch_ms: float = 4.0
     """How long a batch waits for as many sentences as the last one had, in milliseconds."""
 
