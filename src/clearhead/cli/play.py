@@ -3,6 +3,7 @@ temperature, switch heads and sublayers off, and move over the checkpoints of a 
 
 import argparse
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from clearhead.api.text_model import TextModel
@@ -51,8 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     snapshots: list[Snapshot] = []
     if isinstance(model, TrainedRun):
-        steps = model.checkpoint_steps
-        snapshots = [Snapshot(step, lambda step=step: model.weights_at(step)) for step in steps]
+        snapshots = [Snapshot(n, partial(model.weights_at, n)) for n in model.checkpoint_steps]
     live = LiveModel(subject_of(model.opened, model.name), snapshots)
     address = listen(arguments.host, arguments.port)
     print(f"open in a browser: {address.url}\nCtrl-C ends it", flush=True)
