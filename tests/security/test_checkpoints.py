@@ -17,7 +17,11 @@ import pytest
 import torch
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.filesystem import _StorageInfo
-from torch.distributed.checkpoint.metadata import BytesStorageMetadata, MetadataIndex
+from torch.distributed.checkpoint.metadata import (
+    _MEM_FORMAT_ENCODING,
+    BytesStorageMetadata,
+    MetadataIndex,
+)
 
 from clearhead.cli import main
 from clearhead.training.checkpoint_index import read_index
@@ -193,3 +197,18 @@ def test_a_run_folder_of_the_version_before_resumes(tmp_path: Path, capsys):
     assert "resuming after step 3" in out and "ended after step 5: 5 steps" in out
     losses = [line["loss"] for line in read_metrics(folder / "metrics.jsonl")]
     assert len(losses) == 5 and losses[4] < losses[2] + 0.1, losses
+
+
+def test_an_index_written_by_python_3_11_2_is_read(sent: Sent, monkeypatch):
+    """Its enums pickle a member as getattr(the enum, the member's name)."""
+    step = steps(sent)[-1]
+    files = json.loads((step / "manifest.json").read_text())["files"]
+    before = read_index(step, files)
+    index = pickle.loads((step / ".metadata").read_bytes())
+    monkeypatch.setattr(
+        _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self._name_))
+    )
+    content = pickle.dumps(index)
+    assert b"getattr" in content
+    (step / ".metadata").write_bytes(content)
+    assert read_index(step, files).state_dict_metadata == before.state_dict_metadata

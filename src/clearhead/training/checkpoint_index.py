@@ -40,6 +40,7 @@ NAMES = {
     (_METADATA, "ChunkStorageMetadata"),
     (_METADATA, "TensorProperties"),
     (_METADATA, "_MEM_FORMAT_ENCODING"),
+    ("builtins", "getattr"),  # how Python 3.11.0 to 3.11.3 write a member of an enum
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
     ("torch", "Size"),
@@ -48,7 +49,8 @@ NAMES = {
     ("pathlib._local", "PosixPath"),
     ("pathlib._local", "WindowsPath"),
 }
-"""What stands in the indexes that torch writes, beside the names of dtypes."""
+"""What stands in the indexes that torch writes, beside the names of dtypes. Each becomes a record:
+none is called."""
 
 
 class CheckpointError(ClearheadError):
