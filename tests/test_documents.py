@@ -74,9 +74,19 @@ def test_the_chinese_chapter_shows_the_output_of_the_english_one(path: Path):
 NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md"}
 FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no programs
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST | FRAGMENTS]
+# Pages that train, export or decode for ten seconds and more.
+LONG = {"07-encoder-decoder.md", "09-translation.md", "10-decoding.md", "decoding.md", "interop.md"}
+LONG |= {"see.md", "training.md", "scale.md", "healthy.md"}
 
 
-@pytest.mark.parametrize("path", SELF_CONTAINED, ids=ids)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in LONG else [])
+        for page in SELF_CONTAINED
+    ],
+    ids=ids,
+)
 def test_every_python_block_runs_as_written(path: Path):
     """The Chinese blocks are the same code, as the test above shows."""
     text = path.read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ assert peak_memory() == 0
 """
 
 
+@pytest.mark.slow
 def test_every_module_imports_without_what_only_unix_has():
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_EVERYTHING], capture_output=True, text=True, timeout=300

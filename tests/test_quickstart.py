@@ -28,6 +28,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_tour_is_interrupted_resumes_and_ends_with_a_picture(tmp_path: Path):
     pytest.importorskip("transformers", reason="the tour's export needs the extra hf")
     first = start(tmp_path)

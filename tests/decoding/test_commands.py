@@ -206,6 +206,7 @@ def test_a_line_that_comes_alone_is_answered_at_once(folder: Path):
     assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_generation_is_repeatable_streams_and_obeys(folder: Path, inside):
     options = ("generate", folder / "lm", "--max-new", 6, "--seed", 3)
     one, other = (inside(*options, given="a dog\n\nthe green\n") for _ in range(2))
@@ -270,6 +271,7 @@ def test_a_line_that_is_too_long_is_cut_if_asked_and_reported(folder: Path, insi
     assert run.stderr == "clearhead: line 1 has 100 tokens, and the model takes 40: it was cut\n"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_without_a_word(folder: Path):
     process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
     assert process.stdin and process.stdout and process.stderr
@@ -297,6 +299,7 @@ def test_ctrl_c_ends_it_with_one_line(folder: Path):
     assert process.stderr.read() == b"clearhead: interrupted\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_on_a_terminal_it_talks(folder: Path):
     ours, theirs = os.openpty()

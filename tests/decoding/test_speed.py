@@ -3,11 +3,14 @@ them must cost)."""
 
 import time
 
+import pytest
+
 from clearhead.config import ModelConfig
 from clearhead.decoding.cached import CachedModel
 from clearhead.models import build_model
 
 
+@pytest.mark.slow
 def test_a_token_costs_the_same_at_the_end_of_2048_as_at_the_beginning():
     """In processor time, which a busy machine does not stretch. Without a cache, the last quarter
     would cost seven times the first; a cache that is copied for each token, twice and more."""

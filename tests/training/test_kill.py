@@ -83,6 +83,7 @@ def test_killed_at_five_random_moments(pairs: Corpus, unbroken: Path, tmp_path: 
     assert weights(folder) == weights(unbroken)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     pairs: Corpus, unbroken: Path, tmp_path: Path
 ):
@@ -105,6 +106,7 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     assert weights(folder) == weights(unbroken)
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_stops_a_run_with_workers_too(text: Corpus, tmp_path: Path):
     folder = tmp_path / "run"
     arguments = command(with_train(TEXT, steps=10**6, workers=2, save_every=0), text, folder)
@@ -117,6 +119,7 @@ def test_a_signal_to_the_whole_group_stops_a_run_with_workers_too(text: Corpus, 
     assert process.returncode == STOPPED and ": SIGTERM" in out, out
 
 
+@pytest.mark.slow
 def test_max_minutes_stops_the_same_way(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=100_000, save_every=0, max_minutes=0.01)
     code, out = finish(command(recipe, text, tmp_path / "run"))

@@ -30,6 +30,7 @@ from tests.training.two_ranks import (
 )
 
 MODES = ["ddp", "fsdp"]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
