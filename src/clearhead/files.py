@@ -88,6 +88,8 @@ def sync(path: Path) -> None:
 def open_plain(path: Path, flags: int) -> int:
     """A descriptor of the file itself, never of a file that a link in its place points to."""
     refuse_link(path)
+    if path.is_dir():
+        raise FolderError(f"{path} is a folder where a file should be; rename it or remove it")
     return os.open(path, flags | _PLAIN, _MODE)
 
 

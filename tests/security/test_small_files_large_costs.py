@@ -14,7 +14,9 @@ import pytest
 
 from clearhead.config import ModelConfig
 from clearhead.config.checks import nearest_divisor
-from clearhead.errors import ClearheadError, DataError
+from clearhead.data.manifest import read_manifest, read_note
+from clearhead.errors import ClearheadError, DataError, FolderError
+from clearhead.files import open_plain
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import build_model
 from clearhead.text.tokenizer import tokenizer_from_json
@@ -332,3 +334,18 @@ def test_a_packed_line_for_translate_has_a_limit(tmp_path: Path):
     given = Namespace(input=path)
     answer = outcome(lambda: list(read_lines(given)), seconds=30, megabytes=700)
     assert "a line of more than 67,108,864 bytes" in answer
+
+
+def test_a_manifest_without_end_is_not_read(tmp_path: Path):
+    for name in ("manifest.json", ".verified.json"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2**40)
+    with pytest.raises(DataError, match="more than any manifest has"):
+        read_manifest(tmp_path)
+    assert read_note(tmp_path / ".verified.json") == {}
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(FolderError, match="is a folder where a file should be"):
+        open_plain(tmp_path / "metrics.jsonl", os.O_WRONLY)

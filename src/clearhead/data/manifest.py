@@ -14,6 +14,7 @@ from clearhead.files import write_whole
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
+MAX_MANIFEST = 64 * 2**20  # bytes: what is longer was not written by prepare
 FORMAT = 1
 SIDES = {
     "pairs": ("source", "target"),
@@ -144,7 +145,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _from_json(path: Path) -> Manifest:
-    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain = _json(path)
     if plain.get("format") != FORMAT:
         raise DataError(
             f"{path} is of format {plain.get('format')}, and this clearhead reads {FORMAT}; "
@@ -269,10 +270,17 @@ def _remembered(folder: Path) -> dict[str, list[Any]]:
 def read_note(path: Path) -> dict[str, Any]:
     """A file of our own that only saves work: what cannot be read is as good as absent."""
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
+        note = _json(path)
     except (OSError, ValueError, RecursionError):
         return {}
     return note if isinstance(note, dict) else {}
+
+
+def _json(path: Path) -> Any:
+    size = path.stat().st_size
+    if size > MAX_MANIFEST:
+        raise ValueError(f"{size:,} bytes, more than any manifest has")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _stamp(path: Path) -> list[int]:
