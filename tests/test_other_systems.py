@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 IMPORT_EVERYTHING = """
 import pkgutil, sys
 import torch, filelock  # what other software does without these modules is not ours to test
