@@ -49,6 +49,16 @@ def test_the_help_imports_nothing_heavy():
     assert not modules & {"torch", "numpy", "tokenizers", "rich", "jsonargparse", "transformers"}
 
 
+def test_translating_imports_neither_compiler_nor_checkpoints():
+    """Together they would take as long as torch itself."""
+    code = "import sys; from clearhead.cli import main; main(['translate', 'copy-task'])"
+    code += "; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], input="a", capture_output=True, text=True)
+    modules = set(run.stdout.splitlines()[-1].split())
+    assert "torch" in modules
+    assert not modules & {"torch._dynamo", "torch.distributed.checkpoint", "sympy", "transformers"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "what_to_do"),
     [

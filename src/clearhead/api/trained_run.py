@@ -1,7 +1,7 @@
 """The folder of a run: its model, and what training has left beside it."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -10,18 +10,18 @@ from clearhead.config import Recipe, load_recipe
 from clearhead.decoding.opening import RECIPE
 from clearhead.errors import FolderError
 from clearhead.models.own_parts import NONE, OwnParts
-from clearhead.training.averaging import average_of
-from clearhead.training.checkpoint import Checkpoints
-from clearhead.training.distributed import Ranks
-from clearhead.training.loop import Ending
 from clearhead.training.report import METRICS, read_metrics
+
+if TYPE_CHECKING:
+    from clearhead.training.checkpoint import Checkpoints
+    from clearhead.training.loop import Ending
 
 
 class TrainedRun(TextModel):
     """The model of a run, and what the run has left: `.recipe`, `.metrics`."""
 
     def __init__(
-        self, folder: Path, *, own_parts: OwnParts = NONE, ending: Ending | None = None
+        self, folder: Path, *, own_parts: OwnParts = NONE, ending: "Ending | None" = None
     ) -> None:
         super().__init__(folder, own_parts=own_parts)
         self.ending = ending
@@ -46,6 +46,8 @@ class TrainedRun(TextModel):
 
     def weights_at(self, step: int) -> dict[str, Tensor]:
         """The model's weights at one of `checkpoint_steps`, by the names of its parameters."""
+        from clearhead.training.averaging import average_of
+
         checkpoint, damage = self._checkpoints.verified(step)
         if checkpoint is None:
             raise FolderError(f"the checkpoint of step {step} cannot be used: {damage}")
@@ -55,5 +57,9 @@ class TrainedRun(TextModel):
         return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
 
     @property
-    def _checkpoints(self) -> Checkpoints:
+    def _checkpoints(self) -> "Checkpoints":
+        # Here and not above: a second of imports, which translating does not need.
+        from clearhead.training.checkpoint import Checkpoints
+        from clearhead.training.distributed import Ranks
+
         return Checkpoints(self.folder / "checkpoints", Ranks())

@@ -13,13 +13,13 @@ An edit that changes scores, weights or `head_outputs` takes the attention throu
 formula; all others leave every kernel in its place.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import nn
-from torch._dynamo.eval_frame import OptimizedModule
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
 from torch.utils.hooks import RemovableHandle
 
@@ -316,10 +316,17 @@ def mean_of(model: Model, name: str, runs: Sequence[Any]) -> Float[Tensor, "..."
     return sums / n_tokens
 
 
+def _compiled(module: nn.Module) -> bool:
+    # Importing torch's compiler takes two seconds; while nobody has, nothing is compiled.
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    wrapped = compiler is not None and isinstance(module, compiler.OptimizedModule)
+    return wrapped or module._compiled_call_impl is not None
+
+
 def _refuse(model: nn.Module) -> None:
     """Models whose modules are not what runs."""
     for module in model.modules():
-        if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
+        if _compiled(module):
             raise InputError("a compiled model cannot be traced; trace the model it was made from")
         if isinstance(module, CheckpointWrapper):
             raise InputError(

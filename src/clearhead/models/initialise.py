@@ -36,8 +36,8 @@ DRAWN = (nn.Linear, TokenEmbedding, LearnedPositions, OutputProjection)
 
 def materialise(model: nn.Module, device: torch.device | str) -> None:
     """Give a model that was built on the meta device memory: its fixed tables are filled, its
-    parameters are not (initialise or load them next)."""
-    model.to_empty(device=device)
+    parameters are not (initialise or load them next). `to_empty` would import sympy: a second."""
+    model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))
     fill_tables(model)
 
 
