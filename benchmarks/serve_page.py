@@ -22,11 +22,14 @@ HEADINGS = {
         ("model", "clients", "sentences per core second", "of CTranslate2 alone", "p50", "p95",
          "p99", "memory"),
         ("model", "sentences per core second", "cores", "workers' memory"),
+        ("model", "short texts alone: p50", "p99", "beside long texts: p50", "p99",
+         "the long texts: p50"),
         "No figures yet: `python -m benchmarks.serve load NAME=MODEL` measures them.\n",
     ),
     "zh": (
         ("模型", "客户端数", "每核每秒句数", "相对单独的 CTranslate2", "p50", "p95", "p99", "内存"),
         ("模型", "每核每秒句数", "核数", "工作进程内存合计"),
+        ("模型", "只有短文本：p50", "p99", "同时有长文本：p50", "p99", "长文本：p50"),
         "尚无数据：用 `python -m benchmarks.serve load NAME=MODEL` 测量。\n",
     ),
 }  # fmt: skip
@@ -37,13 +40,13 @@ def results() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(FOLDER.glob("serve-load-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("clients"):
+        if content.get("clients") and "fairness" in content:
             found[path.stem.removeprefix("serve-load-")] = content
     return found
 
 
 def load_table(language: str) -> str:
-    headings, _, nothing = HEADINGS[language]
+    headings, _, _, nothing = HEADINGS[language]
     rows = [
         f"| {name} | {row['clients']} | {row['sentences_per_processor_second']:,.0f} "
         f"| {row['of_offline']:.2f} | {row['p50_ms']:,.0f} ms | {row['p95_ms']:,.0f} ms "
@@ -55,7 +58,7 @@ def load_table(language: str) -> str:
 
 
 def day_table(language: str) -> str:
-    _, headings, nothing = HEADINGS[language]
+    _, headings, _, nothing = HEADINGS[language]
     rows: list[str] = []
     for name, content in results().items():
         for row in content["clients"]:
@@ -68,13 +71,25 @@ def day_table(language: str) -> str:
     return _table(headings, rows) if rows else nothing
 
 
+def fair_table(language: str) -> str:
+    _, _, headings, nothing = HEADINGS[language]
+    rows: list[str] = []
+    for name, content in results().items():
+        fair = content["fairness"]
+        alone, beside = fair["short_alone_ms"], fair["short_beside_long_ms"]
+        times = [each[key] for each in (alone, beside) for key in ("p50_ms", "p99_ms")]
+        shown = " | ".join(f"{ms:,.0f} ms" for ms in [*times, fair["long_ms"]["p50_ms"]])
+        rows.append(f"| {name} | {shown} |")
+    return _table(headings, rows) if rows else nothing
+
+
 def _table(headings: tuple[str, ...], rows: list[str]) -> str:
     head = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     return "\n".join([*head, *rows]) + "\n"
 
 
 def with_tables(text: str, language: str) -> str:
-    for name, table in (("load", load_table), ("day", day_table)):
+    for name, table in (("load", load_table), ("fair", fair_table), ("day", day_table)):
         text = re.sub(
             rf"(?<=<!-- {name} -->\n\n).*?(?=\n<!-- end -->)",
             lambda _, table=table: table(language),
