@@ -56,6 +56,16 @@ def scale(it: Learned) -> None:
 
 
 @CHECKS.about("attention_weights")
+def chapter_numbers(it: Learned) -> None:
+    """The weights of chapter 1: a scale with another constant grows in the same way."""
+    query, wanted = torch.tensor([[[2.0, 2, 0, 0]]]), torch.tensor([0.592, 0.397, 0.011])
+    keys = torch.tensor([[[1.0, 1, 0, 0], [1, 0.6, 0, 0], [-1, -1, 0, 0]]])
+    weights = it["attention_weights"](query, keys)[0, 0]
+    found = " ".join(f"{w:.3f}".removeprefix("0") for w in weights.tolist())
+    require(close(weights, wanted, 1e-3), found=found)
+
+
+@CHECKS.about("attention_weights")
 def order_of_keys(it: Learned) -> None:
     """Permuted keys permute the columns."""
     q, k, order = torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.tensor([3, 0, 4, 1, 2])

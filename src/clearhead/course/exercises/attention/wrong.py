@@ -1,7 +1,10 @@
 """Wrong answers to exercise 1."""
 
 import math
+from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.course.checking import Mistake
@@ -36,6 +39,32 @@ def _not_transposed(queries: Tensor, keys: Tensor) -> Tensor:
     return (queries @ keys / _root(queries)).softmax(dim=-1)
 
 
+def _multiplied(queries: Tensor, keys: Tensor) -> Tensor:
+    return (_scores(queries, keys) * _root(queries)).softmax(dim=-1)
+
+
+def _root_of_the_keys(queries: Tensor, keys: Tensor) -> Tensor:
+    return (_scores(queries, keys) / math.sqrt(keys.shape[1])).softmax(dim=-1)
+
+
+def _cosine(queries: Tensor, keys: Tensor) -> Tensor:
+    return _scores(F.normalize(queries, dim=-1), F.normalize(keys, dim=-1)).softmax(dim=-1)
+
+
+def _cosine_scaled(queries: Tensor, keys: Tensor) -> Tensor:
+    q, k = F.normalize(queries, dim=-1), F.normalize(keys, dim=-1)
+    return (_scores(q, k) / _root(queries)).softmax(dim=-1)
+
+
+def _root_of_an_int(queries: Tensor, keys: Tensor) -> Tensor:
+    width: Any = queries.shape[-1]
+    return (_scores(queries, keys) / torch.sqrt(width)).softmax(dim=-1)
+
+
+def _weighs_the_keys(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    return attention_weights(queries, keys) @ keys
+
+
 def _weights_times_scores(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return (attention_weights(queries, keys) * _scores(queries, keys) / _root(queries)) @ values
 
@@ -46,5 +75,11 @@ MISTAKES = [
     Mistake("divided by d", "attention_weights", _divided_by_d),
     Mistake("scaled after the softmax", "attention_weights", _scaled_afterwards),
     Mistake("no transpose", "attention_weights", _not_transposed),
+    Mistake("multiplied by √d", "attention_weights", _multiplied),
+    Mistake("√ of the number of keys", "attention_weights", _root_of_the_keys),
+    Mistake("cosine", "attention_weights", _cosine),
+    Mistake("cosine", "attention_weights", _cosine_scaled),
+    Mistake("torch.sqrt of an int", "attention_weights", _root_of_an_int),
+    Mistake("keys weighed", "attention", _weighs_the_keys),
     Mistake("weights times scores", "attention", _weights_times_scores),
 ]

@@ -23,11 +23,17 @@ def _ragged() -> Tensor:
     return allowed
 
 
+def _by_query() -> Tensor:
+    """Another mask for each of 5 queries: query i sees i + 3 of 7 keys."""
+    return torch.ones(2, 5, 7, dtype=torch.bool).tril(2)
+
+
 def _probe(attention: Any) -> object:
-    """Two sentences of different lengths, and four with padding."""
+    """Two lengths, four sentences with padding, and a mask for each query."""
     one, four = attention(12, 3), attention(12, 4)
-    first = one(torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7))
-    return first, four(torch.randn(4, 5, 12), torch.randn(4, 7, 12), _ragged())
+    x, source = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    ragged = four(torch.randn(4, 5, 12), torch.randn(4, 7, 12), _ragged())
+    return one(x, source, _everything(2, 7)), ragged, one(x, source, _by_query())
 
 
 PROBES: dict[str, FunctionProbe] = {"CrossAttention": _probe}
@@ -87,6 +93,16 @@ def same_as_torch(it: Learned) -> None:
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     theirs = torch_attention(m, 12, 3)
     change = (m(x, source, _everything(2, 7)) - theirs(x, source, source)[0]).abs().max()
+    require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("CrossAttention")
+def same_under_a_mask(it: Learned) -> None:
+    """Also where each query has its own mask."""
+    m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    hidden = ~_by_query().repeat_interleave(3, dim=0)  # torch has one for each head
+    theirs = torch_attention(m, 12, 3)(x, source, source, attn_mask=hidden)[0]
+    change = (m(x, source, _by_query()) - theirs).abs().max()
     require(change < 1e-5, change=f"{change:.2g}")
 
 

@@ -45,9 +45,22 @@ class _Pieces(CrossAttention):
     def attend(self, x: Tensor, source: Tensor, allowed: Tensor, width: int) -> Tensor:
         q = split_heads(self.query(x), self.n_heads)
         k = split_heads(self.key(source), self.n_heads)
-        v = split_heads(self.value(source), self.n_heads)
+        v = split_heads(self.values_of(x, source), self.n_heads)
         scores = q @ k.transpose(-2, -1) / math.sqrt(width)
-        return merge_heads(masked_weights(scores, allowed) @ v)
+        return self.merge(self.weights(scores, allowed) @ v)
+
+    def values_of(self, x: Tensor, source: Tensor) -> Tensor:
+        return self.value(source)
+
+    def weights(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        return masked_weights(scores, allowed)
+
+    def merge(self, x: Tensor) -> Tensor:
+        return merge_heads(x)
+
+    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
+        width = x.shape[-1] // self.n_heads
+        return self.output(self.attend(x, source, allowed[:, None], width))
 
 
 class _NoHeadAxis(_Pieces):
@@ -65,12 +78,49 @@ class _NoOutput(_Pieces):
         return self.attend(x, source, allowed[:, None], x.shape[-1] // self.n_heads)
 
 
+class _NoScale(_Pieces):
+    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
+        return self.output(self.attend(x, source, allowed[:, None], 1))
+
+
+class _ValuesOfX(_Pieces):
+    def values_of(self, x: Tensor, source: Tensor) -> Tensor:
+        return self.value(x)
+
+
+class _KeysAsValues(_Pieces):
+    def values_of(self, x: Tensor, source: Tensor) -> Tensor:
+        return self.key(source)
+
+
+class _MaskedAfterwards(_Pieces):
+    def weights(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        return scores.softmax(dim=-1) * allowed
+
+
+class _MergedInMemoryOrder(_Pieces):
+    def merge(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+class _AxisBehindTheQueries(_Pieces):
+    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
+        width = x.shape[-1] // self.n_heads
+        return self.output(self.attend(x, source, allowed[:, :, None], width))
+
+
 MISTAKES = [
     Mistake("keys cut with the query's length", "CrossAttention", _QueryLength),
     Mistake("source ignored", "CrossAttention", _SourceIgnored),
     Mistake("roles swapped", "CrossAttention", _Swapped),
     Mistake("mask forgotten", "CrossAttention", _MaskForgotten),
     Mistake("no axis for heads in the mask", "CrossAttention", _NoHeadAxis),
+    Mistake("axis for heads behind the queries", "CrossAttention", _AxisBehindTheQueries),
+    Mistake("masked after the softmax", "CrossAttention", _MaskedAfterwards),
+    Mistake("values from x", "CrossAttention", _ValuesOfX),
+    Mistake("keys as values", "CrossAttention", _KeysAsValues),
+    Mistake("merged in memory order", "CrossAttention", _MergedInMemoryOrder),
+    Mistake("no scale", "CrossAttention", _NoScale),
     Mistake("√d_model", "CrossAttention", _RootOfTheModel),
     Mistake("no output matrix", "CrossAttention", _NoOutput),
 ]

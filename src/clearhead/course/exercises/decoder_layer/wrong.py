@@ -31,6 +31,60 @@ class _Steps(PreNormDecoderLayer):
         return self.end(x)
 
 
+class _Overwritten(PreNormDecoderLayer):
+    def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+        n = x.shape[1]
+        x = self.norm1(x)
+        x = x + self.self_attention(x, x, causal(n, n) & real[:, None])
+        x = self.norm2(x)
+        x = x + self.cross_attention(x, memory, real_source[:, None])
+        x = self.norm3(x)
+        return x + self.feed_forward(x)
+
+
+class _PostNorm(PreNormDecoderLayer):
+    def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+        n = x.shape[1]
+        x = self.norm1(x + self.self_attention(x, x, causal(n, n) & real[:, None]))
+        x = self.norm2(x + self.cross_attention(x, memory, real_source[:, None]))
+        return self.norm3(x + self.feed_forward(x))
+
+
+class _KeysNotNormalised(PreNormDecoderLayer):
+    def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+        n = x.shape[1]
+        x = x + self.self_attention(self.norm1(x), x, causal(n, n) & real[:, None])
+        x = x + self.cross_attention(self.norm2(x), memory, real_source[:, None])
+        return x + self.feed_forward(self.norm3(x))
+
+
+class _CrossFirst(PreNormDecoderLayer):
+    def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+        n = x.shape[1]
+        x = x + self.cross_attention(self.norm2(x), memory, real_source[:, None])
+        normed = self.norm1(x)
+        x = x + self.self_attention(normed, normed, causal(n, n) & real[:, None])
+        return x + self.feed_forward(self.norm3(x))
+
+
+class _JoinedWithOr(_Steps):
+    def past(self, x: Tensor, real: Tensor) -> Tensor:
+        return causal(x.shape[1], x.shape[1]) | real[:, None]
+
+
+class _TargetMaskOnTheSource(_Steps):
+    def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+        normed = self.norm1(x)
+        x = x + self.self_attention(normed, normed, self.past(x, real))
+        x = x + self.cross_attention(self.norm2(x), memory, real[:, None])
+        return self.end(x)
+
+
+class _ActivationLast(_Steps):
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.down(self.up(x)).relu()
+
+
 class _NotCausal(_Steps):
     def past(self, x: Tensor, real: Tensor) -> Tensor:
         return real[:, None]
@@ -74,6 +128,13 @@ class _LastResidual(_Steps):
 
 MISTAKES = [
     Mistake("not causal", "PreNormDecoderLayer", _NotCausal),
+    Mistake("joined with or", "PreNormDecoderLayer", _JoinedWithOr),
+    Mistake("residual after the norm", "PreNormDecoderLayer", _Overwritten),
+    Mistake("post-norm", "PreNormDecoderLayer", _PostNorm),
+    Mistake("keys not normalised", "PreNormDecoderLayer", _KeysNotNormalised),
+    Mistake("cross-attention first", "PreNormDecoderLayer", _CrossFirst),
+    Mistake("target's mask on the source", "PreNormDecoderLayer", _TargetMaskOnTheSource),
+    Mistake("activation last", "PreNormDecoderLayer", _ActivationLast),
     Mistake("target padding forgotten", "PreNormDecoderLayer", _PaddingForgotten),
     Mistake("causal cross-attention", "PreNormDecoderLayer", _CausalCross),
     Mistake("source mask forgotten", "PreNormDecoderLayer", _SourceMaskForgotten),

@@ -18,6 +18,11 @@ def _interleaved(x: Tensor, n_heads: int) -> Tensor:
     return x.unflatten(2, (-1, n_heads)).permute(0, 3, 1, 2)
 
 
+def _transposed_first(x: Tensor, n_heads: int) -> Tensor:
+    batch, length, width = x.shape
+    return x.transpose(1, 2).reshape(batch, n_heads, length, width // n_heads)
+
+
 def _merged_without_transpose(x: Tensor) -> Tensor:
     return x.reshape(x.shape[0], x.shape[2], -1)
 
@@ -30,6 +35,7 @@ MISTAKES = [
     Mistake("view(b, h, n, d)", "split_heads", _cut_in_memory_order),
     Mistake("no transpose", "split_heads", _not_transposed),
     Mistake("interleaved", "split_heads", _interleaved),
+    Mistake("transposed before the cut", "split_heads", _transposed_first),
     Mistake("merged without transpose", "merge_heads", _merged_without_transpose),
     Mistake("merged interleaved", "merge_heads", _merged_interleaved),
 ]

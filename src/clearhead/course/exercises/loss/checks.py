@@ -12,6 +12,7 @@ CHECKS = Checks()
 VOCAB = 9
 TOKENS = torch.tensor([[1, 5, 6, 7, 2, 0], [1, 8, 2, 0, 0, 0]])
 TARGETS = TOKENS[:, 1:]  # six of them are real
+OTHER_PADDING = torch.tensor([[5, 0, 7, 2, 3], [0, 2, 3, 3, 3]])  # id 3; 0 is a word here
 
 
 def _logits() -> Tensor:
@@ -20,7 +21,11 @@ def _logits() -> Tensor:
 
 PROBES: dict[str, FunctionProbe] = {
     "shift": lambda f: list(f(torch.randint(1, 9, (2, 6)))),
-    "loss": lambda f: [torch.as_tensor(x) for x in f(_logits(), TARGETS, 0, 0.1)],
+    "loss": lambda f: [
+        torch.as_tensor(x)
+        for targets, pad_id in ((TARGETS, 0), (OTHER_PADDING, 3), (torch.zeros_like(TARGETS), 0))
+        for x in f(_logits(), targets, pad_id, 0.1)
+    ],
 }
 
 
@@ -102,6 +107,18 @@ def smoothing(it: Learned) -> None:
     )
     found = _nats(it, logits, TARGETS, 0.1)
     require(abs(found - float(theirs)) < 1e-3, found=f"{found:.3f}", wanted=f"{theirs:.3f}")
+
+
+@CHECKS.about("loss")
+def other_padding(it: Learned) -> None:
+    """The padding is what pad_id says; 0 may be a word."""
+    logits = _logits()
+    nats, n = it["loss"](logits, OTHER_PADDING, 3, 0.0)
+    log_probs = logits.log_softmax(-1).gather(-1, OTHER_PADDING[..., None])[..., 0]
+    wanted = -log_probs[OTHER_PADDING != 3].sum()
+    found = f"{float(nats):.2f}, {int(n)}"
+    holds = abs(float(nats) - float(wanted)) < 1e-3 and int(n) == 6
+    require(holds, found=found, wanted=f"{wanted:.2f}, 6")
 
 
 @CHECKS.about("loss")

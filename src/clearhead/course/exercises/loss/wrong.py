@@ -52,12 +52,30 @@ def _not_smoothed(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float
     return solution.loss(logits, targets, pad_id, 0.0)
 
 
+def _padding_is_0(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Pair:
+    return solution.loss(logits, targets, 0, smoothing)
+
+
+def _mean_times_count(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Pair:
+    mean, count = _mean(logits, targets, pad_id, smoothing)
+    return mean * count, count
+
+
+def _padding_smoothed(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Pair:
+    real, log_probs = targets != pad_id, logits.log_softmax(dim=-1)
+    right = log_probs.gather(-1, targets[..., None])[..., 0] * real
+    return -(((1 - smoothing) * right + smoothing * log_probs.mean(-1)).sum()), real.sum()
+
+
 MISTAKES = [
     Mistake("no shift", "shift", _no_shift),
     Mistake("shifted backwards", "shift", _backwards),
     Mistake("pads counted", "loss", _pads_counted),
     Mistake("pads in the sum", "loss", _pads_in_the_sum),
     Mistake("mean instead of sum", "loss", _mean),
+    Mistake("padding is 0", "loss", _padding_is_0),
+    Mistake("mean times count", "loss", _mean_times_count),
+    Mistake("padding smoothed", "loss", _padding_smoothed),
     Mistake("softmax first", "loss", _softmax_first),
     Mistake("smoothing without the target", "loss", _without_the_target),
     Mistake("not smoothed", "loss", _not_smoothed),

@@ -93,6 +93,16 @@ def under_the_mask(it: Learned) -> None:
 
 
 @CHECKS.about("masked_weights")
+def shares_by_score(it: Learned) -> None:
+    """Among the allowed keys it is the softmax of their scores."""
+    scores = torch.randn(2, 4, 4)
+    found = it["masked_weights"](scores, _allowed())[0, 2, :3]
+    wanted = scores[0, 2, :3].softmax(-1)
+    texts = [" ".join(f"{w:.2f}" for w in row.tolist()) for row in (found, wanted)]
+    require(close(found, wanted), found=texts[0], wanted=texts[1])
+
+
+@CHECKS.about("masked_weights")
 def nothing_allowed(it: Learned) -> None:
     """A row that is allowed nothing is zeros."""
     weights = it["masked_weights"](torch.randn(2, 4, 4), _with_an_empty_row())

@@ -144,3 +144,14 @@ def post_given(it: Learned) -> None:
     """The sublayer gets x."""
     x, normed, given, _ = _silent(it, "post")
     require(close(given, x), found=_name(given, x, normed))
+
+
+@CHECKS.about("residual")
+def added_once(it: Learned) -> None:
+    """What the sublayer wrote is in the sum, once."""
+    x, written = torch.randn(2, 3, 6), torch.randn(2, 3, 6)
+    for placement in ("pre", "post"):
+        # Without a norm both placements are x plus what was written.
+        out = it["residual"](x, lambda _: written, lambda t: t, placement)
+        change = (out - x - written).abs().max()
+        require(change < 1e-5, placement=placement, change=f"{change:.2f}")

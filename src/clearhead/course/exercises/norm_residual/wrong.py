@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from clearhead.course.checking import Mistake
@@ -41,6 +42,20 @@ def _no_mean(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     return x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt() * weight + bias
 
 
+def _over_length_and_features(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    variance = x.var(dim=(1, 2), keepdim=True, unbiased=False)
+    return (x - x.mean(dim=(1, 2), keepdim=True)) / (variance + eps).sqrt() * weight + bias
+
+
+def _by_the_variance(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    variance = x.var(dim=-1, keepdim=True, unbiased=False)
+    return (x - x.mean(dim=-1, keepdim=True)) / (variance + eps) * weight + bias
+
+
+def _bias_first(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return (_norm(x, torch.ones_like(weight), torch.zeros_like(bias), eps) + bias) * weight
+
+
 def _overwritten(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
     if placement == "pre":
         x = norm(x)
@@ -60,15 +75,37 @@ def _always_pre(x: Tensor, sublayer: Function, norm: Function, placement: str) -
     return x + sublayer(norm(x))
 
 
+def _swapped(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    return norm(x + sublayer(x)) if placement == "pre" else x + sublayer(norm(x))
+
+
+def _post_norm_behind(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    return x + sublayer(norm(x)) if placement == "pre" else x + norm(sublayer(x))
+
+
+def _not_added(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    if placement == "pre":
+        sublayer(norm(x))
+        return x
+    sublayer(x)
+    return norm(x)
+
+
 MISTAKES = [
     Mistake("over the length", "layer_norm", _over_the_length),
+    Mistake("over length and features", "layer_norm", _over_length_and_features),
     Mistake("over the batch", "layer_norm", _over_the_batch),
     Mistake("n - 1", "layer_norm", _n_minus_1),
     Mistake("no eps", "layer_norm", _no_eps),
     Mistake("eps outside the root", "layer_norm", _eps_outside),
+    Mistake("divided by the variance", "layer_norm", _by_the_variance),
+    Mistake("bias before weight", "layer_norm", _bias_first),
     Mistake("mean not subtracted", "layer_norm", _no_mean),
     Mistake("residual after the norm", "residual", _overwritten),
     Mistake("x + norm(f(x))", "residual", _norm_behind),
+    Mistake("placements swapped", "residual", _swapped),
+    Mistake("post: x + norm(f(x))", "residual", _post_norm_behind),
+    Mistake("not added", "residual", _not_added),
     Mistake("no residual", "residual", _no_residual),
     Mistake("post is pre", "residual", _always_pre),
 ]

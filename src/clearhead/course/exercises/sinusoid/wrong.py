@@ -37,6 +37,16 @@ def _base_100(n_positions: int, d_model: int) -> Tensor:
     return _table(n_positions, d_model, i, i, base=100.0)
 
 
+def _multiplied(n_positions: int, d_model: int) -> Tensor:
+    i = _exponents(d_model)
+    return _table(n_positions, d_model, -i, -i)
+
+
+def _to_the_last_hand(n_positions: int, d_model: int) -> Tensor:
+    i = torch.arange(d_model // 2) / (d_model // 2 - 1)
+    return _table(n_positions, d_model, i, i)
+
+
 def _even_tokens(n_positions: int, d_model: int) -> Tensor:
     angle = torch.arange(n_positions)[:, None] * 10000.0 ** -(torch.arange(d_model) / d_model)
     even = torch.arange(n_positions)[:, None] % 2 == 0
@@ -59,6 +69,8 @@ def _from_one(n_positions: int, d_model: int) -> Tensor:
 MISTAKES = [
     Mistake("cosine with 2i + 1", "sinusoid", _two_exponents),
     Mistake("2i doubled", "sinusoid", _doubled),
+    Mistake("multiplied", "sinusoid", _multiplied),
+    Mistake("d/2 - 1", "sinusoid", _to_the_last_hand),
     Mistake("base 100", "sinusoid", _base_100),
     Mistake("sine for even tokens", "sinusoid", _even_tokens),
     Mistake("halves", "sinusoid", _halves),
