@@ -212,3 +212,18 @@ def outcome(call: Callable[[], Any]) -> str:
     except Exception:
         return ""
     return ""
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "copy-task", [], {}], ids=repr)
+def test_looking_into_what_is_no_model_or_no_trace_is_refused(wrong: Any):
+    assert "no module" in refused(lambda: ch.count_parameters(wrong))
+    assert "neither an encoder" in refused(lambda: ch.trace(wrong))
+    assert "neither an encoder" in refused(lambda: ch.names(wrong))
+    for call in (ch.head_kinds, ch.logit_lens, ch.rollout, partial(ch.attribution, token=1)):
+        assert "no trace" in refused(lambda call=call: call(wrong))
+
+
+def test_a_loaded_model_is_not_the_module_and_the_message_says_where_that_is():
+    loaded: Any = ch.load("copy-task")
+    assert ".model" in refused(lambda: ch.trace(loaded))
+    assert ".model" in refused(lambda: ch.count_parameters(loaded))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from clearhead.inspection.sites import names
-from clearhead.inspection.trace import Trace
+from clearhead.inspection.trace import Trace, checked_trace
 from clearhead.shapes import Bool, Float, Tensor, Weights
 
 
@@ -44,7 +44,7 @@ def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> 
 def head_kinds(t: Trace) -> dict[str, HeadShares]:
     """For every attention that the trace has read."""
     found: dict[str, HeadShares] = {}
-    for name in names(t.model, "*.weights"):
+    for name in names(checked_trace(t).model, "*.weights"):
         if name in t:
             real = t.real("encoder" if name.startswith("encoder") else "decoder")
             found[name] = head_shares(t.joined(name), real)

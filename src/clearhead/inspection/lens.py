@@ -9,7 +9,7 @@ from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.inspection.sites import TowerName, embedding_of
-from clearhead.inspection.trace import Trace
+from clearhead.inspection.trace import Trace, checked_trace
 from clearhead.models import MaskedLM, Model, Seq2Seq
 from clearhead.parts.norm import LayerNorm, RMSNorm
 from clearhead.parts.residual import Residual
@@ -28,7 +28,7 @@ def logit_lens(t: Trace) -> Lens:
     """Each stage of the stream taken for the last one: through the final norm, computed anew for
     that stage, and the output. Post-norm towers have no final norm; a masked language model has
     its head between the two. The trace must have read `*.output` and `*.after`."""
-    model, tower = t.model, predicting_tower(t.model)
+    model, tower = checked_trace(t).model, predicting_tower(t.model)
     stages = stage_names(model, tower)
     with torch.no_grad():
         logits = [project(model, t.joined(stage)) for stage in stages]
@@ -57,7 +57,7 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
     A post-norm tower normalises after every sublayer, so that only its last one reaches the
     logits linearly: the terms are then the stream before it and that sublayer.
     """
-    model, tower = t.model, predicting_tower(t.model)
+    model, tower = checked_trace(t).model, predicting_tower(t.model)
     if isinstance(model, MaskedLM):
         raise InputError(
             "a masked language model has a network between its stream and its logits, which is "
@@ -96,7 +96,7 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     if pattern is None:
         raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")
     flow: Tensor | None = None
-    for index in range(len(getattr(t.model, pattern).layers)):
+    for index in range(len(getattr(checked_trace(t).model, pattern).layers)):
         weights = t.joined(f"{pattern}.layers.{index}.self_attention.weights").mean(dim=1)
         step = (weights + torch.eye(weights.shape[-1], dtype=weights.dtype)) / 2
         flow = step if flow is None else step @ flow

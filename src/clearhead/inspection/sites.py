@@ -53,7 +53,7 @@ def sites(model: Model) -> list[Site]:
     if not towers:
         raise InputError(
             f"{type(model).__name__} has neither an encoder nor a decoder; trace reads models "
-            "that clearhead builds or imports"
+            "that clearhead builds or imports (of a loaded model: .model)"
         )
     for tower in towers:
         found += _embedding(model, tower)

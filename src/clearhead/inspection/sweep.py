@@ -9,7 +9,7 @@ from clearhead.errors import InputError
 from clearhead.inspection.edits import Edit, put, zero
 from clearhead.inspection.pictures import heatmap_text
 from clearhead.inspection.sites import names
-from clearhead.inspection.trace import Trace, trace
+from clearhead.inspection.trace import Trace, checked_trace, trace
 from clearhead.models import Model
 from clearhead.shapes import Float, Tensor
 
@@ -71,6 +71,7 @@ def patching(
     """Another run's activations, one name and one position at a time: which of them carries what
     the other run knew? `source` is the trace of that run."""
     places = names(model, pattern)
+    checked_trace(source)
     edits = [[put(name, source[name], positions=[i]) for i in positions] for name in places]
     return sweep(model, run, metric, edits=edits, columns=[str(i) for i in positions])
 

@@ -61,11 +61,11 @@ class Trace:
         grad: bool,
         explicit: bool,
     ) -> None:
-        _refuse(model)
         self.model = model
         self.explicit = explicit
         self._grad = grad
         self._sites = {site.name: site for site in sites(model)}
+        _refuse(model)
         known = list(self._sites)
         self._read = {name for pattern in read for name in matching(pattern, known)}
         self._edits = {name: [e for e in edits if e.name == name] for name in known}
@@ -314,6 +314,15 @@ def mean_of(model: Model, name: str, runs: Sequence[Any]) -> Float[Tensor, "..."
     if sums is None or not n_tokens:
         raise InputError(f"the mean of {name} needs at least one run with a token")
     return sums / n_tokens
+
+
+def checked_trace(t: Trace) -> Trace:
+    """The trace that was given; anything else is refused by name."""
+    if not isinstance(t, Trace):
+        raise InputError(
+            f"{type(t).__name__} is no trace; give the t of: with ch.trace(model) as t"
+        )
+    return t
 
 
 def _compiled(module: nn.Module) -> bool:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from torch import nn
 
+from clearhead.errors import InputError
 from clearhead.parts.embeddings import TokenEmbedding
 from clearhead.parts.positions import LearnedPositions
 
@@ -19,10 +20,9 @@ class ParameterCount(NamedTuple):
 
 def count_parameters(model: nn.Module) -> ParameterCount:
     """Each tensor once, however many names it has. Works on the meta device."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{type(model).__name__} is no module; give a model (of a run, .model)")
     total = sum(parameter.numel() for parameter in model.parameters())
-    tables = {
-        module.weight
-        for module in model.modules()
-        if isinstance(module, TokenEmbedding | LearnedPositions)
-    }
+    kinds = (TokenEmbedding, LearnedPositions)
+    tables = {module.weight for module in model.modules() if isinstance(module, kinds)}
     return ParameterCount(total, total - sum(table.numel() for table in tables))
