@@ -181,17 +181,34 @@ def _model(sent: Path, draw: random.Random) -> Case:
 
 
 def _use_of(folder: Path, draw: random.Random) -> Callable[[], int]:
-    lines = [*_given(folder), "--output", str(folder.parent / "out")]
-    verbs = {
-        "classifier": [["classify", str(folder), *lines], ["see", str(folder), "old"]],
-        "model": [
-            ["generate", str(folder), *lines, "--max-new", "3"],
-            ["score", str(folder), *lines],
-            ["see", str(folder), "ein Hund", "--max-new", "2"],
-        ],
-    }
-    chosen = draw.choice(verbs[folder.name])
+    chosen = draw.choice(_uses(folder))
     return lambda: main(chosen)
+
+
+def _uses(folder: Path) -> list[list[str]]:
+    lines = [*_given(folder), "--output", str(folder.parent / "out")]
+    if folder.name == "classifier":
+        return [["classify", str(folder), *lines], ["see", str(folder), "old"]]
+    return [
+        ["generate", str(folder), *lines, "--max-new", "3"],
+        ["score", str(folder), *lines],
+        ["see", str(folder), "ein Hund", "--max-new", "2"],
+    ]
+
+
+def use_all(sent: Path) -> None:
+    """Every verb once, on honest things: what is imported and made once is there before the cases
+    are forked."""
+    recipe, out = str(sent / "r.toml"), ["--out", str(sent / "prepared")]
+    verbs = [*_uses(sent / "run/model"), *_uses(sent / "classifier"), ["runs", str(sent / "run")]]
+    verbs += [["describe", recipe], ["data", recipe, *out], ["runs", str(sent)]]
+    for kind in FORMATS:
+        new = ["--out", str(sent / f"new {kind}"), "--processes", "1"]
+        verbs += [["prepare", str(sent / f"{kind}.toml"), *new]]
+        if not kind.startswith("txt"):
+            propose(sent / f"text.{kind}")
+    for given in verbs:
+        assert main(given) == 0, given
 
 
 def _given(folder: Path) -> list[str]:
@@ -298,6 +315,7 @@ def _reseal_checkpoint(step: Path) -> bool:
             manifest["files"][name] = digest
         text = json.dumps(manifest)
         changed = text.encode() != _content(step / "manifest.json")
+        _content(step / "manifest.sha256")  # not through a link, or into a pipe
         (step / "manifest.json").write_text(text)
         (step / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "\n")
         return changed

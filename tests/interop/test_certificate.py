@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import transformers
 from tokenizers import Tokenizer, models
 
 from clearhead.cli import main
-from clearhead.errors import FolderError
+from clearhead.errors import FolderError, ModelError
 from clearhead.interop import equivalent
+from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface import certificate, families
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.rules import Rule
@@ -94,6 +96,26 @@ def test_weights_that_are_not_numbers_are_not_exported(tmp_path: Path):
     save_model(model, tmp_path / "ours")
     with pytest.raises(FolderError, match="holds NaN or infinite numbers"):
         export_model(tmp_path / "ours", tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("export", [export_model, export_ctranslate2])
+@pytest.mark.parametrize("part", ["norm", "tokens", "both"])
+def test_finite_weights_that_compute_no_numbers_do_not_agree(
+    export: Callable[[Path, Path], Any], part: str, tmp_path: Path
+):
+    """In fp64 both sides may agree on numbers that the folder's own format cannot hold."""
+    model = random_model(our_config("gpt2"), dtype=torch.float32)
+    with torch.no_grad():
+        for weight in {
+            "norm": [model.decoder.norm.weight],
+            "tokens": [model.tokens.weight],
+            "both": [model.decoder.norm.weight, model.tokens.weight],
+        }[part]:
+            weight.copy_(weight.sign() * 3e38)
+    save_model(model, tmp_path / "ours", ids=TokenIds(eos=2))
+    with pytest.raises(ModelError, match="that are NaN or infinite, so a comparison would mean"):
+        export(tmp_path / "ours", tmp_path / "theirs")
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
 
 def test_a_check_that_was_left_out_is_not_called_a_proof(tmp_path: Path):

@@ -195,6 +195,7 @@ def test_a_run_folder_of_the_version_before_resumes(tmp_path: Path, capsys):
     assert main(["train", str(recipe), *where]) == 0
     out = capsys.readouterr().out
     assert "resuming after step 3" in out and "ended after step 5: 5 steps" in out
+    assert "missing or changed" not in out, "it kept no hash of its metrics"
     losses = [line["loss"] for line in read_metrics(folder / "metrics.jsonl")]
     assert len(losses) == 5 and losses[4] < losses[2] + 0.1, losses
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clearhead.cli import main
 from clearhead.config import TrainConfig
 from clearhead.config.decode import DecodeConfig, GenerateConfig, TranslateConfig
 from clearhead.errors import ConfigError, DataError
 from clearhead.interop.tokenizer_file import open_tokenizer
+from clearhead.training.report import read_metrics
 from tests.security.conftest import Sent
 from tests.security.test_checkpoints import steps
 from tests.security.test_small_files_large_costs import outcome
@@ -122,13 +125,54 @@ LINES += ['{"step": 3, "valid": true}', '{"step": 3, "valid": 1, "loss": [], "ne
 
 
 def test_a_run_with_untrue_lines_is_shown_and_resumed(sent: Sent):
-    from clearhead.cli import main
-
     with (sent.run / "metrics.jsonl").open("a") as file:
         file.write("\n".join(LINES) + "\n")
     assert main(["runs", str(sent.run)]) == 0
     assert main(["runs", str(sent.run.parent)]) == 0
     assert sent.train() == 0
+
+
+METRICS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "the last lines cut": lambda lines: lines[:4],
+    "cut in a line": lambda lines: [*lines[:5], lines[5][:20]],
+    "a line without its end": lambda lines: [*lines[:2], lines[2][:-1], *lines[3:]],
+    "a byte flipped": lambda lines: [*lines[:2], b"\xff" + lines[2][1:], *lines[3:]],
+    "another loss": lambda lines: [*lines[:2], lines[2].replace(b'"loss": ', b'"loss": 1'),
+                                   *lines[3:]],
+    "a step of the future": lambda lines: [lines[0].replace(b'"step": 1', b'"step": 9'),
+                                           *lines[1:]],
+    "a line twice": lambda lines: [*lines, lines[3]],
+    "nothing left": lambda lines: [],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def steps_7_and_8(honest: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Their losses, where nothing was changed."""
+    run = tmp_path_factory.mktemp("unchanged") / "run"
+    shutil.copytree(honest / "run", run)
+    where = ["--prepared", str(honest / "prepared"), "--folder", str(run), "--train.steps", "8"]
+    assert main(["train", str(honest / "r.toml"), *where]) == 0
+    assert "missing or changed" not in (run / "log.txt").read_text()
+    losses = [line["loss_hex"] for line in read_metrics(run / "metrics.jsonl")]
+    assert len(losses) == 8
+    return losses[-2:]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_lines_of_metrics_that_are_lost_or_changed_are_named_when_a_run_resumes(
+    name: str, sent: Sent, steps_7_and_8: list[str], capsys: pytest.CaptureFixture[str]
+):
+    """Training needs none of them: the steps that follow are those of the run."""
+    metrics = sent.run / "metrics.jsonl"
+    metrics.write_bytes(b"".join(METRICS[name](metrics.read_bytes().splitlines(keepends=True))))
+    warning = f"warning: lines of {metrics} up to step 6 are missing or changed"
+    assert sent.train() == 0
+    assert capsys.readouterr().out.replace("\n", " ").count(warning) == 1
+    assert warning in (sent.run / "log.txt").read_text()
+    assert [line["loss_hex"] for line in read_metrics(metrics)][-2:] == steps_7_and_8
+    assert sent.train("--train.steps", "9") == 0
+    assert "missing or changed" not in capsys.readouterr().out, "it is said once"
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_killed_at_five_random_moments(pairs: Corpus, unbroken: Path, tmp_path: 
         assert process.wait() == -signal.SIGKILL
     code, out = finish(arguments)
     assert code == 0 and "resuming after step" in out
+    assert "missing or changed" not in (folder / "log.txt").read_text(encoding="utf-8")
     assert timeless(folder) == timeless(unbroken)
     assert weights(folder) == weights(unbroken)
 

@@ -1,5 +1,6 @@
 """What a checkpoint claims is on the disk before the checkpoint is, whatever a power cut takes."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -49,6 +50,11 @@ def test_every_line_of_a_checkpoints_steps_is_synced_before_it_has_its_name(
     assert sorted(named) == [2, 4, 6, 7]
     for step, lines in named.items():
         assert lines[:step] == list(range(1, step + 1)), f"checkpoint {step} claims lines"
+    written = metrics.read_bytes().splitlines(keepends=True)
+    for step in named:  # it keeps the hash of its own lines, however many follow meanwhile
+        manifest = json.loads((run / f"checkpoints/step-{step:08}/manifest.json").read_text())
+        own = b"".join(line for line in written if json.loads(line)["step"] <= step)
+        assert manifest["metrics_sha256"] == hashlib.sha256(own).hexdigest()
 
 
 def test_a_checkpoint_whose_lines_do_not_fit_on_the_disk_is_not_named(tmp_path: Path):

@@ -32,6 +32,7 @@ from clearhead.training.loop import Ending
 from clearhead.training.loop import train as train_run
 from clearhead.training.plan import TrainingPlan, make_plan
 from clearhead.training.report import (
+    METRICS,
     Listener,
     MetricsLine,
     Reporter,
@@ -151,6 +152,12 @@ def _train(
         run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=parts)
         if files is not None:
             files.forget_after(run.state.step)
+            if run.claimed_sha256 not in (None, files.metrics_sha256()):
+                report.say(
+                    f"warning: lines of {folder / METRICS} up to step {run.state.step:,} are "
+                    "missing or changed; training resumes exactly, curves may show gaps"
+                )
+            run.metrics_sha256 = files.metrics_sha256
             run.checkpoints.before_naming = files.sync
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
             report.listeners += _trackers(run)

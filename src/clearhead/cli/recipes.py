@@ -37,20 +37,25 @@ def add_recipe_keys(parser: argparse.ArgumentParser) -> None:
 
 def read_recipe(namespace: argparse.Namespace) -> Recipe:
     """The recipe, with the keys that the command line sets."""
+    return load_recipe(namespace.recipe, _given(namespace))
+
+
+def _given(namespace: argparse.Namespace) -> list[tuple[str, str]]:
     given = vars(namespace)
-    overrides = [(key, given[key]) for key in recipe_keys() if given.get(key) is not None]
-    return load_recipe(namespace.recipe, overrides)
+    return [(key, given[key]) for key in recipe_keys() if given.get(key) is not None]
 
 
 def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
     """The recipe of the file, and the settings of `[data]` that the command line sets on top."""
-    changed = read_recipe(namespace)
+    given = _given(namespace)
+    changed = load_recipe(namespace.recipe, given)
+    if not given:
+        return changed, {}
     try:
         recipe = load_recipe(namespace.recipe)
     except ClearheadError:  # a file that is a recipe only with them
         return changed, {}
-    given = [key for key in recipe_keys() if key.startswith("data.")]
-    names = [key.removeprefix("data.") for key in given if vars(namespace).get(key) is not None]
+    names = [key.removeprefix("data.") for key, _ in given if key.startswith("data.")]
     return recipe, {name: getattr(changed.data, name) for name in names}
 
 

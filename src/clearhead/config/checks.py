@@ -1,6 +1,7 @@
 """Checks that several configurations share."""
 
 from dataclasses import fields
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from clearhead.errors import ConfigError, nearest
@@ -9,9 +10,14 @@ MOST = 2**62
 """No setting is as large. torch and numpy count in 64 bits."""
 
 
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 def check_choices(config: object) -> None:
     """Every field annotated with a Literal holds one of its words; booleans are booleans."""
-    hints: dict[str, Any] = get_type_hints(type(config))
+    hints = _hints(type(config))
     for field in fields(config):  # pyright: ignore[reportArgumentType]
         value, hint = getattr(config, field.name), hints[field.name]
         if hint is bool and not isinstance(value, bool):

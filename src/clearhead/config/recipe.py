@@ -5,14 +5,18 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.train import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError, nearest
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
 
 SHIPPED = Path(__file__).parent.parent / "recipes"
 TEMPLATES = SHIPPED / "templates"  # where `clearhead new` starts; they are not recipes by name
@@ -157,15 +161,14 @@ def _check_keys(tables: dict[str, Any], path: str) -> None:
 
 def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The texts and TOML values as the types that the configurations declare, by jsonargparse."""
-    from jsonargparse import ArgumentError, ArgumentParser, Namespace
+    from jsonargparse import ArgumentError, Namespace
 
-    parser = ArgumentParser(exit_on_error=False)
     wanted = {"data", "batches", "train", *tables, *(key.split(".")[0] for key, _ in overrides)}
-    for section in sorted(wanted):
-        parser.add_class_arguments(SECTIONS[section], section)
+    parser = _parser(tuple(sorted(wanted)))
     try:
         values = parser.parse_object(tables)
-        values = parser.parse_args([f"--{key}={text}" for key, text in overrides], values)
+        if overrides:
+            values = parser.parse_args([f"--{key}={text}" for key, text in overrides], values)
     except ArgumentError as error:
         raise _type_error(str(error), tables, dict(overrides)) from None
     except OverflowError as error:
@@ -179,6 +182,17 @@ def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict
         except ConfigError as error:
             raise ClearheadError(f"{section}.{error}") from None
     return found
+
+
+@cache
+def _parser(sections: tuple[str, ...]) -> "ArgumentParser":
+    """Of the keys of these tables. To make one takes as long as to use it."""
+    from jsonargparse import ArgumentParser
+
+    parser = ArgumentParser(exit_on_error=False)
+    for section in sections:
+        parser.add_class_arguments(SECTIONS[section], section)
+    return parser
 
 
 def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str]) -> ClearheadError:

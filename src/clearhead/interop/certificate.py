@@ -6,10 +6,11 @@ from math import isqrt
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from clearhead.config import ModelConfig
-from clearhead.errors import FolderError
+from clearhead.errors import FolderError, ModelError
 from clearhead.interop.folders import write_json
-from clearhead.interop.model_folder import load_model
 from clearhead.models import Model
 from clearhead.models.initialise import fill_tables
 from clearhead.parts.positions import SinusoidalPositions
@@ -90,10 +91,20 @@ class Certificate:
         return "; ".join((f"{difference}, limit {self.limit:.0e}", *self.faults))
 
 
-def load_in_fp64(folder: Path) -> Model:
-    """The model in fp64, with every number rounded as in the folder's dtype. Sinusoids too: some
+def refuse_overflow(folder: Path, numbers: Tensor, what: str) -> None:
+    """Raises if some are NaN or infinite. Weights may be finite, and what they compute may not be
+    in the folder's own number format, whatever fp64 says."""
+    if not numbers.isfinite().all():
+        raise ModelError(
+            f"the model in {folder} computes {what} that are NaN or infinite, so a comparison "
+            "would mean nothing; are its weights damaged or too large, or was it trained in a "
+            "wider number format?"
+        )
+
+
+def in_fp64(model: Model) -> Model:
+    """The same model in fp64, with every number rounded as in its own dtype. Sinusoids too: some
     families store them as weights."""
-    model = load_model(folder)
     dtype = model.tokens.weight.dtype
     model = model.double()
     fill_tables(model)

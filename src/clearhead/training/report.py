@@ -1,6 +1,7 @@
 """What a run reports while it trains: numbers go to `metrics.jsonl`, messages to `log.txt`, and
 both to further listeners (a progress bar, a tracker). Only rank 0 reports."""
 
+import hashlib
 import json
 import logging
 import os
@@ -66,6 +67,7 @@ class RunFiles:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_every = log_every
         self.metrics, self.log = _Lines(folder / METRICS), _Lines(folder / LOG)
+        self._sha256 = hashlib.sha256()
 
     def forget_after(self, step: int) -> None:
         """Removes the lines of steps that will be repeated."""
@@ -75,7 +77,7 @@ class RunFiles:
         text = "".join(line + "\n" for line in kept)
         if path.read_bytes() != text.encode():
             write_whole(path, text)
-        self.metrics = _Lines(path)
+        self.metrics, self._sha256 = _Lines(path), hashlib.sha256(text.encode())
 
     def step(self, record: MetricsLine) -> None:
         self._write(record)
@@ -93,12 +95,19 @@ class RunFiles:
         """Brings every line of the metrics to the disk; raises OSError if one does not fit."""
         self.metrics.sync()
 
+    def metrics_sha256(self) -> str:
+        """Of every line of the metrics so far. A checkpoint keeps it, so that lines which are lost
+        or changed later are noticed."""
+        return self._sha256.hexdigest()
+
     def close(self) -> None:
         self.metrics.close()
         self.log.close()
 
     def _write(self, record: MetricsLine) -> None:
-        self.metrics.add(json.dumps(record))
+        line = json.dumps(record)
+        self._sha256.update(line.encode() + b"\n")
+        self.metrics.add(line)
 
 
 class _Lines:

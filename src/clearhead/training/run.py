@@ -60,6 +60,10 @@ class Run:
     checkpoints: Checkpoints
     state: TrainState
     ema: NamedWeights | None
+    metrics_sha256: Callable[[], str | None] = lambda: None
+    """Of the lines of metrics.jsonl so far; None: this process writes no metrics."""
+    claimed_sha256: str | None = None
+    """The same, as the checkpoint has it from which this run resumes; older ones have none."""
 
     @property
     def folder(self) -> Path:
@@ -83,6 +87,7 @@ class Run:
             "versions": versions(),
             "world": self.ranks.world,
             "own_parts": objective_of(self.objective).model.own_parts.names,
+            "metrics_sha256": self.metrics_sha256(),
         }
 
     def save(self) -> None:
@@ -133,6 +138,7 @@ class Run:
             optim_state_dict={**optimizer, "state": tensors["optimizer"]},
         )
         self.state = read_state(checkpoint.facts["state"])
+        self.claimed_sha256 = checkpoint.facts.get("metrics_sha256")
         self.checkpoints.saved_step = self.state.step
 
     def published_weights(self, say: Say) -> NamedWeights | None:

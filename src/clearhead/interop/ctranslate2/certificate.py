@@ -8,8 +8,14 @@ from typing import Any, NamedTuple
 import torch
 
 from clearhead.config import ModelConfig
-from clearhead.interop.certificate import Certificate, load_in_fp64, longest_probe, versions_of
-from clearhead.interop.model_folder import Description, TokenIds
+from clearhead.interop.certificate import (
+    Certificate,
+    in_fp64,
+    longest_probe,
+    refuse_overflow,
+    versions_of,
+)
+from clearhead.interop.model_folder import Description, TokenIds, load_model
 from clearhead.models import CausalLM, Model, Seq2Seq
 
 LIBRARY = "ctranslate2"
@@ -46,7 +52,9 @@ def certify(
     threads = torch.get_num_threads()
     claims = ask(out, config, ids, names)
     torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process
-    model = load_in_fp64(model_folder)
+    given = [each for claim in claims for each in claim.scores or [claim.total or 0.0]]
+    refuse_overflow(model_folder, torch.tensor(given), "log probabilities")
+    model = in_fp64(load_model(model_folder))
     return _certificate(
         architecture,
         largest_difference=max(_difference(model, claim) for claim in claims),

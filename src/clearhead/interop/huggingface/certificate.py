@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.certificate import Certificate, load_in_fp64, versions_of
+from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.probes import Probe, probes
+from clearhead.interop.model_folder import load_model
 from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 
 AUTO_CLASSES = {
@@ -34,7 +35,9 @@ def certify(
     except ImportError:
         return unchecked(family, "transformers is not installed (pip install 'clearhead[hf]')")
     tried = list(probes(config))
-    ours = load_in_fp64(model_folder)
+    ours = load_model(model_folder)
+    refuse_overflow(model_folder, _real_logits(tried[0], tried[0].ours(ours)), "logits")
+    ours = in_fp64(ours)
     expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
     del ours
     with _quiet(transformers):
