@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from clearhead.environment import processor_name
+
 RESULTS = "benchmarks/results/"
 FOLDER = Path(__file__).parent / "results"
 
@@ -32,7 +34,7 @@ def circumstances() -> dict[str, Any]:
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": {
-            "processor": _processor(),
+            "processor": processor_name(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "python": platform.python_version(),
@@ -51,11 +53,3 @@ def _git(*arguments: str) -> str:
     root = Path(__file__).parent.parent
     run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     return run.stdout.strip()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")

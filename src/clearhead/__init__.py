@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from clearhead.api.seeing import Microscope as Microscope
     from clearhead.api.seeing import see as see
     from clearhead.api.serving import serve as serve
+    from clearhead.api.studying import Study as Study
+    from clearhead.api.studying import study as study
     from clearhead.api.text_model import TextModel as TextModel
     from clearhead.api.trained_run import TrainedRun as TrainedRun
     from clearhead.api.training import train as train
@@ -69,6 +71,7 @@ _HOMES = {
     "ModelConfig": "clearhead.config",
     "Recipe": "clearhead.config",
     "Recorder": "clearhead.parts.recorder",
+    "Study": "clearhead.api.studying",
     "TextModel": "clearhead.api.text_model",
     "TrainConfig": "clearhead.config",
     "TrainedRun": "clearhead.api.trained_run",
@@ -101,6 +104,7 @@ _HOMES = {
     "see": "clearhead.api.seeing",
     "serve": "clearhead.api.serving",
     "shipped_models": "clearhead.api.loading",
+    "study": "clearhead.api.studying",
     "sweep": "clearhead.inspection.sweep",
     "trace": "clearhead.inspection.trace",
     "train": "clearhead.api.training",
@@ -116,6 +120,7 @@ __all__ = [
     "ModelConfig",
     "Recipe",
     "Recorder",
+    "Study",
     "TextModel",
     "TrainConfig",
     "TrainedRun",
@@ -148,6 +153,7 @@ __all__ = [
     "see",
     "serve",
     "shipped_models",
+    "study",
     "sweep",
     "trace",
     "train",

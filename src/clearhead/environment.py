@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import os
+import platform
 import signal
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +68,15 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(m_mmap_threshold, largest) and mallopt(m_trim_threshold, largest))
+
+
+def processor_name() -> str:
+    """What the system calls its processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
 
 
 def one_tokenizer_thread() -> None:

@@ -133,7 +133,7 @@ def evaluate(
             if not isinstance(other, str | Path):
                 raise InputError("against= compares models: give a model, a run or a folder")
             other = load(other)
-        sources, references, where = _pairs(found, split, source, reference)
+        sources, references, where = pairs_to_translate(found, split, source, reference)
         check_at_least("beam", beam, 1)
         how = BeamConfig(width=beam, length_penalty=length_penalty, alpha=alpha)
         config = TranslateConfig(beam=how, max_new=max_new, batch=batch)
@@ -153,9 +153,10 @@ def evaluate(
     return _perplexity(found, split, text, document, stride, start)
 
 
-def _pairs(
+def pairs_to_translate(
     model: TextModel, split: str | None, source: LinesGiven | None, reference: LinesGiven | None
 ) -> tuple[list[str], list[str], str]:
+    """Sources, references, and where they are from: of a run its own test set, unless given."""
     if source is None and reference is None and isinstance(model, TrainedRun):
         _, split, documents = _documents(model, split)
         pairs = list(documents)

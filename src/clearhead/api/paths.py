@@ -8,6 +8,8 @@ PREPARED = Path("prepared")
 """Holds the token files of each recipe, by its name."""
 RUNS = Path("runs")
 """Holds the run of each recipe, by its name."""
+STUDIES = Path("studies")
+"""Holds the runs and results of each study, by its name."""
 
 
 def as_path(name: str, given: str | Path | None, default: Path | None = None) -> Path:

@@ -32,6 +32,7 @@ VERBS = {
     "score": "how likely a model finds given texts",
     "see": "one run of a model as a page: attention, layers, beams",
     "serve": "models over HTTP: LibreTranslate's and OpenAI's APIs",
+    "study": "variants compared over seeds, at an equal budget, with intervals",
     "train": "a model from a recipe; run the same command to resume",
     "translate": "lines into another language",
 }

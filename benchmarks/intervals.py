@@ -1,0 +1,113 @@
+"""How often an interval covers the truth: the kinds of interval that a study could use, on
+simulated runs.
+
+    python -m benchmarks.intervals          # a minute; benchmarks/results/intervals.json
+
+A simulated measure is the mean over seeds and sentences of
+
+    truth + seed effect + sentence effect + effect of the sentence under that seed
+
+with normal effects, or with effects that are skewed (exponential). Two cases: the seeds differ most
+(a small model on a large test set), or the sentences do (a stable model on a small test set).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.result import write_result
+from clearhead.studies.statistics import CONFIDENCE, N_BLOCKS, Estimate, Figure, estimate
+
+N_LINES = 200
+CASES = {
+    "seeds dominate": (1.0, 3.0, 3.0),
+    "sentences dominate": (0.05, 10.0, 3.0),
+    "both alike": (0.4, 5.7, 5.7),
+}
+"""Standard deviations of the effects of the seed, the sentence, and both; a sentence's effects are
+divided by √N_LINES in the mean."""
+SEEDS = (3, 5, 10)
+Draw = Callable[..., Any]
+
+
+def simulate(rng: np.random.Generator, n_seeds: int, case: str, *, skewed: bool = False) -> Figure:
+    """Runs whose true mean is 0."""
+    seed_spread, line_spread, both_spread = CASES[case]
+
+    def draw(*shape: int) -> Any:
+        return rng.exponential(size=shape) - 1 if skewed else rng.normal(size=shape)
+
+    x = seed_spread * draw(n_seeds, 1) + line_spread * draw(1, N_LINES)
+    x = x + both_spread * draw(n_seeds, N_LINES)
+    blocks = np.arange(N_LINES) % N_BLOCKS
+    left_out = np.stack([x[:, blocks != g].mean(axis=1) for g in range(N_BLOCKS)], axis=1)
+    return Figure(x.mean(axis=1).tolist(), left_out.tolist())
+
+
+def over_seeds_and_sentences(figure: Figure) -> tuple[float, float]:
+    """What a study uses."""
+    return _ends(estimate(figure))
+
+
+def over_seeds(figure: Figure) -> tuple[float, float]:
+    """Student's interval over seeds alone."""
+    return _ends(estimate(figure._replace(left_out=None)))
+
+
+def bootstrap_of_seeds(figure: Figure) -> tuple[float, float]:
+    """Percentiles of means over resampled seeds."""
+    rng = np.random.default_rng(0)
+    values = np.asarray(figure.values)
+    means = values[rng.integers(0, len(values), (500, len(values)))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def _ends(found: Estimate) -> tuple[float, float]:
+    assert found.half is not None
+    return found.value - found.half, found.value + found.half
+
+
+KINDS = {
+    "percentile bootstrap of seeds": bootstrap_of_seeds,
+    "t over seeds": over_seeds,
+    "t over seeds and sentences": over_seeds_and_sentences,
+}
+
+
+def coverage(
+    kind: Callable[[Figure], tuple[float, float]],
+    n_seeds: int,
+    case: str,
+    *,
+    n_draws: int = 2000,
+    skewed: bool = False,
+) -> float:
+    """The share of simulated studies whose interval holds the truth."""
+    rng = np.random.default_rng([n_seeds, list(CASES).index(case), skewed])
+    intervals = [kind(simulate(rng, n_seeds, case, skewed=skewed)) for _ in range(n_draws)]
+    return float(np.mean([low <= 0 <= high for low, high in intervals]))
+
+
+def main() -> None:
+    found = [
+        {
+            "interval": name,
+            "case": case,
+            "effects": "skewed" if skewed else "normal",
+            "seeds": n_seeds,
+            "coverage": coverage(kind, n_seeds, case, skewed=skewed),
+        }
+        for name, kind in KINDS.items()
+        for case in CASES
+        for skewed in (False, True)
+        for n_seeds in SEEDS
+    ]
+    for row in found:
+        print(*row.values(), sep="\t")
+    print(write_result("intervals", {"nominal": CONFIDENCE, "rows": found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""One run of a study, in a process of its own: train, measure, write the result.
+
+`python -m clearhead.api.study_worker` reads its task as a line of JSON from standard input. When
+standard input closes, whoever started it is gone, and it ends."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.api.evaluating import evaluate, pairs_to_translate
+from clearhead.api.trained_run import TrainedRun
+from clearhead.api.training import train
+from clearhead.environment import data_folder
+from clearhead.errors import ClearheadError, InputError
+from clearhead.evaluation.translation import LONGER, translation_scores
+from clearhead.files import write_whole
+from clearhead.models import Seq2Seq
+from clearhead.studies.result_lines import ResultLine
+from clearhead.studies.statistics import N_BLOCKS
+from clearhead.studies.workers import end_with_parent
+from clearhead.training.loop import NotFiniteError
+from clearhead.training.report import METRICS, MetricsLine, read_metrics
+from clearhead.training.signals import STOPPED
+
+RESULT = "result.json"
+CLOCK = "processor.json"
+Measured = dict[str, Any]
+"""values, left_out and n_lines of each measure."""
+
+
+def carry_out(task: dict[str, Any]) -> ResultLine | None:
+    """Trains and measures; None: the run was stopped before its last step."""
+    folder = Path(task["folder"])
+    clock = ProcessorClock(folder)
+    line: ResultLine = dict(task["line"])
+    try:
+        run = train(
+            task["recipe"],
+            folder=folder,
+            prepared=task["prepared"],
+            listeners=[clock],
+            **task["parts"],
+        )
+    except NotFiniteError as error:
+        last = _last(folder, "targets")
+        return line | {"values": {}, "failed": str(error), "tokens": last}
+    if run.ending is None or not run.ending.finished:
+        return None
+    measured = _measure(run, task["measures"], task["beam"], None, "")
+    for test in task["tests"]:
+        files = [data_folder() / test[side] for side in ("source", "reference")]
+        further = _measure(run, task["measures"], task["beam"], files, f"@{test['name']}")
+        measured = {kind: measured[kind] | further[kind] for kind in measured}
+    return (
+        line
+        | measured
+        | {
+            "valid_loss": _last(folder, "loss", valid=True),
+            "tokens": _last(folder, "targets"),
+            "core_seconds": round(clock.total, 2),
+        }
+    )
+
+
+def _last(folder: Path, name: str, *, valid: bool = False) -> Any:
+    found = [each for each in read_metrics(folder / METRICS) if ("valid" in each) == valid]
+    return found[-1].get(name) if found else None
+
+
+class ProcessorClock:
+    """Seconds of processor time that training has taken, over all its processes. The seconds of
+    steps that a kill has undone do not count."""
+
+    def __init__(self, folder: Path, every: int = 20) -> None:
+        self.path, self.every = folder / CLOCK, every
+        self.seconds: dict[int, float] = {}
+        if self.path.is_file():
+            known: dict[str, float] = json.loads(self.path.read_bytes())
+            self.seconds = {int(step): seconds for step, seconds in known.items()}
+        self.started: float | None = None
+        self.before = self.total
+
+    @property
+    def total(self) -> float:
+        """Up to the last step that was noted."""
+        return max(self.seconds.values(), default=0.0)
+
+    def step(self, record: MetricsLine) -> None:
+        now, step = time.process_time(), record["step"]
+        if self.started is None:  # the first step here is not counted: it reserves memory
+            self.seconds = {at: each for at, each in self.seconds.items() if at < step}
+            self.started, self.before = now, self.total
+        self.seconds[step] = self.before + now - self.started
+        if step % self.every == 0:
+            self._write()
+
+    def validation(self, record: MetricsLine) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        if self.seconds:
+            last = max(self.seconds)
+            noted = {s: t for s, t in self.seconds.items() if s % self.every == 0 or s == last}
+            write_whole(self.path, json.dumps(noted))
+
+
+def _measure(
+    run: TrainedRun, measures: Sequence[str], beam: int, files: list[Path] | None, suffix: str
+) -> Measured:
+    found: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
+    if not isinstance(run.model, Seq2Seq):
+        values = evaluate(run).values
+        for name in measures:
+            if name not in values:
+                raise InputError(f"measures has {name!r}; this model has {', '.join(values)}")
+            found["values"][name + suffix] = values[name]
+        return found
+    source, reference = files or (None, None)
+    sources, references, _ = pairs_to_translate(run, None, source, reference)
+    figures = _Figures(run, sources, references, beam)
+    blocks = [[i for i in range(len(sources)) if i % N_BLOCKS != g] for g in range(N_BLOCKS)]
+    for name in measures:
+        figure = figures.by_name(name)
+        found["values"][name + suffix] = figure(range(len(sources)))
+        found["left_out"][name + suffix] = [figure(lines) for lines in blocks]
+        if name == "exact":
+            found["n_lines"][name + suffix] = len(sources)
+    return found
+
+
+class _Figures:
+    """Measures of some lines, from translations and scores that are made once, when needed."""
+
+    def __init__(
+        self, run: TrainedRun, sources: list[str], references: list[str], beam: int
+    ) -> None:
+        if len(sources) < N_BLOCKS:
+            raise InputError(
+                f"the test set has {len(sources)} lines; a study needs at least {N_BLOCKS}"
+            )
+        self.run, self.sources, self.references, self.beam = run, sources, references, beam
+        self._lines: list[str] | None = None
+        self._scores: list[tuple[float, int]] | None = None
+
+    def by_name(self, name: str) -> Callable[[Sequence[int]], float]:
+        """A measure as a function of the numbers of lines."""
+        known = {
+            "exact": self._exact,
+            "loss": self._loss,
+            "BLEU": partial(self._score, "BLEU"),
+            "chrF++": partial(self._score, "chrF++"),
+        }
+        if name not in known:
+            raise InputError(f"measures has {name!r}; for pairs there are {', '.join(known)}")
+        return known[name]
+
+    @property
+    def translations(self) -> list[str]:
+        """One for each source."""
+        if self._lines is None:
+            encode = self.run.opened.codec.target.encode
+            longest = max(len(encode(line)) for line in self.references)
+            self._lines = list(
+                self.run.translate(
+                    self.sources, beam=self.beam, max_new=longest + LONGER, too_long="cut"
+                )
+            )
+        return self._lines
+
+    def _exact(self, lines: Sequence[int]) -> float:
+        right = [self.translations[i] == self.references[i] for i in lines]
+        return sum(right) / len(right)
+
+    def _loss(self, lines: Sequence[int]) -> float:
+        """Nats for each target token."""
+        if self._scores is None:
+            scored = self.run.score(self.sources, self.references, details=True)
+            self._scores = [(-each.log_prob, len(each.log_probs)) for each in scored]
+        chosen = [self._scores[i] for i in lines]
+        return sum(nats for nats, _ in chosen) / sum(n for _, n in chosen)
+
+    def _score(self, name: str, lines: Sequence[int]) -> float:
+        scores = translation_scores(
+            [self.translations[i] for i in lines],
+            [self.references[i] for i in lines],
+            n_resamples=0,
+        )
+        return next(score.value for score in scores if score.name == name)
+
+
+def main() -> int:
+    """Carries out the task on standard input. Returns 0, 2 for a user error, or 75: stopped."""
+    task = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    try:
+        found = carry_out(task)
+    except ClearheadError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    if found is None:
+        return STOPPED
+    write_whole(Path(task["folder"]) / RESULT, json.dumps(found, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

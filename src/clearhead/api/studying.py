@@ -1,0 +1,271 @@
+"""Studies: variants of a recipe compared over seeds, at an equal budget, with intervals."""
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.api.own_parts import own_parts
+from clearhead.api.paths import STUDIES, as_path
+from clearhead.api.preparing import prepare
+from clearhead.api.study_worker import RESULT
+from clearhead.config import recipe_toml
+from clearhead.data.corpus import open_corpus
+from clearhead.environment import processor_name
+from clearhead.errors import ConfigError, InputError
+from clearhead.files import locked, write_whole
+from clearhead.studies.comparing import StudyResult, compare
+from clearhead.studies.pages import write_pages
+from clearhead.studies.result_lines import (
+    RESULTS,
+    ResultLine,
+    add_line,
+    is_complete,
+    lines_of,
+    read_lines,
+)
+from clearhead.studies.showing import table
+from clearhead.studies.statistics import POWER, detectable_in_spreads
+from clearhead.studies.study_file import Arm, StudyPlan, load_study
+from clearhead.studies.workers import StudyJob, run_jobs
+from clearhead.training.distributed import joined, objective_of
+from clearhead.training.loss import count_targets
+from clearhead.training.plan import make_plan
+from clearhead.training.run import Run, open_run
+
+COSTS = "costs.json"
+_log = logging.getLogger("clearhead")
+Say = Callable[[str], None]
+
+
+def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
+    """A study: the name of a shipped one, or the path of a .toml file. Its runs and results are in
+    `folder`, which is studies/NAME unless given."""
+    if not isinstance(what, str | Path) or not str(what):
+        raise InputError(f"study={what!r:.60} is not a name; give one, or the path of a .toml file")
+    plan = load_study(what)
+    return Study(plan, as_path("folder", folder, STUDIES / plan.name))
+
+
+class Study:
+    """A study and what it has found so far: `run`, `table`, `page`."""
+
+    def __init__(self, plan: StudyPlan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+
+    @property
+    def result(self) -> StudyResult:
+        """Every arm with finished runs, against the baseline."""
+        return compare(self.plan, read_lines(self.folder / RESULTS))
+
+    def table(self, *, times: bool = True) -> str:
+        """The result as text. Without `times`, nothing that another run of the study would
+        change."""
+        return table(self.result, times=times)
+
+    def page(self, out: str | Path) -> list[Path]:
+        """Writes the result into a folder: NAME.md and NAME.zh-CN.md, a picture for each, and the
+        lines that they were made from."""
+        return write_pages(self.result, as_path("out", out))
+
+    def run(
+        self, *, workers: int | None = None, only_plan: bool = False, say: Say | None = None
+    ) -> StudyResult:
+        """Runs what is missing: every arm with every seed, `workers` side by side (one for each
+        core unless given), each a process with one thread. Killed at any moment, the same call
+        resumes. It first says how long it will take; with `only_plan` that is all."""
+        if workers is not None and (type(workers) is not int or workers < 1):
+            raise InputError(f"workers={workers!r} must be a whole number of at least 1; try 1")
+        say, n_workers = say or _log.info, workers or os.cpu_count() or 1
+        self.folder.mkdir(parents=True, exist_ok=True)
+        refusal = f"{self.folder} is in use by another process; wait until it has ended"
+        with locked(self.folder / ".lock", refusal):
+            self._prepare(say)
+            costs = self._costs(say)
+            self._collect(self._jobs(costs))
+            jobs = self._jobs(costs)
+            seconds = sum(costs[arm.key]["seconds"] for arm, _ in self._missing(costs))
+            say(_introduction(self.plan, len(jobs), seconds, n_workers))
+            if not only_plan:
+                self._run(jobs, n_workers, say)
+        return self.result
+
+    def _collect(self, jobs: list[StudyJob]) -> None:
+        """Results of runs that ended when this study had been killed before it noted them."""
+        for job in jobs:
+            path = Path(job.task["folder"]) / RESULT
+            if path.is_file() and is_complete(self.plan, line := json.loads(path.read_bytes())):
+                add_line(self.folder / RESULTS, line)
+
+    def _run(self, jobs: list[StudyJob], workers: int, say: Say) -> None:
+        done = 0
+
+        def finished(job: StudyJob) -> None:
+            nonlocal done
+            done += 1
+            line: ResultLine = json.loads((Path(job.task["folder"]) / RESULT).read_bytes())
+            add_line(self.folder / RESULTS, line)
+            values = ", ".join(f"{name} {value:.4g}" for name, value in line["values"].items())
+            say(f"{done} of {len(jobs)}: {job.name}: {line.get('failed') or values}")
+
+        run_jobs(jobs, "clearhead.api.study_worker", workers, finished)
+
+    def _missing(self, costs: dict[str, dict[str, Any]]) -> list[tuple[Arm, int]]:
+        """By seed, so that a study that is not finished has something of every arm."""
+        lines = lines_of(self.plan, read_lines(self.folder / RESULTS))
+        return [
+            (arm, seed)
+            for seed in self.plan.seeds
+            for arm in self.plan.arms
+            if not (line := lines.get((arm.key, seed)))
+            or line["steps"] != costs[arm.key]["steps"]
+            or not is_complete(self.plan, line)
+        ]
+
+    def _jobs(self, costs: dict[str, dict[str, Any]]) -> list[StudyJob]:
+        found: list[StudyJob] = []
+        for arm, seed in self._missing(costs):
+            cost = costs[arm.key]
+            recipe = arm.trial(seed, cost["steps"])
+            fingerprint = arm.fingerprint(recipe)
+            name = f"{arm.key}-{seed}"
+            file = self.folder / "recipes" / f"{name}.toml"
+            file.parent.mkdir(exist_ok=True)
+            write_whole(file, recipe_toml(recipe))
+            task = {
+                "recipe": str(file),
+                "folder": str(self.folder / "runs" / f"{name}-{fingerprint}"),
+                "prepared": str(self._prepared(arm)),
+                "parts": dict(arm.parts),
+                "measures": list(self.plan.measures),
+                "tests": [asdict(test) for test in self.plan.tests],
+                "beam": self.plan.beam,
+                "line": {
+                    "arm": arm.name,
+                    "lr": arm.lr,
+                    "seed": seed,
+                    "steps": cost["steps"],
+                    "fingerprint": fingerprint,
+                    "parameters": cost["parameters"],
+                    **_circumstances(),
+                },
+            }
+            found.append(StudyJob(name, task, self.folder / "logs" / f"{name}.txt"))
+        return found
+
+    def _prepared(self, arm: Arm) -> Path:
+        """Arms with the same data settings share their prepared data."""
+        settings = json.dumps(asdict(arm.recipe.data), sort_keys=True)
+        return self.folder / "prepared" / hashlib.sha256(settings.encode()).hexdigest()[:12]
+
+    def _prepare(self, say: Say) -> None:
+        for place, arm in {self._prepared(arm): arm for arm in self.plan.arms}.items():
+            if not place.exists():
+                say(f"preparing {place}")
+            prepare(arm.recipe, folder=place)
+
+    def _costs(self, say: Say) -> dict[str, dict[str, Any]]:
+        """Steps, seconds and parameters of a run, by the key of its arm. They are measured once,
+        and kept: a budget in processor time must give the same steps when the study resumes."""
+        path = self.folder / COSTS
+        known: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
+        budget = f"{self.plan.budget}={self.plan.amount}"
+        for arm in self.plan.arms:
+            made_of = f"{arm.fingerprint(arm.recipe)} {budget}"
+            if known.get(arm.key, {}).get("made_of") != made_of:
+                known[arm.key] = {"made_of": made_of, **self._measure_cost(arm)}
+                say(
+                    f"{arm.key}: {known[arm.key]['parameters']:,} parameters, "
+                    f"{known[arm.key]['steps']:,} steps, {known[arm.key]['seconds']:,.0f} s"
+                )
+                write_whole(path, json.dumps(known, indent=1))
+        return known
+
+    def _measure_cost(self, arm: Arm) -> dict[str, Any]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            recipe = arm.trial(self.plan.seeds[0], arm.recipe.train.steps)
+            corpus = open_corpus(self._prepared(arm))
+            with joined(recipe.train) as ranks:
+                parts = own_parts(**arm.parts)
+                run = open_run(recipe, corpus, None, ranks, _log.info, own_parts=parts)
+                steps = (
+                    _steps_for_tokens(run, self.plan.amount) if self.plan.budget == "tokens" else 0
+                )
+                found = make_plan(run, clock=time.process_time)
+        finally:
+            torch.set_num_threads(threads)
+        if self.plan.budget == "steps":
+            steps = int(self.plan.amount)
+        elif self.plan.budget == "core_minutes":
+            steps = max(1, int(60 * self.plan.amount / found.seconds_per_step))
+        return {
+            "steps": steps,
+            "seconds": steps * found.seconds_per_step,
+            "parameters": found.parameters,
+        }
+
+
+def _steps_for_tokens(run: Run, tokens: float) -> int:
+    """The first step after which a run has seen so many target tokens."""
+    model, seen = objective_of(run.objective).model, 0
+    run.loader.epochs = None
+    for step, batch in enumerate(run.loader, 1):
+        seen += count_targets(batch, model)
+        if seen >= tokens:
+            return step
+    raise ConfigError("budget.tokens", tokens, "cannot be reached", "the data have no target token")
+
+
+def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int) -> str:
+    n_runs = len(plan.arms) * len(plan.seeds)
+    minutes = seconds / 60 / max(1, min(workers, n_missing))
+    known = f"{n_runs - n_missing} of {n_runs} runs are finished; "
+    take = f"{n_missing} runs will take about {minutes:,.0f} minutes on {workers} cores"
+    told = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
+    spreads = detectable_in_spreads(len(plan.seeds))
+    if spreads is None:
+        return f"{told}. One seed gives no interval: name more to compare arms."
+    return (
+        f"{told}. {len(plan.seeds)} seeds show a difference of {spreads:.2g} standard deviations "
+        f"(of the differences between paired runs) with a probability of {POWER:.0%}."
+    )
+
+
+def _circumstances() -> dict[str, Any]:
+    """When, by what, on what."""
+    from clearhead import __version__
+
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "clearhead": _commit() or __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "processor": processor_name(),
+    }
+
+
+def _commit() -> str:
+    """Of this package, if it is run from a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    describe = ["describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        tracked = subprocess.run(
+            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True
+        )
+        if tracked.returncode != 0:
+            return ""
+        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
+    except OSError:  # git is not installed
+        return ""

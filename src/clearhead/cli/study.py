@@ -1,0 +1,50 @@
+"""Compares variants of a recipe over seeds, at an equal budget. `run` trains and measures what is
+missing, and says first how long it will take; killed at any moment, the same command resumes.
+`show` prints the result so far; `page` writes it as Markdown and SVG in both languages."""
+
+import argparse
+from pathlib import Path
+
+from clearhead.api.paths import STUDIES
+from clearhead.api.studying import study
+from clearhead.cli.calling import settings
+from clearhead.studies.study_file import study_names
+
+CALLS = study
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["run", "show", "page"])
+    parser.add_argument(
+        "name", metavar="NAME", help=f"{', '.join(study_names())}; or the path of a .toml file"
+    )
+    parser.add_argument(
+        "--folder", type=Path, metavar="FOLDER", help=f"its runs (default: {STUDIES}/NAME)"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="run: runs side by side (default: one per core)"
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="run: only say how long it will take, and what it shows"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path(), metavar="FOLDER", help="page: where it goes"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = study(arguments.name, **settings(arguments, study))
+    match arguments.action:
+        case "run":
+            found.run(
+                workers=arguments.workers,
+                only_plan=arguments.plan,
+                say=lambda text: print(text, flush=True),
+            )
+            if not arguments.plan:
+                print(found.table())
+        case "show":
+            print(found.table())
+        case "page":
+            print(*found.page(arguments.out), sep="\n")
+    return 0

@@ -1,0 +1,161 @@
+"""Every arm of a study against its baseline."""
+
+from collections.abc import Iterable, Mapping
+from statistics import mean
+from typing import Any, NamedTuple
+
+from clearhead.studies.result_lines import ResultLine, lines_of
+from clearhead.studies.statistics import Estimate, Figure, difference, estimate
+from clearhead.studies.study_file import Arm, StudyPlan, higher_is_better
+
+UNEQUAL = {"parameters": 0.01, "tokens": 0.001, "core_seconds": 0.1}
+"""By how much an arm may differ from the baseline before the table says so, as a share. Processor
+time is measured, and varies by itself."""
+
+
+class ArmResult(NamedTuple):
+    """What a study has found of one arm."""
+
+    name: str
+    lr: float | None
+    """That a sweep has chosen."""
+    n_seeds: int
+    n_failed: int
+    """Runs whose loss was not finite; they have no values."""
+    figures: dict[str, Estimate]
+    """By column."""
+    values: dict[str, list[float]]
+    """By column: of each seed."""
+    differences: dict[str, Estimate]
+    """From the baseline, by column."""
+    costs: dict[str, float]
+    """Means over seeds: parameters, tokens, core_seconds."""
+    unequal: dict[str, float]
+    """What differs from the baseline, and by which share."""
+
+    def verdict(self, column: str) -> str:
+        """better, worse, none (no difference shown), or same (in every run, to the last digit); ""
+        without an interval."""
+        found = self.differences.get(column)
+        if found is None or found.half is None:
+            return ""
+        if found.half == 0 and found.value == 0:
+            return "same"
+        if not found.shown:
+            return "none"
+        return "better" if (found.value > 0) == higher_is_better(column) else "worse"
+
+
+class StudyResult(NamedTuple):
+    """What a study has found so far."""
+
+    plan: StudyPlan
+    arms: list[ArmResult]
+    """The baseline first; arms without a finished run are left out."""
+    n_finished: int
+    n_runs: int
+    lines: list[ResultLine]
+
+
+def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
+    """The arms that have finished runs. Of a sweep, the learning rate with the lowest mean loss on
+    the validation split counts; the test split has no part in the choice."""
+    current = lines_of(plan, lines)
+    chosen = {name: _chosen(plan, name, current) for name in plan.names}
+    base_arm = chosen[plan.baseline]
+    base = _runs(plan, base_arm, current)
+    arms: list[ArmResult] = []
+    for name in plan.names:
+        arm = chosen[name]
+        runs = _runs(plan, arm, current)
+        if not runs:
+            continue
+        costs, base_costs = _costs(runs), _costs(base)
+        others = {} if arm is base_arm else base
+        pairs = {
+            column: _pair(column, others, runs, _paired(base_arm, arm)) for column in plan.columns
+        }
+        figures = {column: _figure(column, runs) for column in plan.columns}
+        arms.append(
+            ArmResult(
+                name=name,
+                lr=arm.lr,
+                n_seeds=len(runs),
+                n_failed=sum(bool(line.get("failed")) for line in runs.values()),
+                figures={c: estimate(figure) for c, figure in figures.items() if figure.values},
+                values={c: list(figure.values) for c, figure in figures.items()},
+                differences={c: found for c, found in pairs.items() if found is not None},
+                costs=costs,
+                unequal={
+                    cost: costs[cost] / base_costs[cost] - 1
+                    for cost, limit in UNEQUAL.items()
+                    if base_costs.get(cost) and cost in costs
+                    and abs(costs[cost] / base_costs[cost] - 1) > limit
+                },
+            )
+        )  # fmt: skip
+    ordered = [
+        current[arm.key, seed]
+        for seed in plan.seeds
+        for arm in plan.arms
+        if (arm.key, seed) in current
+    ]
+    return StudyResult(plan, arms, len(ordered), len(plan.arms) * len(plan.seeds), ordered)
+
+
+def _chosen(plan: StudyPlan, name: str, current: Mapping[Any, ResultLine]) -> Arm:
+    arms = [arm for arm in plan.arms if arm.name == name]
+    losses: dict[float, Arm] = {}
+    for arm in arms:
+        found = [line.get("valid_loss") for line in _runs(plan, arm, current).values()]
+        known = [loss for loss in found if loss is not None]
+        if known and len(known) == len(found):
+            losses.setdefault(mean(known), arm)
+    return losses[min(losses)] if losses else arms[0]
+
+
+def _runs(
+    plan: StudyPlan, arm: Arm, current: Mapping[tuple[str, int], ResultLine]
+) -> dict[int, ResultLine]:
+    return {seed: current[arm.key, seed] for seed in plan.seeds if (arm.key, seed) in current}
+
+
+def _paired(base: Arm, arm: Arm) -> bool:
+    """Whether runs of the same seed see the same samples in the same order."""
+    return (base.recipe.data, base.recipe.batches) == (arm.recipe.data, arm.recipe.batches)
+
+
+def _pair(
+    column: str, base: Mapping[int, ResultLine], runs: Mapping[int, ResultLine], paired: bool
+) -> Estimate | None:
+    if paired:
+        usable = [s for s in runs if s in base and _has(column, runs[s]) and _has(column, base[s])]
+        base, runs = ({seed: each[seed] for seed in usable} for each in (base, runs))
+    first, second = _figure(column, base), _figure(column, runs)
+    if not first.values or not second.values:
+        return None
+    return difference(first, second, paired=paired)
+
+
+def _has(column: str, line: ResultLine) -> bool:
+    return line["values"].get(column) is not None
+
+
+def _figure(column: str, runs: Mapping[int, ResultLine]) -> Figure:
+    usable = [line for line in runs.values() if _has(column, line)]
+    left_out = [line.get("left_out", {}).get(column) for line in usable]
+    n_lines = [line.get("n_lines", {}).get(column) for line in usable]
+    return Figure(
+        [line["values"][column] for line in usable],
+        None if not left_out or None in left_out else left_out,
+        n_lines[0] if n_lines else None,
+    )
+
+
+def _costs(runs: Mapping[int, ResultLine]) -> dict[str, float]:
+    lines = runs.values()
+    return {
+        cost: mean(line[cost] for line in lines)
+        for cost in UNEQUAL
+        if lines and all(line.get(cost) is not None for line in lines)
+    }

@@ -1,0 +1,144 @@
+"""A study's result as Markdown, in both languages, with a picture and the lines it is made from."""
+
+from pathlib import Path
+
+from clearhead.errors import ClearheadError
+from clearhead.files import write_whole
+from clearhead.studies.comparing import StudyResult
+from clearhead.studies.picture import picture
+from clearhead.studies.result_lines import as_text
+from clearhead.studies.study_file import LANGUAGES, StudyPlan
+from clearhead.studies.wording import (
+    budget,
+    chance_of,
+    difference_of,
+    finding_of,
+    heading,
+    unequal_of,
+    value_of,
+    words,
+)
+
+SUFFIX = {"en": "", "zh": ".zh-CN"}
+
+
+def write_pages(result: StudyResult, folder: Path) -> list[Path]:
+    """NAME.md, NAME.zh-CN.md, their pictures and NAME.jsonl."""
+    if not result.arms:
+        remedy = f"run it first: clearhead study run {result.plan.name}"
+        raise ClearheadError(f"{result.plan.name} has no finished run to show; {remedy}")
+    folder.mkdir(parents=True, exist_ok=True)
+    name = result.plan.name
+    files = {f"{name}.jsonl": "".join(map(as_text, result.lines))}
+    for language in LANGUAGES:
+        files[f"{name}{SUFFIX[language]}.md"] = page(result, language)
+        files[f"{name}{SUFFIX[language]}.svg"] = picture(result, language)
+    for file, text in files.items():
+        write_whole(folder / file, text)
+    return [folder / file for file in files]
+
+
+def page(result: StudyResult, language: str) -> str:
+    """The whole page."""
+    plan, say = result.plan, words(language)
+    other = next(each for each in LANGUAGES if each != language)
+    lines = [
+        f"# {plan.title[language]}",
+        "",
+        f"[{say['other']}]({plan.name}{SUFFIX[other]}.md)",
+        "",
+        plan.question[language],
+        "",
+        say["about"].format(
+            arms=len(plan.names),
+            seeds=len(plan.seeds),
+            budget=budget(plan, language),
+            finished=result.n_finished,
+            runs=result.n_runs,
+        ),
+    ]
+    if missing := _missing(result):
+        minutes = _core_minutes(result) * (result.n_runs - result.n_finished)
+        lines += ["", say["missing"].format(missing=", ".join(missing), minutes=minutes)]
+    lines += ["", f"![{say['picture']}]({plan.name}{SUFFIX[language]}.svg)"]
+    for column in plan.columns:
+        lines += ["", f"## {heading(column, language)}", "", *_table(result, column, language)]
+    lines += ["", f"## {say['costs']}", "", *_costs(result, language)]
+    lines += ["", f"## {say['method']}", "", _method(result, language), ""]
+    lines += [_provenance(result, language), "", "```bash"]
+    lines += [f"clearhead study run {plan.name}", f"clearhead study page {plan.name}", "```", ""]
+    return "\n".join(lines)
+
+
+def _table(result: StudyResult, column: str, language: str) -> list[str]:
+    plan, say = result.plan, words(language)
+    baseline = plan.title_of(plan.baseline, language)
+    difference = say["difference"].format(baseline=baseline)
+    head = [say["arm"], say["seeds"], say["mean"], difference, say["finding"], say["unequal"]]
+    rows = [head, ["---"] * len(head)]
+    for arm in result.arms:
+        title = plan.title_of(arm.name, language)
+        rows.append(
+            [
+                title if arm.lr is None else f"{title} ({say['lr']} {arm.lr:g})",
+                str(arm.n_seeds),
+                value_of(arm, column),
+                difference_of(arm, column),
+                finding_of(arm, column, language),
+                unequal_of(arm, language, times=True),
+            ]
+        )
+    return [_row(cells) for cells in rows]
+
+
+def _costs(result: StudyResult, language: str) -> list[str]:
+    say, plan = words(language), result.plan
+    columns = ("parameters", "tokens", "core_seconds")
+    head = [say["arm"], *(say[column] for column in columns)]
+    rows = [head, ["---"] * len(head)]
+    for arm in result.arms:
+        cells = [f"{arm.costs[c]:,.0f}" if c in arm.costs else "–" for c in columns]
+        rows.append([plan.title_of(arm.name, language), *cells])
+    return [_row(cells) for cells in rows]
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _method(result: StudyResult, language: str) -> str:
+    say = words(language)
+    rates = sorted({arm.lr for arm in result.plan.arms if arm.lr is not None})
+    sweep = say["sweep"].format(rates=", ".join(f"{rate:g}" for rate in rates)) if rates else ""
+    return " ".join(filter(None, [say["text"], chance_of(result, language), sweep]))
+
+
+def _provenance(result: StudyResult, language: str) -> str:
+    def of(name: str) -> list[str]:
+        return sorted({str(line.get(name, "?")) for line in result.lines})
+
+    dates = of("date")
+    return words(language)["by"].format(
+        dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
+        versions=", ".join(of("clearhead")),
+        torch=", ".join(of("torch")),
+        processor=", ".join(of("processor")),
+        file=f"{result.plan.name}.jsonl",
+    )
+
+
+def _missing(result: StudyResult) -> list[str]:
+    plan: StudyPlan = result.plan
+    done = {(line["arm"], line["lr"], line["seed"]) for line in result.lines}
+    return [
+        f"{arm.key}-{seed}"
+        for seed in plan.seeds
+        for arm in plan.arms
+        if (arm.name, arm.lr, seed) not in done
+    ]
+
+
+def _core_minutes(result: StudyResult) -> float:
+    """Of a run, on average."""
+    known = [line["core_seconds"] for line in result.lines if line.get("core_seconds")]
+    return sum(known) / len(known) / 60 if known else 0.0

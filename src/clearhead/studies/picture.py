@@ -1,0 +1,118 @@
+"""A study's result as SVG: a panel for each measure, a row for each arm."""
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+from rich.cells import cell_len
+
+from clearhead.studies.comparing import ArmResult, StudyResult
+from clearhead.studies.wording import heading, is_share, value_of
+
+ROW, FONT, PLOT, GAP = 22, 13, 360, 46  # pixels
+COLOURS = {
+    "": "#555555",
+    "none": "#555555",
+    "same": "#555555",
+    "better": "#1b7837",
+    "worse": "#b2182b",
+}
+WIDE = 20.0  # times the smallest mean: from here on a logarithmic axis shows more
+
+
+def picture(result: StudyResult, language: str) -> str:
+    """Dots are seeds, the line is the interval of the mean; the dashed line is the baseline. Green
+    and red: a difference from the baseline was shown. Text stays text, in the reader's fonts."""
+    plan = result.plan
+    titles = {arm.name: plan.title_of(arm.name, language) for arm in result.arms}
+    left = 20 + round(0.6 * FONT * max(map(cell_len, titles.values()), default=0))
+    width = left + PLOT + 150
+    body: list[str] = []
+    top = 10
+    for column in plan.columns:
+        arms = [arm for arm in result.arms if column in arm.figures]
+        if arms:
+            body += _panel(arms, column, titles, language, left, top)
+            top += GAP + ROW * len(arms) + 24
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" '
+            f'viewBox="0 0 {width} {top}" font-family="sans-serif" font-size="{FONT}">',
+            f'<rect width="{width}" height="{top}" fill="white"/>',
+            *body,
+            "</svg>\n",
+        ]
+    )
+
+
+def _panel(
+    arms: Sequence[ArmResult],
+    column: str,
+    titles: dict[str, str],
+    language: str,
+    left: int,
+    top: int,
+) -> list[str]:
+    place, ticks = _axis(arms, column)
+    first, bottom = top + GAP, top + GAP + ROW * len(arms)
+    found = [
+        f'<text x="{left}" y="{top + 18}" font-weight="bold">'
+        f"{escape(heading(column, language))}</text>"
+    ]
+    for tick, label in ticks:
+        x = left + place(tick)
+        found += [
+            f'<line x1="{x:.1f}" y1="{first - 8}" x2="{x:.1f}" y2="{bottom}" stroke="#e0e0e0"/>',
+            f'<text x="{x:.1f}" y="{first - 12}" text-anchor="middle" font-size="{FONT - 2}" '
+            f'fill="#555555">{label}</text>',
+        ]
+    base = left + place(arms[0].figures[column].value)
+    found.append(
+        f'<line x1="{base:.1f}" y1="{first - 4}" x2="{base:.1f}" y2="{bottom}" stroke="#555555" '
+        'stroke-dasharray="4 3"/>'
+    )
+    for number, arm in enumerate(arms):
+        y = first + ROW * number + ROW // 2
+        estimate, colour = arm.figures[column], COLOURS[arm.verdict(column)]
+        found.append(
+            f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(titles[arm.name])}</text>'
+        )
+        if estimate.half is not None:
+            ends = [left + place(estimate.value + s * estimate.half) for s in (-1, 1)]
+            found.append(
+                f'<line x1="{ends[0]:.1f}" y1="{y}" x2="{ends[1]:.1f}" y2="{y}" '
+                f'stroke="{colour}" stroke-width="3" stroke-opacity="0.5"/>'
+            )
+        found += [
+            f'<circle cx="{left + place(value):.1f}" cy="{y}" r="3" fill="{colour}"/>'
+            for value in arm.values[column]
+        ]
+        found.append(
+            f'<text x="{left + PLOT + 12}" y="{y + 4}" fill="{colour}">'
+            f"{escape(value_of(arm, column))}</text>"
+        )
+    return found
+
+
+def _axis(
+    arms: Sequence[ArmResult], column: str
+) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
+    """Where a value is, in pixels, and the ticks with their labels. What an interval has beyond the
+    axis is cut."""
+    seen = [value for arm in arms for value in arm.values[column]]
+    if is_share(column):
+        ticks = [(tick / 4, f"{25 * tick} %") for tick in range(5)]
+        return (lambda x: PLOT * min(1.0, max(0.0, x))), ticks
+    low, high = min(seen), max(seen)
+    if low > 0 and high / low > WIDE:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+
+        def logarithmic(x: float) -> float:
+            power = math.log10(x) if x > 0 else first
+            return PLOT * min(1.0, max(0.0, (power - first) / (last - first)))
+
+        return logarithmic, [(10.0**p, f"{10.0**p:g}") for p in range(first, last + 1)]
+    room = 0.1 * (high - low) or abs(high) or 1.0
+    low, high = low - room, high + room
+    ticks = [(x, f"{x:.3g}") for x in (low + (high - low) * n / 4 for n in range(5))]
+    return (lambda x: PLOT * min(1.0, max(0.0, (x - low) / (high - low)))), ticks

@@ -1,0 +1,173 @@
+"""Intervals for figures that vary with the seed of a run and with the sentences of a test set.
+
+A measured figure has two sources of chance: another seed would have trained other weights, and
+another test set would have had other sentences. The runs of an arm share one test set, so that the
+spread between seeds knows nothing of the second source; resampling three seeds is worse still,
+since three numbers do not show their own spread (`benchmarks/intervals.py` measures how often each
+kind of interval covers the truth).
+
+Both sources are the random effects of a crossed design, seeds × blocks of sentences. With
+x(s, -g) the measure of seed s on the sentences outside block g,
+
+    variance of the mean = seeds + sentences - seeds:sentences
+
+where the first is the variance between seeds divided by their number, the second the jackknife
+variance of the mean over seeds, and the third what both contain: the jackknife variance of what is
+left of x after the means of its seed and its block are taken away. The interval is Student's, with
+Satterthwaite's degrees of freedom. A share (lines that are right) that is 0 or 1 in every run has
+no spread at all; its interval is never narrower than Clopper and Pearson's at that end."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearhead.errors import ClearheadError
+
+CONFIDENCE = 0.95
+POWER = 0.8
+"""Probability with which a difference of the stated size is shown."""
+N_BLOCKS = 20
+
+
+class Figure(NamedTuple):
+    """A measure of some runs: one number for each seed, and for each seed the measure without each
+    block of sentences (None: the measure is no sum over sentences)."""
+
+    values: Sequence[float]
+    left_out: Sequence[Sequence[float]] | None = None
+    n_lines: int | None = None
+    """Of a share: the number of lines that it is a share of."""
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds with its interval; one seed has none."""
+
+    value: float
+    half: float | None
+    """Half of the interval."""
+    error: float = 0.0
+    freedom: float = 1.0
+    """The standard error, and the degrees of freedom that it is known with."""
+
+    @property
+    def detectable(self) -> float | None:
+        """The difference that would have been shown with the probability POWER; no smaller than
+        half of the interval, which may be wider than the standard error says."""
+        return None if self.half is None else max(detectable(self.error, self.freedom), self.half)
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.half is not None and abs(self.value) > self.half
+
+
+def estimate(figure: Figure) -> Estimate:
+    """The mean over seeds and sentences."""
+    return _interval(float(np.mean(figure.values)), _components(figure), _floor(figure))
+
+
+def difference(first: Figure, second: Figure, *, paired: bool) -> Estimate:
+    """How much larger the second is than the first. `paired`: number n of both has the same seed
+    and the same order of samples. Both are measured on the same sentences if their blocks are."""
+    floor = max(_floor(first), _floor(second))
+    if paired:
+        both = Figure(
+            [b - a for a, b in zip(first.values, second.values, strict=True)],
+            None
+            if first.left_out is None or second.left_out is None
+            else np.subtract(second.left_out, first.left_out).tolist(),
+        )
+        return _interval(float(np.mean(both.values)), _components(both), floor)
+    value = float(np.mean(second.values) - np.mean(first.values))
+    seeds = [part for each in (first, second) for part in _components(each._replace(left_out=None))]
+    if first.left_out is None or second.left_out is None:
+        return _interval(value, seeds, floor)
+    means = np.mean(second.left_out, axis=0) - np.mean(first.left_out, axis=0)
+    inside = [part for each in (first, second) for part in _components(each) if part.variance < 0]
+    return _interval(value, [*seeds, _sentences(means), *inside], floor)
+
+
+def detectable(standard_error: float, freedom: float) -> float:
+    """The true difference that an interval excludes 0 for with the probability POWER."""
+    if standard_error == 0:
+        return 0.0
+    stats, brentq = scipy_stats(), _brentq()
+    limit = stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
+
+    def missing(shift: float) -> float:  # an interval on the wrong side of 0 is no finding
+        return float(stats.nct.sf(limit, freedom, shift)) - POWER
+
+    return standard_error * float(brentq(missing, 0.0, 2 * limit + 2))
+
+
+def detectable_in_spreads(n_seeds: int) -> float | None:
+    """What so many seeds show, in standard deviations (over seeds) of the paired differences."""
+    return None if n_seeds < 2 else detectable(n_seeds**-0.5, n_seeds - 1)
+
+
+class _Component(NamedTuple):
+    """A part of a variance, and what it is known from."""
+
+    variance: float
+    freedom: float
+
+
+def _components(figure: Figure) -> list[_Component]:
+    n = len(figure.values)
+    if n < 2:
+        return []
+    found = [_Component(float(np.var(figure.values, ddof=1)) / n, n - 1)]
+    if figure.left_out is not None:
+        x = np.asarray(figure.left_out)
+        found.append(_sentences(x.mean(axis=0)))
+        n_blocks = x.shape[1]
+        rest = x - x.mean(axis=1, keepdims=True) - x.mean(axis=0) + x.mean()
+        common = (n_blocks - 1) / n_blocks * float((rest**2).sum()) / (n - 1) / n
+        found.append(_Component(-common, (n - 1) * (n_blocks - 1)))
+    return found
+
+
+def _sentences(means: Any) -> _Component:
+    n_blocks = len(means)
+    spread = float(((means - means.mean()) ** 2).sum())
+    return _Component((n_blocks - 1) / n_blocks * spread, n_blocks - 1)
+
+
+def _interval(value: float, parts: Sequence[_Component], floor: float) -> Estimate:
+    if not parts:
+        return Estimate(value, None)
+    # What is taken away is itself estimated: no less is left than the largest part.
+    variance = max(sum(part.variance for part in parts), max(part.variance for part in parts))
+    if variance <= 0:
+        return Estimate(value, floor)
+    freedom = variance**2 / sum(part.variance**2 / part.freedom for part in parts)
+    freedom = max(freedom, min(part.freedom for part in parts))
+    error = math.sqrt(variance)
+    half = error * float(scipy_stats().t.ppf((1 + CONFIDENCE) / 2, freedom))
+    return Estimate(value, max(half, floor), error, freedom)
+
+
+def _floor(figure: Figure) -> float:
+    if figure.n_lines is None:
+        return 0.0
+    n = figure.n_lines
+    return 1 - float(scipy_stats().binomtest(n, n).proportion_ci(CONFIDENCE).low)
+
+
+def scipy_stats() -> Any:
+    """scipy.stats, which the extra `eval` installs."""
+    try:
+        from scipy import stats
+    except ImportError:
+        raise ClearheadError(
+            "intervals need scipy; install it with: pip install 'clearhead[eval]'"
+        ) from None
+    return stats
+
+
+def _brentq() -> Any:
+    from scipy.optimize import brentq
+
+    return brentq

@@ -1,0 +1,266 @@
+"""A study as a TOML file: a recipe, arms that change something in it, seeds, a budget, measures."""
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from clearhead.config import Recipe, load_recipe, recipe_toml, revise_recipe
+from clearhead.config.recipe import SECTIONS
+from clearhead.errors import ClearheadError, ConfigError, nearest
+
+SHIPPED = Path(__file__).parent / "shipped"
+BUDGETS = ("steps", "tokens", "core_minutes")
+LANGUAGES = ("en", "zh")
+ROLES = ("attention", "feed_forward", "norm", "positions")
+HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": True}
+"""Measures that are not named here, such as losses and perplexities, are better if lower."""
+ByLanguage = dict[str, str]
+"""A text for each of LANGUAGES."""
+BudgetKind = Literal["steps", "tokens", "core_minutes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One variant: the study's recipe with other values, or with parts of the user's own."""
+
+    name: str
+    title: ByLanguage
+    recipe: Recipe
+    parts: Mapping[str, str]
+    """By role: FILE.py:NAME, with the whole path of the file."""
+    lr: float | None = None
+    """Of a sweep, this arm's learning rate."""
+
+    @property
+    def key(self) -> str:
+        """The name, and in a sweep the learning rate: what folders and messages call it."""
+        return self.name if self.lr is None else f"{self.name}-lr-{self.lr:g}"
+
+    def trial(self, seed: int, steps: int) -> Recipe:
+        """What one run is made of. The seed decides the first weights, dropout and the order of the
+        samples."""
+        tables = {"train": {"seed": seed, "steps": steps}, "batches": {"seed": seed}}
+        return revise_recipe(replace(self.recipe, name=f"{self.key}-{seed}"), tables)
+
+    def fingerprint(self, recipe: Recipe) -> str:
+        """Changes with everything that decides the run's weights."""
+        digest = hashlib.sha256(recipe_toml(replace(recipe, name="")).encode())
+        for role, part in sorted(self.parts.items()):
+            file, _, symbol = part.rpartition(":")
+            digest.update(f"{role}={symbol}".encode() + Path(file).read_bytes())
+        return digest.hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTest:
+    """A further test set: files below CLEARHEAD_DATA."""
+
+    name: str
+    source: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """What a study's file says, checked."""
+
+    name: str
+    title: ByLanguage
+    question: ByLanguage
+    arms: tuple[Arm, ...]
+    """With a sweep, each arm once for each learning rate."""
+    baseline: str
+    seeds: tuple[int, ...]
+    budget: BudgetKind
+    amount: float
+    measures: tuple[str, ...]
+    tests: tuple[StudyTest, ...] = ()
+    beam: int = 1
+
+    @property
+    def names(self) -> list[str]:
+        """Of the arms, each once, the baseline first."""
+        found = list(dict.fromkeys(arm.name for arm in self.arms))
+        return [self.baseline, *(name for name in found if name != self.baseline)]
+
+    def title_of(self, name: str, language: str) -> str:
+        """What a page calls an arm."""
+        return next(arm.title[language] for arm in self.arms if arm.name == name)
+
+    @property
+    def columns(self) -> list[str]:
+        """Every measure on the recipe's test set, and on the further ones."""
+        further = [f"{m}@{test.name}" for test in self.tests for m in self.measures]
+        return [*self.measures, *further]
+
+
+def higher_is_better(column: str) -> bool:
+    """Whether more of a measure is better."""
+    return HIGHER_IS_BETTER.get(column.split("@")[0], False)
+
+
+def study_names() -> list[str]:
+    """The studies that ship with clearhead."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def load_study(name: str | Path) -> StudyPlan:
+    """A shipped study by its name, or any file by its path."""
+    name = str(name)
+    path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    if not path.is_file():
+        remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
+        raise ClearheadError(f"there is no study {name!r}; {remedy}")
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ClearheadError(f"{path} is not a TOML file: {error}") from None
+    return _study(path, found)
+
+
+KEYS = ("title", "question", "recipe", "seeds", "measures", "baseline", "beam", "lr", "budget")
+TABLES = ("settings", "arms", "tests")
+
+
+def _study(path: Path, found: dict[str, Any]) -> StudyPlan:
+    for key in found:
+        if key not in (*KEYS, *TABLES):
+            raise ClearheadError(f"{path}: no key {key!r}; {nearest(key, (*KEYS, *TABLES))}")
+    for key in ("recipe", "seeds", "measures", "budget", "arms"):
+        if not found.get(key):
+            raise ClearheadError(f"{path}: {key} is missing; a study needs it")
+    recipe = found["recipe"]
+    if not isinstance(recipe, str):
+        raise ConfigError("recipe", recipe, "is not a text", 'write the name: recipe = "copy-task"')
+    own = path.parent / recipe
+    base = load_recipe(own if recipe.endswith(".toml") and own.is_file() else recipe)
+    base = revise_recipe(base, _tables(path, "settings", found.get("settings", {})))
+    if base.model is None:
+        raise ClearheadError(f"{path}: the recipe {recipe!r} has no [model]; a study needs one")
+    budget, amount = _budget(found["budget"])
+    arms = [
+        arm
+        for name, table in _named(path, "arms", found["arms"]).items()
+        for arm in _arms(path, name, table, base, found.get("lr"))
+    ]
+    baseline = found.get("baseline", arms[0].name)
+    if baseline not in {arm.name for arm in arms}:
+        rule = "is not an arm"
+        raise ConfigError("baseline", baseline, rule, nearest(baseline, [a.name for a in arms]))
+    return StudyPlan(
+        name=path.stem,
+        title=_texts("title", found.get("title", path.stem)),
+        question=_texts("question", found.get("question", "")),
+        arms=tuple(arms),
+        baseline=baseline,
+        seeds=_list("seeds", found["seeds"], int, "seeds = [1, 2, 3]"),
+        budget=budget,
+        amount=amount,
+        measures=_list("measures", found["measures"], str, 'measures = ["loss"]'),
+        tests=tuple(
+            _test(path, name, table)
+            for name, table in _named(path, "tests", found.get("tests", {})).items()
+        ),
+        beam=_whole("beam", found.get("beam", 1)),
+    )
+
+
+def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any) -> list[Arm]:
+    known = ("title", "parts", *SECTIONS)
+    for key in table:
+        if key not in known:
+            raise ClearheadError(f"{path}: no key arms.{name}.{key}; {nearest(key, known)}")
+    parts: dict[str, str] = {}
+    for role, given in table.get("parts", {}).items():
+        if role not in ROLES:
+            raise ClearheadError(f"{path}: no part {role!r} in arms.{name}; {nearest(role, ROLES)}")
+        file, colon, symbol = str(given).rpartition(":")
+        if not colon or not file.endswith(".py") or not (path.parent / file).is_file():
+            rule = f"is not FILE.py:NAME with a file beside {path.name}"
+            raise ConfigError(f"arms.{name}.parts.{role}", given, rule, "check the path")
+        parts[role] = f"{(path.parent / file).resolve()}:{symbol}"
+    changes = {section: table[section] for section in SECTIONS if section in table}
+    try:
+        recipe = revise_recipe(base, changes) if changes else base
+    except ClearheadError as error:
+        raise ClearheadError(f"{path}: arms.{name}: {error}") from None
+    if (recipe.data.valid, recipe.data.test) != (base.data.valid, base.data.test):
+        remedy = "name further test sets in [tests.NAME]"
+        raise ClearheadError(f"{path}: arms.{name} has test data of its own; {remedy}")
+    arm = Arm(
+        name=name, title=_texts(f"{name}.title", table.get("title", name)), recipe=recipe,
+        parts=parts,
+    )  # fmt: skip
+    if rates is None:
+        return [arm]
+    swept = _list("lr", rates, float, "lr = [0.001, 0.003]")
+    return [
+        replace(arm, lr=rate, recipe=revise_recipe(recipe, {"train": {"lr": rate}}))
+        for rate in swept
+    ]
+
+
+def _budget(given: Any) -> tuple[BudgetKind, float]:
+    remedy = f"write one of {', '.join(BUDGETS)}, such as [budget] steps = 1000"
+    if not isinstance(given, dict) or len(given) != 1 or next(iter(given)) not in BUDGETS:
+        raise ConfigError("budget", given, "is not one limit", remedy)
+    kind, amount = next(iter(given.items()))
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not amount > 0:
+        raise ConfigError(f"budget.{kind}", amount, "must be above 0", remedy)
+    if kind != "core_minutes" and int(amount) != amount:
+        raise ConfigError(f"budget.{kind}", amount, "must be a whole number", remedy)
+    return kind, amount
+
+
+def _tables(path: Path, name: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise ClearheadError(f"{path}: {name} is not a table; write [{name}.train], for example")
+    return given
+
+
+def _named(path: Path, what: str, given: Any) -> dict[str, dict[str, Any]]:
+    found = _tables(path, what, given)
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise ClearheadError(f"{path}: {what}.{name} is not a table; write [{what}.{name}]")
+        if not re.fullmatch(r"\w[\w-]*", name):
+            rule = "becomes the name of a folder"
+            raise ConfigError(what, name, rule, "use letters, digits and hyphens")
+    return found
+
+
+def _test(path: Path, name: str, table: dict[str, Any]) -> StudyTest:
+    wanted = {field.name for field in fields(StudyTest)} - {"name"}
+    if set(table) != wanted or not all(isinstance(each, str) for each in table.values()):
+        needed = " and ".join(sorted(wanted))
+        raise ClearheadError(f"{path}: tests.{name} needs {needed}, and no more: names of files")
+    return StudyTest(name=name, **table)
+
+
+def _texts(key: str, given: Any) -> ByLanguage:
+    """One text for all languages, or a table of one for each."""
+    if isinstance(given, str):
+        return dict.fromkeys(LANGUAGES, given)
+    if not isinstance(given, dict) or set(given) != set(LANGUAGES):
+        raise ConfigError(key, given, "is not a text", "write a text, or one for each of en and zh")
+    return given
+
+
+def _list(key: str, given: Any, kind: type, example: str) -> tuple[Any, ...]:
+    values = given if isinstance(given, list) else []
+    values = [float(value) if kind is float and type(value) is int else value for value in values]
+    if not values or any(type(value) is not kind for value in values):
+        raise ConfigError(key, given, "is not a list of that type", f"write {example}")
+    if len(set(values)) < len(values):
+        raise ConfigError(key, given, "has a value twice", "name each value once")
+    return tuple(values)
+
+
+def _whole(key: str, given: Any) -> int:
+    if type(given) is not int or given < 1:
+        raise ConfigError(key, given, "must be a whole number of at least 1", f"try {key} = 1")
+    return given

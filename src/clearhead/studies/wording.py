@@ -1,0 +1,99 @@
+"""What tables and pages of studies say, in both languages."""
+
+import math
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from clearhead.studies.comparing import ArmResult, StudyResult
+from clearhead.studies.statistics import CONFIDENCE
+from clearhead.studies.study_file import StudyPlan, higher_is_better
+
+SHARES = ("exact", "accuracy")
+TEXTS = Path(__file__).parent / "texts"
+
+
+@cache
+def words(language: str) -> dict[str, str]:
+    """Every text of tables and pages, in a language."""
+    return tomllib.loads((TEXTS / f"{language}.toml").read_text(encoding="utf-8"))
+
+
+def heading(column: str, language: str) -> str:
+    """A measure, on which test set, and which direction is better."""
+    say = words(language)
+    measure, _, test = column.partition("@")
+    where = f", {say['test'].format(name=test)}" if test else ""
+    return f"{measure}{where} ({say['higher' if higher_is_better(column) else 'lower']})"
+
+
+def budget(plan: StudyPlan, language: str) -> str:
+    """What each run may use."""
+    return words(language)[f"by_{plan.budget}"].format(n=plan.amount)
+
+
+def value_of(arm: ArmResult, column: str) -> str:
+    """An arm's mean with its interval."""
+    found = arm.figures.get(column)
+    if found is None:
+        return "–"
+    scale, unit = (100, " %") if is_share(column) else (1, "")
+    return plus_minus(scale * found.value, _scaled(found.half, scale)) + unit
+
+
+def difference_of(arm: ArmResult, column: str) -> str:
+    """Its difference from the baseline with the interval, in points for a share."""
+    found = arm.differences.get(column)
+    if found is None:
+        return ""
+    scale = 100 if is_share(column) else 1
+    return plus_minus(scale * found.value, _scaled(found.half, scale), sign=True)
+
+
+def finding_of(arm: ArmResult, column: str, language: str) -> str:
+    """In words: better, worse, or what would have been shown."""
+    say, verdict = words(language), arm.verdict(column)
+    found: list[str] = []
+    if verdict == "none":
+        share = is_share(column)
+        detectable = (100 if share else 1) * (arm.differences[column].detectable or 0.0)
+        shown = f"{detectable:.2g}{say['points'] if share else ''}"
+        found.append(say["none"].format(x=shown))
+    elif verdict:
+        found.append(say[verdict])
+    if arm.n_failed:
+        found.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
+    return "; ".join(found)
+
+
+def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
+    """What an arm has more or less of than the baseline."""
+    return ", ".join(
+        f"{words(language)[cost]} {share:+.1%}"
+        for cost, share in arm.unequal.items()
+        if times or cost != "core_seconds"
+    )
+
+
+def chance_of(result: StudyResult, language: str) -> str:
+    """How many of the comparisons would be called a difference by chance; "" for a single one."""
+    n = max(sum(c in arm.differences for arm in result.arms) for c in result.plan.columns)
+    return words(language)["multiple"].format(n=n, wrong=(1 - CONFIDENCE) * n) if n > 1 else ""
+
+
+def is_share(column: str) -> bool:
+    """Whether the measure is a share of lines, which is shown in percent."""
+    return column.split("@")[0] in SHARES
+
+
+def plus_minus(value: float, half: float | None, *, sign: bool = False) -> str:
+    """A number with as many digits as its interval allows."""
+    digits = 3
+    if half:
+        digits = min(5, max(0, 1 - math.floor(math.log10(half))))
+    shown = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    return shown if half is None else f"{shown} ± {half:.{digits}f}"
+
+
+def _scaled(half: float | None, scale: float) -> float | None:
+    return None if half is None else scale * half

@@ -1,0 +1,93 @@
+"""Runs side by side: each is a process of its own, with one thread, so that runs neither share
+anything nor disturb each other's speed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearhead.environment import environment_with
+from clearhead.errors import ClearheadError
+
+POLL = 0.05  # seconds
+
+
+class StudyJob(NamedTuple):
+    """One run for a worker: what it reads from its standard input, and where it logs."""
+
+    name: str
+    task: dict[str, Any]
+    log: Path
+
+
+def run_jobs(
+    jobs: Sequence[StudyJob],
+    module: str,
+    workers: int,
+    finished: Callable[[StudyJob], None],
+) -> None:
+    """Runs `python -m MODULE` for each job, so many side by side, and calls `finished` after each.
+
+    A worker's standard input stays open as long as this process lives; when it closes, the worker
+    ends at once. So a study that is killed leaves no process behind that would hold its runs."""
+    waiting, running = deque(jobs), list[tuple[StudyJob, subprocess.Popen[bytes]]]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                job = waiting.popleft()
+                running.append((job, _start(job, module)))
+            time.sleep(POLL)
+            for job, process in list(running):
+                if process.poll() is None:
+                    continue
+                running.remove((job, process))
+                assert process.stdin is not None
+                process.stdin.close()
+                if process.returncode != 0:
+                    raise ClearheadError(_failure(job, process.returncode))
+                finished(job)
+    finally:
+        for _, process in running:
+            process.kill()
+        for _, process in running:
+            process.wait()
+
+
+def _start(job: StudyJob, module: str) -> subprocess.Popen[bytes]:
+    one_thread = environment_with(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=one_thread,
+            start_new_session=True,  # Ctrl-C reaches this process, which then ends its workers
+        )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(job.task).encode() + b"\n")
+        process.stdin.flush()
+    except BrokenPipeError:  # it has ended already; its code says why
+        pass
+    return process
+
+
+def _failure(job: StudyJob, code: int) -> str:
+    lines = job.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1] if lines else f"exit code {code}"
+    return f"{job.name} failed: {last} (all of it: {job.log}); fix it and run the same command"
+
+
+def end_with_parent() -> None:
+    """For a worker, in a thread: ends this process when standard input closes."""
+    # Not by sys.stdin, whose lock this thread would hold when the interpreter ends.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)
