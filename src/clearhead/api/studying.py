@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import subprocess
 import time
 from collections.abc import Callable
@@ -42,6 +41,7 @@ from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
 from clearhead.training.plan import make_plan
 from clearhead.training.run import Run, open_run
+from clearhead.training.state import versions
 
 COSTS = "costs.json"
 _log = logging.getLogger("clearhead")
@@ -245,13 +245,11 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
 
 def _circumstances() -> dict[str, Any]:
     """When, by what, on what."""
-    from clearhead import __version__
-
+    found = versions()
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "clearhead": _commit() or __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+        **found,
+        "clearhead": _commit() or found["clearhead"],
         "processor": processor_name(),
     }
 
