@@ -1,0 +1,140 @@
+"""What a table says of results: unequal arms, sweeps, runs that failed, lines of an older study."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.studies.comparing import compare
+from clearhead.studies.pages import page, write_pages
+from clearhead.studies.picture import picture
+from clearhead.studies.result_lines import add_line, lines_of, read_lines
+from clearhead.studies.showing import table
+from clearhead.studies.statistics import N_BLOCKS
+from clearhead.studies.study_file import StudyPlan, load_study
+
+
+def line(plan: StudyPlan, arm_key: str, seed: int, loss: float, **more: Any) -> dict[str, Any]:
+    arm = next(arm for arm in plan.arms if arm.key == arm_key)
+    steps = more.pop("steps", 12)
+    return {
+        "arm": arm.name,
+        "lr": arm.lr,
+        "seed": seed,
+        "steps": steps,
+        "fingerprint": arm.fingerprint(arm.trial(seed, steps)),
+        "values": {"exact": 0.5, "loss": loss},
+        "left_out": {"loss": [loss] * N_BLOCKS},
+        "n_lines": {"exact": 100},
+        "parameters": 1000,
+        "tokens": 5000,
+        "core_seconds": 10.0,
+    } | more
+
+
+def row_of(text: str, arm: str, measure: str = "loss") -> str:
+    part = text.split(f"\n{measure} (")[1]
+    return next(each for each in part.splitlines() if each.strip().startswith(arm))
+
+
+def test_arms_with_other_budgets_or_sizes_say_so(place: Path):
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
+    more = {"parameters": 1100, "tokens": 4000, "core_seconds": 15.0}
+    lines += [line(plan, "wide", seed, 2.0, **more) for seed in plan.seeds]
+    shown = table(compare(plan, lines))
+    wanted = "parameters +10.0%, tokens -20.0%, core seconds +50.0%"
+    assert row_of(shown, "wide").endswith(wanted)
+    assert wanted in page(compare(plan, lines), "en") and "参数量 +10.0%" in page(
+        compare(plan, lines), "zh"
+    )
+    assert "core seconds" not in table(compare(plan, lines), times=False)
+    equal = [line(plan, arm, seed, 2.0) for arm in ("base", "wide") for seed in plan.seeds]
+    assert "%," not in row_of(table(compare(plan, equal)), "wide")
+
+
+def test_a_difference_is_named_and_none_is_not_called_no_effect(place: Path):
+    plan = load_study(place / "study.toml")
+    base = [line(plan, "base", seed, 2.0 + seed / 100) for seed in plan.seeds]
+    worse = [line(plan, "wide", seed, 3.0 + seed / 100) for seed in plan.seeds]
+    assert "worse" in row_of(table(compare(plan, [*base, *worse])), "wide")
+    alike = [line(plan, "wide", seed, 2.1 - seed / 100) for seed in plan.seeds]
+    assert "no difference shown; a difference of 0." in row_of(
+        table(compare(plan, [*base, *alike])), "wide"
+    )
+    assert "equal in every run" not in table(compare(plan, [*base, *alike])).split("\nloss")[1]
+
+
+def test_a_run_that_failed_is_counted_and_has_no_value(place: Path):
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
+    lines += [line(plan, "wide", 3, 2.0), line(plan, "wide", 5, 0, values={}, failed="NaN")]
+    shown = compare(plan, lines)
+    assert "1 of 2 runs did not stay finite" in row_of(table(shown), "wide")
+    assert shown.arms[1].values["loss"] == [2.0]
+
+
+def test_a_sweep_is_one_line_and_is_decided_by_the_validation_split(place: Path):
+    text = (place / "study.toml").read_text()
+    (place / "study.toml").write_text("lr = [0.001, 0.01]\n" + text)
+    plan = load_study(place / "study.toml")
+    assert [arm.key for arm in plan.arms[:2]] == ["base-lr-0.001", "base-lr-0.01"]
+    assert [arm.recipe.train.lr for arm in plan.arms[:2]] == [0.001, 0.01]
+    lines = [
+        line(plan, f"{arm}-lr-{lr:g}", seed, loss, valid_loss=valid)
+        for arm in ("base", "wide")
+        # The test split would choose the other rate.
+        for lr, loss, valid in ((0.001, 1.0, 2.5), (0.01, 2.0, 2.0))
+        for seed in plan.seeds
+    ]
+    found = compare(plan, lines)
+    assert [arm.lr for arm in found.arms] == [0.01, 0.01]
+    assert found.arms[0].figures["loss"].value == 2.0
+    assert "learning rate" in page(found, "en")
+
+
+def test_lines_of_an_arm_that_was_changed_do_not_count(place: Path):
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, "wide", seed, 2.0) for seed in plan.seeds]
+    assert len(lines_of(plan, lines)) == 2
+    text = (place / "study.toml").read_text()
+    (place / "study.toml").write_text(text.replace("d_ff = 24", "d_ff = 25"))
+    assert lines_of(load_study(place / "study.toml"), lines) == {}
+
+
+def test_part_of_a_line_is_removed_when_the_next_is_added(tmp_path: Path):
+    path = tmp_path / "results.jsonl"
+    one = dict.fromkeys(("arm", "lr", "seed", "steps", "fingerprint"), 1)
+    one |= {"values": {}, "parameters": 1, "tokens": 1}
+    add_line(path, one)
+    path.write_bytes(path.read_bytes() + b'{"arm": "hal')
+    assert read_lines(path) == [one]
+    add_line(path, one)
+    assert read_lines(path) == [one, one]
+    path.write_text("no JSON\n" + json.dumps(one) + "\n")
+    with pytest.raises(ValueError, match="line 1 is not a result; remove that line"):
+        read_lines(path)
+
+
+def test_pages_are_written_in_both_languages_with_pictures(place: Path):
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, "base", seed, 2.0 + seed) for seed in plan.seeds]
+    found = compare(plan, [*lines, line(plan, "wide", 3, 0.01)])
+    files = write_pages(found, place / "out")
+    assert [file.name for file in files] == [
+        "study.jsonl", "study.md", "study.svg", "study.zh-CN.md", "study.zh-CN.svg",
+    ]  # fmt: skip
+    text = (place / "out" / "study.md").read_text()
+    assert "3 of 4 runs are finished" in text and "**Not finished**: wide-5" in text
+    assert "原样" in picture(found, "zh") and "as it is" in picture(found, "en")
+    # The committed lines make the same page again.
+    again = compare(plan, read_lines(place / "out" / "study.jsonl"))
+    assert page(again, "en") == text
+
+
+def test_a_study_without_results_has_no_page(place: Path):
+    found = compare(load_study(place / "study.toml"), [])
+    with pytest.raises(Exception, match="run it first: clearhead study run study"):
+        write_pages(found, place / "out")
+    assert "(no finished run yet)" in table(found)
