@@ -2,6 +2,7 @@
 simulated runs.
 
     python -m benchmarks.intervals          # a minute; benchmarks/results/intervals.json
+    python -m benchmarks.intervals pages    # docs/*/studies.md, from that file
 
 A simulated measure is the mean over seeds and sentences of
 
@@ -11,12 +12,16 @@ with normal effects, or with effects that are skewed (exponential). Two cases: t
 (a small model on a large test set), or the sentences do (a stable model on a small test set).
 """
 
+import json
+import sys
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.result import write_result
+from benchmarks.result import FOLDER, write_result
 from clearhead.studies.statistics import CONFIDENCE, N_BLOCKS, Estimate, Figure, estimate
 
 N_LINES = 200
@@ -28,6 +33,34 @@ CASES = {
 """Standard deviations of the effects of the seed, the sentence, and both; a sentence's effects are
 divided by √N_LINES in the mean."""
 SEEDS = (3, 5, 10)
+ROOT = Path(__file__).parent.parent
+PAGES = {language: ROOT / "docs" / language / "studies.md" for language in ("en", "zh")}
+WORDS = {
+    "en": (
+        "| noise | interval | 3 seeds | 5 seeds | 10 seeds |",
+        {
+            "normal": "",
+            "skewed": ", skewed",
+            **{name: name for name in CASES},
+            "percentile bootstrap of seeds": "percentile bootstrap of seeds",
+            "t over seeds": "Student's, over seeds",
+            "t over seeds and sentences": "**Student's, over seeds and sentences**",
+        },
+    ),
+    "zh": (
+        "| 噪声 | 区间 | 3 个种子 | 5 个种子 | 10 个种子 |",
+        {
+            "normal": "",
+            "skewed": "，偏态",
+            "seeds dominate": "种子为主",
+            "sentences dominate": "句子为主",
+            "both alike": "两者相当",
+            "percentile bootstrap of seeds": "对种子做百分位自助法",
+            "t over seeds": "仅对种子的 t 区间",
+            "t over seeds and sentences": "**对种子和句子的 t 区间**",
+        },
+    ),
+}
 
 
 def simulate(rng: np.random.Generator, n_seeds: int, case: str, *, skewed: bool = False) -> Figure:
@@ -89,7 +122,31 @@ def coverage(
     return float(np.mean([low <= 0 <= high for low, high in intervals]))
 
 
+def with_coverage(text: str, language: str) -> str:
+    """A page with the table that the result file makes."""
+    rows = json.loads((FOLDER / "intervals.json").read_text(encoding="utf-8"))["rows"]
+    heads, names = WORDS[language]
+    lines = [heads, "|---" * (heads.count("|") - 1) + "|"]
+    kinds = product(CASES, ("normal", "skewed"), KINDS)
+    for case, effects, interval in kinds:
+        same = [
+            row
+            for row in rows
+            if (row["case"], row["effects"], row["interval"]) == (case, effects, interval)
+        ]
+        shown = " | ".join(f"{row['coverage']:.1%}" for row in same)
+        lines.append(f"| {names[case]}{names[effects]} | {names[interval]} | {shown} |")
+    before, rest = text.split("<!-- coverage -->\n")
+    after = rest.split("<!-- end of coverage -->")[1]
+    table = "\n".join(lines)
+    return f"{before}<!-- coverage -->\n{table}\n<!-- end of coverage -->{after}"
+
+
 def main() -> None:
+    if sys.argv[1:] == ["pages"]:
+        for language, path in PAGES.items():
+            path.write_text(with_coverage(path.read_text("utf-8"), language), encoding="utf-8")
+        return
     found = [
         {
             "interval": name,

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from benchmarks.intervals import CASES, coverage, over_seeds, over_seeds_and_sentences, simulate
+from benchmarks.intervals import (
+    CASES,
+    PAGES,
+    coverage,
+    over_seeds,
+    over_seeds_and_sentences,
+    simulate,
+    with_coverage,
+)
 from clearhead.studies.statistics import (
     N_BLOCKS,
     POWER,
@@ -101,3 +109,9 @@ def test_one_seed_has_no_interval():
 def test_more_seeds_show_smaller_differences():
     assert detectable(1.0, 2) > detectable(1.0, 4) > detectable(1.0, 100) > 2.8
     assert detectable(0.0, 2) == 0.0
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_the_table_of_coverage_is_the_measured_one(language: str):
+    text = PAGES[language].read_text(encoding="utf-8")
+    assert with_coverage(text, language) == text, "run: python -m benchmarks.intervals pages"
