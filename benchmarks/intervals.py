@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.result import FOLDER, write_result
-from clearhead.studies.statistics import CONFIDENCE, N_BLOCKS, Estimate, Figure, estimate
+from clearhead.studies.statistics import CONFIDENCE, N_BLOCKS, Estimate, Measurements, estimate
 
 N_LINES = 200
 CASES = {
@@ -63,7 +63,9 @@ WORDS = {
 }
 
 
-def simulate(rng: np.random.Generator, n_seeds: int, case: str, *, skewed: bool = False) -> Figure:
+def simulate(
+    rng: np.random.Generator, n_seeds: int, case: str, *, skewed: bool = False
+) -> Measurements:
     """Runs whose true mean is 0."""
     seed_spread, line_spread, both_spread = CASES[case]
 
@@ -74,20 +76,20 @@ def simulate(rng: np.random.Generator, n_seeds: int, case: str, *, skewed: bool 
     x = x + both_spread * draw(n_seeds, N_LINES)
     inside = x.reshape(n_seeds, -1, N_BLOCKS).sum(axis=1)
     left_out = (x.sum(axis=1, keepdims=True) - inside) / (N_LINES - N_LINES // N_BLOCKS)
-    return Figure(x.mean(axis=1).tolist(), left_out.tolist())
+    return Measurements(x.mean(axis=1).tolist(), left_out.tolist())
 
 
-def over_seeds_and_sentences(figure: Figure) -> tuple[float, float]:
+def over_seeds_and_sentences(figure: Measurements) -> tuple[float, float]:
     """What a study uses."""
     return _ends(estimate(figure))
 
 
-def over_seeds(figure: Figure) -> tuple[float, float]:
+def over_seeds(figure: Measurements) -> tuple[float, float]:
     """Student's interval over seeds alone."""
     return _ends(estimate(figure._replace(left_out=None)))
 
 
-def bootstrap_of_seeds(figure: Figure) -> tuple[float, float]:
+def bootstrap_of_seeds(figure: Measurements) -> tuple[float, float]:
     """Percentiles of means over resampled seeds."""
     rng = np.random.default_rng(0)
     values = np.asarray(figure.values)
@@ -109,7 +111,7 @@ KINDS = {
 
 
 def coverage(
-    kind: Callable[[Figure], tuple[float, float]],
+    kind: Callable[[Measurements], tuple[float, float]],
     n_seeds: int,
     case: str,
     *,

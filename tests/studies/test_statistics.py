@@ -15,7 +15,7 @@ from benchmarks.intervals import (
 from clearhead.studies.statistics import (
     N_BLOCKS,
     POWER,
-    Figure,
+    Measurements,
     detectable,
     detectable_in_spreads,
     difference,
@@ -52,8 +52,8 @@ def test_a_planted_difference_is_found_with_the_probability_that_the_plan_states
     found = 0
     for _ in range(N_DRAWS):
         shared = rng.normal(size=n_seeds)  # what pairing takes away
-        first = Figure((5 * shared).tolist())
-        second = Figure((5 * shared + effect + rng.normal(size=n_seeds)).tolist())
+        first = Measurements((5 * shared).tolist())
+        second = Measurements((5 * shared + effect + rng.normal(size=n_seeds)).tolist())
         each = difference(first, second, paired=True)
         found += each.shown and each.value > 0
     assert abs(found / N_DRAWS - POWER) < 0.04
@@ -85,7 +85,7 @@ def test_sentences_that_two_arms_share_do_not_widen_their_difference():
     for shift in (0.0, 1.0):
         noise = 0.01 * rng.normal(size=3)
         left_out = [(lines + shift + each).tolist() for each in noise]
-        figures.append(Figure((noise + shift).tolist(), left_out))
+        figures.append(Measurements((noise + shift).tolist(), left_out))
     first, second = figures
     alone, apart = estimate(first).half, difference(first, second, paired=True)
     assert alone is not None and apart.half is not None
@@ -95,15 +95,15 @@ def test_sentences_that_two_arms_share_do_not_widen_their_difference():
 
 
 def test_lines_that_are_all_right_still_have_an_interval():
-    figure = Figure([1.0, 1.0, 1.0], [[1.0] * N_BLOCKS] * 3, n_lines=500)
+    figure = Measurements([1.0, 1.0, 1.0], [[1.0] * N_BLOCKS] * 3, n_lines=500)
     assert estimate(figure).half == pytest.approx(0.00735, rel=0.01)  # Clopper and Pearson
     assert not difference(figure, figure, paired=True).shown
 
 
 def test_one_seed_has_no_interval():
-    assert estimate(Figure([2.0])).half is None
+    assert estimate(Measurements([2.0])).half is None
     assert detectable_in_spreads(1) is None
-    assert not difference(Figure([2.0]), Figure([3.0]), paired=True).shown
+    assert not difference(Measurements([2.0]), Measurements([3.0]), paired=True).shown
 
 
 def test_more_seeds_show_smaller_differences():

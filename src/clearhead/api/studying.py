@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,12 +39,11 @@ from clearhead.studies.workers import StudyJob, run_jobs
 from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
 from clearhead.training.plan import make_plan
-from clearhead.training.run import Run, open_run
+from clearhead.training.run import Run, Say, open_run
 from clearhead.training.state import versions
 
 COSTS = "costs.json"
 _log = logging.getLogger("clearhead")
-Say = Callable[[str], None]
 
 
 def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":

@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from clearhead.studies.result_lines import ResultLine, lines_of
-from clearhead.studies.statistics import Estimate, Figure, difference, estimate
+from clearhead.studies.statistics import Estimate, Measurements, difference, estimate
 from clearhead.studies.study_file import Arm, StudyPlan, higher_is_better
 
 UNEQUAL = {"parameters": 0.01, "tokens": 0.001, "core_seconds": 0.1}
@@ -141,11 +141,11 @@ def _has(column: str, line: ResultLine) -> bool:
     return line["values"].get(column) is not None
 
 
-def _figure(column: str, runs: Mapping[int, ResultLine]) -> Figure:
+def _figure(column: str, runs: Mapping[int, ResultLine]) -> Measurements:
     usable = [line for line in runs.values() if _has(column, line)]
     left_out = [line.get("left_out", {}).get(column) for line in usable]
     n_lines = [line.get("n_lines", {}).get(column) for line in usable]
-    return Figure(
+    return Measurements(
         [line["values"][column] for line in usable],
         None if not left_out or None in left_out else left_out,
         n_lines[0] if n_lines else None,

@@ -31,7 +31,7 @@ POWER = 0.8
 N_BLOCKS = 20
 
 
-class Figure(NamedTuple):
+class Measurements(NamedTuple):
     """A measure of some runs: one number for each seed, and for each seed the measure without each
     block of sentences (None: the measure is no sum over sentences)."""
 
@@ -63,17 +63,17 @@ class Estimate(NamedTuple):
         return self.half is not None and abs(self.value) > self.half
 
 
-def estimate(figure: Figure) -> Estimate:
+def estimate(figure: Measurements) -> Estimate:
     """The mean over seeds and sentences."""
     return _interval(float(np.mean(figure.values)), _components(figure), _floor(figure))
 
 
-def difference(first: Figure, second: Figure, *, paired: bool) -> Estimate:
+def difference(first: Measurements, second: Measurements, *, paired: bool) -> Estimate:
     """How much larger the second is than the first. `paired`: number n of both has the same seed
     and the same order of samples. Both are measured on the same sentences if their blocks are."""
     floor = max(_floor(first), _floor(second))
     if paired:
-        both = Figure(
+        both = Measurements(
             [b - a for a, b in zip(first.values, second.values, strict=True)],
             None
             if first.left_out is None or second.left_out is None
@@ -114,7 +114,7 @@ class _Component(NamedTuple):
     freedom: float
 
 
-def _components(figure: Figure) -> list[_Component]:
+def _components(figure: Measurements) -> list[_Component]:
     n = len(figure.values)
     if n < 2:
         return []
@@ -149,7 +149,7 @@ def _interval(value: float, parts: Sequence[_Component], floor: float) -> Estima
     return Estimate(value, max(half, floor), error, freedom)
 
 
-def _floor(figure: Figure) -> float:
+def _floor(figure: Measurements) -> float:
     if figure.n_lines is None:
         return 0.0
     n = figure.n_lines
