@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import clearhead as ch
+from benchmarks.course.studies import PLACEMENTS, depths, kinds
 from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.doctor.specimen import TutorialTransformer
 from clearhead.environment import data_folder
@@ -199,12 +200,6 @@ def table() -> Measured:
 
 # ── chapter 5 ───────────────────────────────────────────────────────────────────────────────────
 
-PLACEMENTS: dict[str, dict[str, Any]] = {
-    "pre": {},
-    "post": {"norm_placement": "post"},
-    "none": {"residual": False},
-}
-
 
 def depth() -> Measured:
     """Twelve layers with first weights: how alike positions become, and what reaches the first
@@ -257,6 +252,22 @@ def shares() -> Measured:
         total = ch.count_parameters(model).total
         found[name] = {**counted, "rest": total - sum(counted.values()), "total": total}
     return found
+
+
+def norms() -> Measured:
+    """How long the token vectors of the shipped translator are when they meet the positions: first
+    weights without and with √d_model, and trained (tokens that a sentence uses)."""
+    model = ch.load("tatoeba-en-zh")
+    d, table = model.config.d_model, model.model.tokens.weight.detach().float()
+    (ids,) = model.opened.codec.encode_prompts([SENTENCE])
+    first = ch.build_model(model.config).tokens.weight.detach()
+    return {
+        "d_model": d,
+        "position": rounded(sinusoid(32, d).norm(dim=1).mean(), 1),
+        "plain": rounded(first[ids].norm(dim=1).mean(), 2),
+        "scaled": rounded(d**0.5 * first[ids].norm(dim=1).mean(), 1),
+        "trained": rounded(d**0.5 * table[ids].norm(dim=1).mean(), 1),
+    }
 
 
 # ── chapters 4 and 7: two trainings ─────────────────────────────────────────────────────────────
@@ -383,6 +394,7 @@ QUICK: dict[str, Callable[[], Measured]] = {
     "table": table,
     "depth": depth,
     "shares": shares,
+    "norms": norms,
     "translation": translation,
     "candidates": candidates,
     "beams": beams,
@@ -392,4 +404,6 @@ SLOW: dict[str, Callable[[], Measured]] = {
     "worth": worth,
     "copy": copy,
     "positions": positions,
+    "depths": depths,
+    "kinds": kinds,
 }

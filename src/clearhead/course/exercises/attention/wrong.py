@@ -23,6 +23,14 @@ def _over_queries(queries: Tensor, keys: Tensor) -> Tensor:
     return (_scores(queries, keys) / _root(queries)).softmax(dim=-2)
 
 
+def _over_the_batch(queries: Tensor, keys: Tensor) -> Tensor:
+    return (_scores(queries, keys) / _root(queries)).softmax(dim=0)
+
+
+def _sigmoid(queries: Tensor, keys: Tensor) -> Tensor:
+    return (_scores(queries, keys) / _root(queries)).sigmoid()
+
+
 def _unscaled(queries: Tensor, keys: Tensor) -> Tensor:
     return _scores(queries, keys).softmax(dim=-1)
 
@@ -71,6 +79,8 @@ def _weights_times_scores(queries: Tensor, keys: Tensor, values: Tensor) -> Tens
 
 MISTAKES = [
     Mistake("softmax over queries", "attention_weights", _over_queries),
+    Mistake("softmax over the batch", "attention_weights", _over_the_batch),
+    Mistake("sigmoid", "attention_weights", _sigmoid),
     Mistake("no scale", "attention_weights", _unscaled),
     Mistake("divided by d", "attention_weights", _divided_by_d),
     Mistake("scaled after the softmax", "attention_weights", _scaled_afterwards),

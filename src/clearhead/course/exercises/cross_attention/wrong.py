@@ -78,6 +78,13 @@ class _NoOutput(_Pieces):
         return self.attend(x, source, allowed[:, None], x.shape[-1] // self.n_heads)
 
 
+class _NeverSplit(CrossAttention):
+    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
+        q, k, v = self.query(x), self.key(source), self.value(source)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        return self.output(masked_weights(scores, allowed) @ v)
+
+
 class _NoScale(_Pieces):
     def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
         return self.output(self.attend(x, source, allowed[:, None], 1))
@@ -121,6 +128,7 @@ MISTAKES = [
     Mistake("keys as values", "CrossAttention", _KeysAsValues),
     Mistake("merged in memory order", "CrossAttention", _MergedInMemoryOrder),
     Mistake("no scale", "CrossAttention", _NoScale),
+    Mistake("never split", "CrossAttention", _NeverSplit),
     Mistake("√d_model", "CrossAttention", _RootOfTheModel),
     Mistake("no output matrix", "CrossAttention", _NoOutput),
 ]

@@ -52,6 +52,13 @@ def _not_smoothed(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float
     return solution.loss(logits, targets, pad_id, 0.0)
 
 
+def _vocabulary_last(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Pair:
+    total = F.cross_entropy(
+        logits, targets, ignore_index=pad_id, label_smoothing=smoothing, reduction="sum"
+    )
+    return total, (targets != pad_id).sum()
+
+
 def _padding_is_0(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Pair:
     return solution.loss(logits, targets, 0, smoothing)
 
@@ -73,6 +80,7 @@ MISTAKES = [
     Mistake("pads counted", "loss", _pads_counted),
     Mistake("pads in the sum", "loss", _pads_in_the_sum),
     Mistake("mean instead of sum", "loss", _mean),
+    Mistake("vocabulary on the last axis", "loss", _vocabulary_last),
     Mistake("padding is 0", "loss", _padding_is_0),
     Mistake("mean times count", "loss", _mean_times_count),
     Mistake("padding smoothed", "loss", _padding_smoothed),

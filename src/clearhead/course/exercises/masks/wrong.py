@@ -54,6 +54,10 @@ def _infinite(scores: Tensor, allowed: Tensor) -> Tensor:
     return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
 
 
+def _infinity_times_0(scores: Tensor, allowed: Tensor) -> Tensor:
+    return (scores + (~allowed).float() * -torch.inf).softmax(dim=-1)
+
+
 def _large_only(scores: Tensor, allowed: Tensor) -> Tensor:
     return scores.masked_fill(~allowed, -1e9).softmax(dim=-1)
 
@@ -81,5 +85,6 @@ MISTAKES = [
     Mistake("scores set to 0", "masked_weights", _multiplied),
     Mistake("after the softmax", "masked_weights", _after_the_softmax),
     Mistake("-inf", "masked_weights", _infinite),
+    Mistake("inf times 0", "masked_weights", _infinity_times_0),
     Mistake("large negative only", "masked_weights", _large_only),
 ]

@@ -56,6 +56,14 @@ def _bias_first(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     return (_norm(x, torch.ones_like(weight), torch.zeros_like(bias), eps) + bias) * weight
 
 
+def _no_keepdim(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return (x - x.mean(dim=-1)) / (x.var(dim=-1, unbiased=False) + eps).sqrt() * weight + bias
+
+
+def _weight_unused(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _norm(x, torch.ones_like(weight), torch.zeros_like(bias), eps)
+
+
 def _overwritten(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
     if placement == "pre":
         x = norm(x)
@@ -83,6 +91,18 @@ def _post_norm_behind(x: Tensor, sublayer: Function, norm: Function, placement: 
     return x + sublayer(norm(x)) if placement == "pre" else x + norm(sublayer(x))
 
 
+def _added_twice(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    if placement == "pre":
+        return x + (x + sublayer(norm(x)))
+    return norm(x + (x + sublayer(x)))
+
+
+def _added_outside(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    if placement == "pre":
+        return x + (x + sublayer(norm(x)))
+    return x + norm(x + sublayer(x))
+
+
 def _not_added(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
     if placement == "pre":
         sublayer(norm(x))
@@ -100,11 +120,15 @@ MISTAKES = [
     Mistake("eps outside the root", "layer_norm", _eps_outside),
     Mistake("divided by the variance", "layer_norm", _by_the_variance),
     Mistake("bias before weight", "layer_norm", _bias_first),
+    Mistake("no keepdim", "layer_norm", _no_keepdim),
+    Mistake("weight and bias unused", "layer_norm", _weight_unused),
     Mistake("mean not subtracted", "layer_norm", _no_mean),
     Mistake("residual after the norm", "residual", _overwritten),
     Mistake("x + norm(f(x))", "residual", _norm_behind),
     Mistake("placements swapped", "residual", _swapped),
     Mistake("post: x + norm(f(x))", "residual", _post_norm_behind),
+    Mistake("x added twice", "residual", _added_twice),
+    Mistake("x added twice", "residual", _added_outside),
     Mistake("not added", "residual", _not_added),
     Mistake("no residual", "residual", _no_residual),
     Mistake("post is pre", "residual", _always_pre),
