@@ -406,6 +406,41 @@ def cosine(data: Any, say: Say) -> str:
     return d.text()
 
 
+def depths(data: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("depths"))
+    axes = Axes(d, (60, 44, 470, 190), (1, 13), (0, 105))
+    axes.ticks({n: str(n) for n in data["layers"]}, {p: f"{p} %" for p in (0, 50, 100)})
+    styles = (("pre", BLUE, ""), ("post", INK, "2 3"), ("none", ORANGE, "7 3"))
+    for i, (name, colour, dash) in enumerate(styles):
+        near = (i - 1) * 0.12  # beside each other, so that no range hides another
+        axes.curve([(n + near, at["mean"]) for n, at in zip(data["layers"], data[name])], colour,
+                   dash)  # fmt: skip
+        for n, at in zip(data["layers"], data[name]):
+            axes.curve([(n + near, at["least"]), (n + near, at["most"])], colour, width=3)
+            x, y = axes.at(n + near, at["mean"])
+            d.rect(x - 3, y - 3, 6, 6, colour)
+        x = 70 + i * 160
+        d.line([(x, 22), (x + 28, 22)], colour, 2.2, dash)
+        d.words(x + 34, 26, say(f"placement_{name}"))
+    axes.names(say("n_layers"), say("right_answers"))
+    return d.text()
+
+
+def norms(data: Any, say: Say) -> str:
+    d = Drawing(560, 190, say("norms"))
+    left, step = 230, 300 / 14
+    for i, name in enumerate(("plain", "scaled", "trained")):
+        y = 44 + 38 * i
+        d.words(left - 10, y + 17, say(f"norm_{name}"), "end", 12)
+        d.rect(left, y, max(data[name] * step, 2), 24, BLUE)
+        d.words(left + data[name] * step + 8, y + 17, f"{data[name]:.3g}", size=12, bold=True)
+    at = left + data["position"] * step
+    d.line([(at, 32), (at, 158)], ORANGE, 2, "5 3")
+    d.words(at, 24, say("norm_position").format(f"{data['position']:.0f}"), "middle", 12, ORANGE)
+    d.words(left, 180, say("norm_below"), size=11, colour=GREY)
+    return d.text()
+
+
 def shares(data: Any, say: Say) -> str:
     d = Drawing(640, 240, say("shares"))
     kinds = {
@@ -615,7 +650,9 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "05-cosine": ("depth", cosine),
     "07-diagonal": ("copy", diagonal),
     "07-wiring": (None, wiring),
+    "05-depths": ("depths", depths),
     "06-shares": ("shares", shares),
+    "06-norms": ("norms", norms),
     "08-shift": (None, shift),
     "09-heads": ("translation", translation),
     "10-candidates": ("candidates", candidates),
