@@ -5,14 +5,19 @@ can be built tiny in ten seconds.
     python -m benchmarks.auto_classes LlamaForCausalLM
 
 Each finished class is a line of benchmarks/results/auto_classes.jsonl; the same command continues.
-At its end, or when it is interrupted, it writes the figures to auto_classes.json.
+At its end, or when it is interrupted, it writes the figures to auto_classes.json; whether a finding
+is true is a judgement, which `auto_judgements.toml` gives with its proof.
 """
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import time
+import tomllib
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,8 +28,10 @@ from benchmarks.result import FOLDER, write_result
 from clearhead.doctor import examine
 
 RESULT = FOLDER / "auto_classes.jsonl"
+JUDGEMENTS = Path(__file__).parent / "auto_judgements.toml"
 SECONDS_TO_BUILD = 10
-SECONDS = 90
+MOST_PARAMETERS = 5_000_000
+SECONDS = 240
 # The sizes that configurations have, by their many names.
 TINY: dict[str, Any] = {
     "vocab_size": 97,
@@ -55,6 +62,18 @@ TINY: dict[str, Any] = {
     "decoder_attention_heads": 4,
     "head_dim": 8,
     "d_kv": 8,
+    "rotary_dim": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "qk_head_dim": 16,
+    "v_head_dim": 8,
+    "index_n_heads": 2,
+    "index_head_dim": 16,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
+    "attn_layer_indices": [1],
     "max_position_embeddings": 64,
     "n_positions": 64,
     "num_experts": 4,
@@ -64,6 +83,8 @@ TINY: dict[str, Any] = {
     "moe_intermediate_size": 24,
     "n_group": 1,
     "topk_group": 1,
+    "dim_model_base": 32,
+    "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 16},
     "encoder_layerdrop": 0.0,
     "decoder_layerdrop": 0.0,
     "layerdrop": 0.0,
@@ -92,22 +113,36 @@ def names() -> dict[str, str]:
     return found
 
 
+def build(name: str) -> torch.nn.Module:
+    """A tiny model of this class. Hybrids have a layer of attention among the first eight only."""
+    kind, model = getattr(transformers, names()[name]), getattr(transformers, name)
+    known = vars(kind())
+    given = {k: v for k, v in TINY.items() if k in known or k.startswith("attn_")}
+    if "kv_lora_rank" in known:  # latent attention has a key for each head
+        given["num_key_value_heads"] = TINY["num_attention_heads"]
+    config = kind(**given)
+    kinds = [str(layer) for layer in getattr(config, "layer_types", None) or ()]
+    if kinds and all("linear" in layer or "mamba" in layer for layer in kinds):
+        config = kind(**{**given, "num_hidden_layers": 8})
+    with torch.device("meta"):  # its size costs nothing there
+        n_parameters = sum(parameter.numel() for parameter in model(config).parameters())
+    if n_parameters > MOST_PARAMETERS:
+        raise ValueError(f"{n_parameters:,} parameters with the sizes that are known here")
+    torch.manual_seed(0)
+    return model(config)
+
+
 def examine_one(name: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
+    started = time.process_time()
     try:
-        kind, build = getattr(transformers, names()[name]), getattr(transformers, name)
-        started = time.monotonic()
-        known = vars(kind())
-        config = kind(**{k: v for k, v in TINY.items() if k in known or k.startswith("attn_")})
-        model = build(config)
+        model = build(name)
     except Exception as error:
         return {"name": name, "built": False, "why": f"{type(error).__name__}: {error}"[:160]}
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    if n_parameters > 5_000_000 or time.monotonic() - started > SECONDS_TO_BUILD:
-        why = f"{n_parameters:,} parameters with the sizes that are known here"
-        return {"name": name, "built": False, "why": why}
+    if time.process_time() - started > SECONDS_TO_BUILD:
+        return {"name": name, "built": False, "why": f"not built in {SECONDS_TO_BUILD} s"}
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             report = examine(model, quick=True)
@@ -144,16 +179,34 @@ def finished() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def judged(name: str, finding: dict[str, Any]) -> str:
+    """What follows from another finding is judged with it."""
+    for judgement in tomllib.loads(JUDGEMENTS.read_text(encoding="utf-8"))["judgement"]:
+        if finding["case"] == judgement["case"] and name in judgement["classes"]:
+            return judgement["verdict"]
+    return "not judged"
+
+
 def figures() -> dict[str, Any]:
     said = finished()
     built = [one for one in said if one["built"]]
     examined = [one for one in built if one["recognised"]]
+    headlines = Counter(
+        f"{finding['severity']}, {judged(one['name'], finding)}"
+        for one in examined
+        for finding in one["found"]
+        if finding["because"] is None
+    )
     return {
         "classes of the mappings": len(names()),
         "tried": len(said),
         "built tiny": len(built),
         "examined": len(examined),
         "without an error or a warning": sum(not one["found"] for one in examined),
+        "without an error": sum(
+            all(finding["severity"] != "error" for finding in one["found"]) for one in examined
+        ),
+        "headlines": dict(sorted(headlines.items())),
         "not recognised": {one["name"]: one["why"] for one in built if not one["recognised"]},
         "found": {one["name"]: one["found"] for one in examined if one["found"]},
         "could not run": {
@@ -163,6 +216,8 @@ def figures() -> dict[str, Any]:
 
 
 def examine_all(asked: list[str]) -> None:
+    # What all of these classes import is imported here, once.
+    importlib.import_module("transformers.models.llama.modeling_llama")
     done = {said["name"] for said in finished()}
     for name in asked or [name for name in names() if name not in done]:
         try:

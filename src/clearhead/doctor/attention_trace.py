@@ -155,22 +155,53 @@ def as_in_training() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
+class SoftmaxOutputs(_Mode):
+    """What every softmax returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: list[Tensor] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func in _SOFTMAX:
+            self.outputs.append(result.clone())
+        return result
+
+    def with_sink(self, weights: Tensor) -> bool:
+        """Whether these are the weights of a softmax but for its last column: of a sink, which
+        takes a share of the weights and stands for no key."""
+        wider = (*weights.shape[:-1], weights.shape[-1] + 1)
+        alike = (o[..., :-1] for o in self.outputs if o.shape == wider)
+        return any(torch.allclose(weights.double(), o.double(), atol=1e-4) for o in alike)
+
+
 class LookAtYourself(_Mode):
     """While this is on, every attention of a sequence to itself gives each position to itself
-    alone, and every other attention gives nothing."""
+    alone, and every other attention gives nothing. Sinks, as a last column of the scores or by
+    their logsumexp, are known."""
 
     def __init__(self, shapes: set[tuple[int, int]]) -> None:
         super().__init__()
-        self.shapes = shapes
+        self.shapes = shapes | {(n, n + 1) for n, n_keys in shapes if n == n_keys}
         self.n_seen = 0
+        self.convolves = False
+        """Whether a convolution ran over more than one position."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
             self.n_seen += 1
             n_queries, n_keys = result.shape[-2:]
-            same = torch.eye(n_queries, dtype=result.dtype, device=result.device)
-            return same.expand_as(result).clone() if n_queries == n_keys else result.zero_()
+            if n_keys not in (n_queries, n_queries + 1):
+                return result.zero_()
+            same = torch.eye(n_queries, n_keys, dtype=result.dtype, device=result.device)
+            return same.expand_as(result).clone()
+        if func is _aten.logsumexp.default and tuple(args[0].shape[-2:]) in self.shapes:
+            own = args[0].diagonal(dim1=-2, dim2=-1)
+            return own.clone() if own.shape == result.shape else result
+        if func is _aten.convolution.default and args[1].shape[2:].numel() > 1:
+            self.convolves = True
         return result
 
 

@@ -150,8 +150,11 @@ def _ending_at(model: nn.Module, attribute: str | None, value: int) -> Iterator[
 def _generate_hugging_face(
     model: Any, inputs: CallInputs, n_new: int, /, **settings: Any
 ) -> Generated:
-    # Every setting is given, so that no default of the checkpoint plays a part.
+    # The settings are ours alone, so that no default of the checkpoint plays a part, such as a last
+    # token that is forced (Bart's).
     beams = settings.get("beams", 1)
+    own = model.generation_config
+    kept = ("bos_token_id", "decoder_start_token_id", "use_cache")
     given = {
         "max_new_tokens": n_new,
         "min_new_tokens": 0,
@@ -159,7 +162,7 @@ def _generate_hugging_face(
         "num_beams": beams,
         "length_penalty": 0.0,
         "eos_token_id": settings.get("eos"),
-        "pad_token_id": model.config.pad_token_id or 0,
+        "pad_token_id": getattr(model.config, "pad_token_id", None) or 0,
         "return_dict_in_generate": True,
         "output_scores": beams > 1,
     }
@@ -167,7 +170,11 @@ def _generate_hugging_face(
         if name in settings:
             given[name] = settings[name]
     prompt = inputs.tokens if inputs.source is None else inputs.source
-    output = model.generate(prompt, attention_mask=torch.ones_like(prompt), **given)
+    model.generation_config = type(own)(**{name: getattr(own, name) for name in kept})
+    try:
+        output = model.generate(prompt, attention_mask=torch.ones_like(prompt), **given)
+    finally:
+        model.generation_config = own
     start = prompt.shape[1] if inputs.source is None else 1
     tokens = output.sequences
     scores = getattr(output, "sequences_scores", None)

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import Attention, trace_attention
+from clearhead.doctor.attention_trace import (
+    Attention,
+    SoftmaxOutputs,
+    plain_kernels,
+    trace_attention,
+)
+from clearhead.doctor.blocks import is_norm
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient
 
@@ -40,7 +46,9 @@ def weights(patient: Patient) -> Iterator[Finding]:
             yield Finding("weights.source_hidden", "warning", numbers, place=attention.place)
             return
     for attention in seen:
-        if _groups_differ(attention):
+        # Differential attention uses one pair of queries and keys with several groups of values.
+        alone = sum(_same_keys(attention, other) for other in seen) == 1
+        if alone and _groups_differ(attention):
             yield Finding("weights.groups", "error", place=attention.place)
             return
     for attention in seen:
@@ -60,6 +68,12 @@ def _groups_differ(attention: Attention) -> bool:
     groups = [_alike(tensor.reshape(batch, heads, -1)) for tensor in (keys, values)]
     grouped = all(bool(alike.sum() > heads) for alike in groups)
     return grouped and not torch.equal(*groups)
+
+
+def _same_keys(one: Attention, other: Attention) -> bool:
+    if one.place != other.place or one.keys is None or other.keys is None:
+        return one is other
+    return one.keys.shape == other.keys.shape and torch.equal(one.keys, other.keys)
 
 
 def _alike(heads: Tensor) -> Tensor:
@@ -85,11 +99,14 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
     yield from _others(patient, attention)
     for mode in ("eval", "train"):
         model = patient.plain if mode == "eval" else patient.copy().train()
+        seen = SoftmaxOutputs()
+        with torch.no_grad(), plain_kernels(), seen:
+            returned = attention(model, patient.draw(3))
         with torch.no_grad():
-            for index, given in enumerate(attention(model, patient.draw(3))):
+            for index, given in enumerate(returned):
                 sums = given.double().sum(dim=-1)
                 worst = float((sums - 1).abs().max())
-                if worst > 1e-3:
+                if worst > 1e-3 and not seen.with_sink(given):
                     numbers = {"low": float(sums.min()), "high": float(sums.max()), "index": index}
                     severity = "error" if mode == "eval" else "note"
                     yield Finding(f"returned_weights.{mode}", severity, numbers)
@@ -141,7 +158,8 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
             continue
         numbers |= {"scale": slope * first.scaled_before[0], "spread": spread}
         if _all_near(scales, 1.0) and (spread > _WIDE or not _scaled_by_weights(first)):
-            yield Finding("attention_scale.missing", "warning", numbers, place=first.place)
+            severity = "note" if _normalised(patient, first) else "warning"
+            yield Finding("attention_scale.missing", severity, numbers, place=first.place)
             return
         if heads > 1 and _all_near(scales, (first.d_head * heads) ** -0.5):
             numbers["d_model"] = first.d_head * heads
@@ -161,6 +179,13 @@ def _scaled_by_weights(attention: Attention) -> bool:
     assert attention.queries is not None and attention.keys is not None and attention.d_head
     ratio = float(attention.queries.std() / attention.keys.std().clamp(min=1e-12))
     return ratio < 2 * attention.d_head**-0.5 and ratio < 0.7
+
+
+def _normalised(patient: Patient, attention: Attention) -> bool:
+    """Whether queries and keys have norms of their own, whose weights can be the scale."""
+    parts = patient.model.get_submodule(attention.place).children()
+    norms = [p for p in parts if is_norm(p) and next(p.parameters(), None) is not None]
+    return sum(next(p.parameters()).numel() == attention.d_head for p in norms) > 1
 
 
 def _all_near(scales: set[float], right: float) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
@@ -37,12 +38,25 @@ def limit(patient: Patient) -> Iterator[Finding]:
     if limit > _LONGEST_TRIED:
         raise NotApplicableError("long_limit")
     error = _error(patient, patient.draw(1, limit, limit))
+    if error is not None and (behind := _padding_rows(patient, limit)):
+        limit -= behind
+        error = _error(patient, patient.draw(1, limit, limit))
     if error is not None:
         yield Finding("limit.at", "error", {"limit": limit, "error": error})
         return
     error = _error(patient, patient.draw(1, limit + 1, limit))
     if error is not None and error.startswith(("IndexError", "RuntimeError")):
         yield Finding("limit.beyond", "note", {"limit": limit, "error": error})
+
+
+def _padding_rows(patient: Patient, limit: int) -> int:
+    """How many rows of a table of positions are not for positions: those up to that of padding, as
+    in RoBERTa."""
+    tables = (m for m in patient.model.modules() if isinstance(m, nn.Embedding))
+    rows = [
+        t.padding_idx + 1 for t in tables if t.num_embeddings == limit and t.padding_idx is not None
+    ]
+    return max(rows, default=0)
 
 
 def _error(patient: Patient, inputs: CallInputs) -> str | None:

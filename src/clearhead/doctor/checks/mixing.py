@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import LookAtYourself, plain_kernels
+from clearhead.doctor.attention_trace import LookAtYourself, plain_kernels, trace_attention
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.witness import axis_of, differs, first_change, watch
+
+# What parts are called in which positions meet without a softmax, and are meant to.
+_OTHERS = ("att", "mix", "mamba", "delta", "recur", "ssm", "conv")
 
 
 def mixing(patient: Patient) -> Iterator[Finding]:
@@ -33,6 +36,8 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         one, other = patient.logits(model, inputs), patient.logits(model, others)
     if not eyes.n_seen:
         raise NotApplicableError("no_attention_seen")
+    if eyes.convolves:
+        raise NotApplicableError("other_mixing")
 
     def elsewhere_moved(one: Tensor, other: Tensor) -> bool:
         axis = axis_of(one, length)
@@ -47,4 +52,17 @@ def mixing(patient: Patient) -> Iterator[Finding]:
             before = watch(model, lambda: patient.logits(model, inputs))
             after = watch(model, lambda: patient.logits(model, others))
         place = first_change(before, after, elsewhere_moved)
+        seen = trace_attention(model, lambda: patient.logits(model, inputs), shapes)
+        if place is not None and _mixes_by_itself(model, place, [a.place for a in seen]):
+            raise NotApplicableError("other_mixing")
         yield Finding("mixing.outside_attention", "warning", {"token": token}, place=place)
+
+
+def _mixes_by_itself(model: nn.Module, place: str, attentions: list[str]) -> bool:
+    """Whether a part is another kind of attention, such as a linear one: it is called so, and no
+    softmax over scores runs in it."""
+    name = f"{place} {type(model.get_submodule(place)).__name__}".lower()
+    near = any(
+        f"{a}.".startswith(f"{place}.") or f"{place}.".startswith(f"{a}.") for a in attentions
+    )
+    return not near and any(word in name for word in _OTHERS)

@@ -15,6 +15,8 @@ from clearhead.doctor.witness import Visit, axis_of, differs, first_change, firs
 
 # Further on than tables that are clipped by mistake.
 _FAR = 31
+# Scores of equal keys at different places differ by far more than rounding.
+_APART = 1e-4
 
 
 def causal(patient: Patient) -> Iterator[Finding]:
@@ -153,7 +155,24 @@ def positions(patient: Patient) -> Iterator[Finding]:
     if patient.has_source:
         yield from _blind(patient, "source", patient.source_length)
     found = list(_blind(patient, "tokens", patient.length))
+    if found and _known_later(patient):
+        return
     yield from found or _clipped(patient)
+
+
+def _known_later(patient: Patient) -> bool:
+    """Whether a later attention knows places, as where layers with and without a rotation take
+    turns: one token, again and again, then has other scores elsewhere."""
+    model, inputs, n = patient.specimen, patient.draw(2), patient.length
+    inputs = replace(inputs, tokens=inputs.tokens[:, :1].expand(-1, n).contiguous())
+    seen = trace_attention(model, lambda: patient.logits(model, inputs), {(n, n), (n, n + 1)})
+    for attention in seen:
+        scores, weights = attention.scores[..., :n].double(), attention.weights[..., :n]
+        own = scores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        apart = (scores - own)[weights > 0].abs()
+        if attention.axis == -1 and apart.numel() and float(apart.max()) > _APART:
+            return True
+    return False
 
 
 def _clipped(patient: Patient) -> Iterator[Finding]:

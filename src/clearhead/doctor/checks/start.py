@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.witness import watching
 
@@ -20,6 +21,7 @@ _SPREAD_ALLOWED = 1.0
 _KNOWLEDGE_ALLOWED = 0.2
 # A change of the loss that is large beside rounding and small beside its curvature.
 _STEP, _FAINT, _SLOPE_ALLOWED = 1e-3, 0.01, 0.03
+_LONG = 256
 _SMALL_STEP, _TABLE_ALLOWED = 1e-6, 0.1
 
 
@@ -81,6 +83,8 @@ def gradients(patient: Patient) -> Iterator[Finding]:
         yield Finding("gradients.detached", "error", _names(detached), place=detached[0])
     yield from _wrong_row(patient)
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if any(p.grad is None for _, p in trained):
+        _learn_from_more(patient, model)
     unused = [name for name, p in trained if p.grad is None]
     if unused:
         yield Finding("gradients.none", "error", _names(unused), place=_common(unused))
@@ -91,6 +95,18 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     still = [n for n, p in trained if p.dim() > 1 and p.grad is not None and not p.grad.any()]
     if still:
         yield Finding("gradients.zero", "error", _names(still), place=_common(still))
+
+
+def _learn_from_more(patient: Patient, model: nn.Module) -> None:
+    """Some parts, such as a memory of what is far away, have nothing to do in a short sequence."""
+    length = min(patient.max_length or _LONG, _LONG)
+    if length <= patient.length or patient.equal_lengths:
+        return
+    try:
+        logits = patient.logits(model, patient.draw(1, length, length))
+    except CALL_ERRORS:
+        return  # another check says which lengths fail
+    logits.square().mean().backward()
 
 
 def _wrong_row(patient: Patient) -> Iterator[Finding]:

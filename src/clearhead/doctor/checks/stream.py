@@ -135,7 +135,8 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
 
 
 def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
-    """Of each layer the matrix that comes last, where it narrows: of a feed-forward layer."""
+    """Of each layer the matrix that comes last, where it narrows: of a feed-forward layer. Where
+    all matrices of a layer are in one part of it (Mamba's), there is no such layer."""
     model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
@@ -146,7 +147,10 @@ def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
         if matrices:
             last = matrices[-1].module
             assert isinstance(last, nn.Linear)
-            if last.in_features > last.out_features:
+            part = matrices[-1].path.rpartition(".")[0]
+            weights = model.get_submodule(layer).named_parameters(prefix=layer)
+            apart = any(p.dim() > 1 and not name.startswith(f"{part}.") for name, p in weights)
+            if last.in_features > last.out_features and (apart or part == layer):
                 found.add(matrices[-1].path)
     return found
 
@@ -169,12 +173,16 @@ def _stream_goes_on(tower: Tower, visits: list[Visit], changed: list[Visit]) -> 
 
 
 def _silence(layer: nn.Module) -> None:
-    """Sublayers that add nothing, and norms that only normalise."""
+    """Sublayers that add nothing, and norms that only normalise. A gain between the sublayers may
+    weigh the residual itself: it becomes 1."""
     with torch.no_grad():
         for module in layer.modules():
-            for name, parameter in module.named_parameters(recurse=False):
-                keep = is_norm(module) and parameter.dim() == 1 and "bias" not in name
-                parameter.fill_(1.0 if keep else 0.0)
+            own = dict(module.named_parameters(recurse=False))
+            holds_others = next(module.children(), None) is not None
+            between = holds_others and all(parameter.dim() == 1 for parameter in own.values())
+            for name, parameter in own.items():
+                gain = parameter.dim() == 1 and "bias" not in name
+                parameter.fill_(1.0 if gain and (between or is_norm(module)) else 0.0)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
