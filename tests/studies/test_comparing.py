@@ -1,18 +1,22 @@
 """What a table says of results: unequal arms, sweeps, runs that failed, lines of an older study."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clearhead import build_model
 from clearhead.studies.comparing import compare
-from clearhead.studies.pages import page, write_pages
+from clearhead.studies.pages import SUFFIX, page, write_pages
 from clearhead.studies.picture import picture
 from clearhead.studies.result_lines import add_line, lines_of, read_lines
 from clearhead.studies.showing import table
 from clearhead.studies.statistics import N_BLOCKS
-from clearhead.studies.study_file import StudyPlan, load_study
+from clearhead.studies.study_file import StudyPlan, load_study, study_names
+
+PAGES = Path(__file__).parent.parent.parent / "results" / "studies"
 
 
 def line(plan: StudyPlan, arm_key: str, seed: int, loss: float, **more: Any) -> dict[str, Any]:
@@ -131,6 +135,27 @@ def test_pages_are_written_in_both_languages_with_pictures(place: Path):
     # The committed lines make the same page again.
     again = compare(plan, read_lines(place / "out" / "study.jsonl"))
     assert page(again, "en") == text
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_shipped_study_is_of_models_that_can_be_built(name: str):
+    plan = load_study(name)
+    assert all(set(arm.title) == {"en", "zh"} and all(arm.title.values()) for arm in plan.arms)
+    assert len({arm.trial(1, 10) for arm in plan.arms}) + len(
+        [arm for arm in plan.arms if arm.parts]
+    ) == len(plan.arms), "two arms are the same"
+    for arm in plan.arms:
+        config = arm.trial(1, 10).model
+        assert config is not None
+        build_model(replace(config, vocab_size=40), **arm.parts)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAGES.glob("*.jsonl")))
+def test_every_page_of_a_study_is_what_its_lines_make(name: str):
+    found = compare(load_study(name), read_lines(PAGES / f"{name}.jsonl"))
+    for language, suffix in SUFFIX.items():
+        assert (PAGES / f"{name}{suffix}.md").read_text("utf-8") == page(found, language)
+        assert (PAGES / f"{name}{suffix}.svg").read_text("utf-8") == picture(found, language)
 
 
 def test_a_study_without_results_has_no_page(place: Path):

@@ -19,7 +19,8 @@ from clearhead.api.preparing import prepare
 from clearhead.api.study_worker import RESULT
 from clearhead.config import recipe_toml
 from clearhead.data.corpus import open_corpus
-from clearhead.environment import processor_name
+from clearhead.data.public import public_corpora
+from clearhead.environment import data_folder, processor_name
 from clearhead.errors import ConfigError, InputError
 from clearhead.files import locked, write_whole
 from clearhead.studies.comparing import StudyResult, compare
@@ -85,6 +86,7 @@ class Study:
         if workers is not None and (type(workers) is not int or workers < 1):
             raise InputError(f"workers={workers!r} must be a whole number of at least 1; try 1")
         say, n_workers = say or _log.info, workers or os.cpu_count() or 1
+        self._check_tests()
         self.folder.mkdir(parents=True, exist_ok=True)
         refusal = f"{self.folder} is in use by another process; wait until it has ended"
         with locked(self.folder / ".lock", refusal):
@@ -97,6 +99,17 @@ class Study:
             if not only_plan:
                 self._run(jobs, n_workers, say)
         return self.result
+
+    def _check_tests(self) -> None:
+        """Before hours of training, not after."""
+        for test in self.plan.tests:
+            for name in (test.source, test.reference):
+                if not (data_folder() / name).is_file():
+                    known = {each.folder: key for key, each in public_corpora().items()}
+                    corpus = known.get(Path(name).parts[0])
+                    remedy = f"get it with: clearhead data get {corpus}" if corpus else "check it"
+                    rule = f"is not below {data_folder()}"
+                    raise ConfigError(f"tests.{test.name}", name, rule, remedy)
 
     def _collect(self, jobs: list[StudyJob]) -> None:
         """Results of runs that ended when this study had been killed before it noted them."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 COPY_SPLITS = {"train.txt": 20_000, "valid.txt": 500, "test.txt": 500}
 COPY_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 COPY_LENGTHS = range(3, 17)
+LONG_LENGTHS = (16, 17, 18, 20, 24, 32)
+LONG_LINES = 200
 
 
 def copy_task(seed: int = 1) -> list[bytes]:
@@ -27,5 +29,22 @@ def copy_task(seed: int = 1) -> list[bytes]:
     ]
 
 
-GENERATORS: dict[str, Callable[[], list[bytes]]] = {"copy-task": copy_task}
+def copy_task_long(seed: int = 2) -> list[bytes]:
+    """Random strings to test a copying model on that was trained on shorter ones: a file for each
+    length."""
+    draw = random.Random(seed).random
+
+    def string(length: int) -> str:
+        return "".join(COPY_CHARACTERS[int(draw() * len(COPY_CHARACTERS))] for _ in range(length))
+
+    return [
+        "".join(f"{string(length)}\n" for _ in range(LONG_LINES)).encode()
+        for length in LONG_LENGTHS
+    ]
+
+
+GENERATORS: dict[str, Callable[[], list[bytes]]] = {
+    "copy-task": copy_task,
+    "copy-task-long": copy_task_long,
+}
 """The functions that generate a corpus: its files' contents, in the order of its table."""
