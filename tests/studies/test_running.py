@@ -104,7 +104,7 @@ def test_processor_time_counts_steps_that_a_kill_has_undone_once(tmp_path: Path)
 def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
     job = StudyJob("base-1", {"recipe": "nowhere.toml"}, tmp_path / "log.txt")
     with pytest.raises(ClearheadError, match=r"base-1 failed: .*log\.txt\); fix it and run"):
-        run_jobs([job], "json.tool", 1, lambda _: None)  # takes no task of ours
+        run_jobs([job], "clearhead.no_such_worker", 1, lambda _: None)
 
 
 @pytest.mark.parametrize(
