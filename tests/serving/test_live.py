@@ -29,7 +29,7 @@ FIRST = LookRequest(text=TEXT, max_new=4)
 
 
 def client(live: LiveModel) -> TestClient:
-    app = live_app(live, FIRST, hosts=frozenset({HOST}), key=KEY)
+    app = live_app(live, FIRST, host="127.0.0.1", key=KEY)
     return TestClient(app, base_url=f"http://{HOST}", headers={"x-clearhead-key": KEY})
 
 
@@ -106,10 +106,18 @@ def test_a_checkpoint_shows_its_own_weights_and_the_model_comes_back():
     [
         ({"host": "evil.example"}, 403),
         ({"host": "evil.example:4321"}, 403),
-        ({"host": "127.0.0.1:4322"}, 403),
+        ({"host": "127.0.0.1.evil.example:4321"}, 403),
+        ({"host": "localhost.evil.example:4321"}, 403),
+        ({"host": "[::1", "origin": "http://[::1"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "192.168.0.7:4321"}, 403),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
-        ({"origin": f"https://{HOST}"}, 403),
+        ({"origin": "http://127.0.0.1:4322"}, 403),  # another server of this machine
+        ({"origin": "http://localhost:4321"}, 403),
+        ({"origin": f"http://{HOST}.evil.example"}, 403),
+        ({"host": "localhost:8080", "origin": "http://localhost:8080"}, 200),  # through a tunnel
+        ({"host": "[::1]:4321", "origin": "http://[::1]:4321"}, 200),
         ({"x-clearhead-key": "another"}, 403),
         ({"x-clearhead-key": ""}, 403),
         ({"content-type": "text/plain"}, 415),

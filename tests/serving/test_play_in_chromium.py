@@ -54,7 +54,7 @@ def playing(request: pytest.FixtureRequest) -> Iterator[Playing]:
 
     address = listen("127.0.0.1", 0)
     first = LookRequest(text=TEXT, max_new=6)
-    app = live_app(live, first, hosts=address.hosts, key=address.key)
+    app = live_app(live, first, host=address.host, key=address.key)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address.listening]})
     thread.start()

@@ -73,6 +73,8 @@ def test_tags_stay_and_their_text_is_translated(server: RunningServer):
     ("path", "headers", "status"),
     [
         ("/translate", {"host": "evil.example"}, 403),
+        ("/translate", {"host": "127.0.0.1.evil.example"}, 403),
+        ("/translate", {"host": "localhost.evil.example"}, 403),
         ("/translate", {"origin": "https://evil.example"}, 403),
         ("/translate", {"origin": "null"}, 403),
         ("/v1/completions", {"origin": "https://evil.example"}, 403),

@@ -64,7 +64,7 @@ def serve(
                 f"the package {package} is not installed; get it with: "
                 "pip install 'clearhead[serve]'"
             )
-    from clearhead.serving.guarding import digest, is_loopback
+    from clearhead.serving.access import digest, is_loopback
     from clearhead.serving.limits import Limits
     from clearhead.serving.logs import LEVELS
     from clearhead.serving.ports import take_port

@@ -1,64 +1,174 @@
-"""Who may talk to a server on this machine.
+"""Who may talk to a server, how its answers are counted and logged, and what a client gets when
+something fails.
 
-A page of another site must not reach it: not by a form or a script (Origin, content type and key),
-and not by a name that its owner lets point to 127.0.0.1 (Host). The key is behind the `#` of the
-printed address, which browsers do not send, so it is in no log.
+A page of another site must not reach a server of this machine: not by a form or a script (Origin),
+and not by a name that its owner lets point to 127.0.0.1 (Host). The live page has a key too. It is
+behind the `#` of the printed address, which browsers do not send, so it is in no log.
 """
 
+import hashlib
 import hmac
-import json
+import ipaddress
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-KEY = "x-clearhead-key"
-HEADERS = {
-    "cache-control": "no-store",
+from clearhead.serving.answers import refusal
+from clearhead.serving.limits import RequestError
+from clearhead.serving.logs import LOGGER
+from clearhead.serving.metrics import Metrics
+
+PAGE_KEY = "x-clearhead-key"
+HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+PAGE_HEADERS = HEADERS | {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+_log = logging.getLogger(LOGGER)
 
 
-class OwnPageOnly:
-    """Refuses what does not come from the page that this server has sent."""
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach it. A name that merely begins like an address
+    of this machine, such as 127.0.0.1.example.org, is anybody's."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], key: str) -> None:
-        """`hosts`: the names that this server has, each with its port."""
-        self.app, self.hosts, self.key = app, hosts, key
-        self.origins = {f"http://{host}" for host in hosts}
+
+def digest(key: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class ApiKeys:
+    """The keys of clients; without any, everybody may ask."""
+
+    def __init__(self, digests: Iterable[str]) -> None:
+        self.digests = tuple(digests)
+
+    def authorise(self, request: Request, key: str | None) -> None:
+        """Raises unless the key, or that of the header `Authorization`, is known."""
+        if not self.digests:
+            return
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = bearer.strip() if scheme.lower() == "bearer" else key
+        if given is None:
+            raise RequestError(
+                401, "an API key is needed; send api_key, or Authorization: Bearer KEY"
+            )
+        own = digest(given)
+        # Every comparison is made, so that the time says nothing.
+        if not sum(hmac.compare_digest(own, known) for known in self.digests):
+            raise RequestError(403, "the API key is not valid")
+
+
+class Callers(NamedTuple):
+    """Whose requests are answered, by what browsers send: `Host`, the name that the server was
+    called by, and `Origin`, the site of the page that asks."""
+
+    host: str
+    """Where the server listens."""
+    any_name: bool = False
+    """Whether it may be called by every name, as behind a proxy."""
+    origins: tuple[str, ...] = ()
+    """Sites whose pages may ask, beside the server's own."""
+
+    def reason_to_refuse(self, headers: Headers) -> str | None:
+        """None: it is answered."""
+        host = headers.get("host", "")
+        name = _name(host)
+        if not (self.any_name or is_loopback(name) or name == self.host.strip("[]").lower()):
+            return "this server answers to the names of its own machine only"
+        origin = headers.get("origin")
+        if origin is None or "*" in self.origins or origin in self.origins:
+            return None
+        # The port of the server itself may be another: a tunnel, or a proxy.
+        if name and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):
+            return None
+        return "pages of other sites may not use this server (serve can allow some: --allow-origin)"
+
+
+def _name(host: str) -> str:
+    """The name in `name:port`; empty, if it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+class Guard:
+    """Answers only to `callers`. Answers are counted and logged, failures too."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        callers: Callers,
+        headers: Mapping[str, str] = HEADERS,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`headers`: those of every answer that does not set them itself."""
+        self.app, self.callers, self.headers, self.metrics = app, callers, headers, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the server's own messages; sockets have no route
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        started = time.perf_counter()
+        number = secrets.token_hex(8)
+        status = 0
 
-        async def with_headers(message: Message) -> None:
+        async def counted(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = number
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
-        await (refusal or self.app)(scope, receive, with_headers)
+        try:
+            reason = self.callers.reason_to_refuse(Headers(scope=scope))
+            if reason is not None:
+                await refusal(scope["path"], 403, reason)(scope, receive, counted)
+            else:
+                await self.app(scope, receive, counted)
+        except Exception:
+            _log.exception("a request failed", extra={"fields": {"request": number}})
+            if status == 0:
+                answer = refusal(scope["path"], 500, f"the server failed (request {number})")
+                await answer(scope, receive, counted)
+        finally:
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("endpoint"), "__name__", "none")
+            if self.metrics is not None:
+                self.metrics.request(route, status, seconds)
+            if _log.isEnabledFor(logging.INFO):
+                fields = {
+                    "request": number, "method": scope["method"], "route": route, "status": status,
+                    "ms": round(1000 * seconds, 2),
+                }  # fmt: skip
+                _log.info("request", extra={"fields": fields})
 
-    def _refusal(self, method: str, headers: Headers) -> Response | None:
-        if headers.get("host", "").lower() not in self.hosts:
-            return failure(403, "this server answers to its own address only")
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in self.origins:
-            return failure(403, "this server answers to its own page only")
-        if method == "POST":
-            if headers.get("content-type", "").split(";")[0].strip() != "application/json":
-                return failure(415, "send application/json")
-            if not hmac.compare_digest(headers.get(KEY, "").encode(), self.key.encode()):
-                return failure(403, "the key is missing or wrong; open the printed address")
-        return None
 
-
-def failure(status: int, message: str) -> Response:
-    """An error, in the form in which the page reads it."""
-    body = json.dumps({"error": message}, ensure_ascii=False)
-    return Response(body, status, media_type="application/json")
+def check_page_key(headers: Headers, key: str) -> None:
+    """Raises unless the request comes from a page that knows the key: a form of another site can
+    send neither JSON nor this header."""
+    if headers.get("content-type", "").split(";")[0].strip() != "application/json":
+        raise RequestError(415, "send application/json")
+    if not hmac.compare_digest(headers.get(PAGE_KEY, "").encode(), key.encode()):
+        raise RequestError(403, "the key is missing or wrong; open the printed address")

@@ -11,6 +11,7 @@ import secrets
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import uvicorn
@@ -22,11 +23,15 @@ from starlette.routing import Route
 
 from clearhead.errors import ClearheadError
 from clearhead.inspection.page import page, policy
-from clearhead.serving.access import OwnPageOnly, failure
+from clearhead.serving.access import PAGE_HEADERS, Callers, Guard, check_page_key
+from clearhead.serving.answers import refusal
 from clearhead.serving.asking import MAX_BODY, LookRequest, read_request
+from clearhead.serving.limits import RequestError
 from clearhead.serving.live import MAX_SECONDS, LiveModel, RequestTimeoutError
 from clearhead.serving.ports import take_port
 
+LOOK = "/api/look"
+failure = partial(refusal, LOOK)
 MAX_WAITING = 4  # requests beside the one that is answered
 MAX_ANSWER = 4_000_000  # bytes
 MAX_CONNECTIONS = 64
@@ -39,17 +44,15 @@ class Address(NamedTuple):
     key: str
 
     @property
-    def hosts(self) -> frozenset[str]:
-        """The names that a browser may call it by."""
-        host, port = self.listening.getsockname()[:2]
-        names = {host, "127.0.0.1", "localhost"} if host.startswith("127.") else {host}
-        return frozenset(f"{name}:{port}" for name in names)
+    def host(self) -> str:
+        """The address of this machine that it listens on."""
+        return self.listening.getsockname()[0]
 
     @property
     def url(self) -> str:
         """What is typed into a browser."""
-        host, port = self.listening.getsockname()[:2]
-        return f"http://{host}:{port}/#key={self.key}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.listening.getsockname()[1]}/#key={self.key}"
 
 
 def listen(host: str, port: int) -> Address:
@@ -65,7 +68,7 @@ def listen(host: str, port: int) -> Address:
 def serve(live: LiveModel, first: LookRequest, address: Address) -> None:
     """Answers until the process is interrupted."""
     config = uvicorn.Config(
-        live_app(live, first, hosts=address.hosts, key=address.key),
+        live_app(live, first, host=address.host, key=address.key),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -77,8 +80,9 @@ def serve(live: LiveModel, first: LookRequest, address: Address) -> None:
     uvicorn.Server(config).run(sockets=[address.listening])
 
 
-def live_app(live: LiveModel, first: LookRequest, *, hosts: frozenset[str], key: str) -> Starlette:
-    """The application; `first` is what the page shows when it opens."""
+def live_app(live: LiveModel, first: LookRequest, *, host: str, key: str) -> Starlette:
+    """The application; `first` is what the page shows when it opens, `host` the address that it
+    listens on."""
     worker = ThreadPoolExecutor(1, thread_name_prefix="model")
     opening = worker.submit(live.answer, first).result()
     opening["live"] = {**live.facts(), "first": {**first.decoding(), "text": first.text}}
@@ -95,11 +99,14 @@ def live_app(live: LiveModel, first: LookRequest, *, hosts: frozenset[str], key:
     async def look(request: Request) -> Response:
         nonlocal n_asked
         try:
+            check_page_key(request.headers, key)
             asked = read_request(await _body(request))
         except ClientDisconnect:
             return failure(400, "the request was not finished")
+        except RequestError as error:
+            return failure(error.status, str(error))
         except ClearheadError as error:
-            return failure(413 if isinstance(error, _BodyTooLargeError) else 400, str(error))
+            return failure(400, str(error))
         if n_asked > MAX_WAITING:
             return failure(503, "too many requests at once; try again in a moment")
         n_asked += 1
@@ -128,14 +135,10 @@ def live_app(live: LiveModel, first: LookRequest, *, hosts: frozenset[str], key:
         routes=[
             Route("/", home),
             Route("/health", health),
-            Route("/api/look", look, methods=["POST"]),
+            Route(LOOK, look, methods=["POST"]),
         ],
-        middleware=[Middleware(OwnPageOnly, hosts=hosts, key=key)],
+        middleware=[Middleware(Guard, callers=Callers(host), headers=PAGE_HEADERS)],
     )
-
-
-class _BodyTooLargeError(ClearheadError):
-    """A body beyond the limit."""
 
 
 async def _body(request: Request) -> bytes:
@@ -145,9 +148,8 @@ async def _body(request: Request) -> bytes:
             async for piece in request.stream():
                 found += piece
                 if len(found) > MAX_BODY:
-                    raise _BodyTooLargeError(
-                        f"the body has more than {MAX_BODY} bytes; shorten the text"
-                    )
+                    told = f"the body has more than {MAX_BODY} bytes; shorten the text"
+                    raise RequestError(413, told)
     except TimeoutError:
         raise ClientDisconnect from None
     return bytes(found)

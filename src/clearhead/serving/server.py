@@ -23,10 +23,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from clearhead.errors import ClearheadError
+from clearhead.serving.access import ApiKeys, Callers, Guard, is_loopback
 from clearhead.serving.answers import answer_json, refusal
 from clearhead.serving.batching import Batcher
 from clearhead.serving.completions import Completions
-from clearhead.serving.guarding import ApiKeys, Guard
 from clearhead.serving.languages import Detector
 from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.logs import LOGGER
@@ -143,7 +143,8 @@ def server_app(plan: ServerPlan) -> Starlette:
         *(Route(f"/{f.__name__}", f) for f in (health, ready)),
         Route("/metrics", figures),
     ]
-    middleware = [Middleware(Guard, host=plan.host, origins=plan.origins, metrics=metrics)]
+    callers = Callers(plan.host, any_name=not is_loopback(plan.host), origins=plan.origins)
+    middleware = [Middleware(Guard, callers=callers, metrics=metrics)]
     if plan.origins:
         cors = Middleware(
             CORSMiddleware,
