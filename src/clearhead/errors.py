@@ -35,7 +35,10 @@ class DataError(ClearheadError, ValueError):
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)
-    close = get_close_matches(str(word), known, n=1)
-    return (
-        f"did you mean {close[0]!r}?" if close else "choose one of " + ", ".join(map(repr, known))
-    )
+    close = closest(word, known)
+    return f"did you mean {close!r}?" if close else "choose one of " + ", ".join(map(repr, known))
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that looks most like this one, if any does."""
+    return next(iter(get_close_matches(str(word), list(known), n=1)), None)

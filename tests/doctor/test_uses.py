@@ -98,6 +98,32 @@ def test_an_unrecognised_model_is_explained_in_chinese(file, capsys):
     assert "请写明如何调用它" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("nothing/here", "既不是 FILE.py:NAME"),
+        ("{file}", "请写明用其中哪个模型"),
+        ("{folder}/other.py:build", "没有文件"),
+        ("{folder}/broken.py:build", "第 2 行，无法导入：SyntaxError"),
+        ("{file}:bild", "里没有 'bild'"),
+        ("{file}:number", "是 int；应当是模型"),
+        ("{file}:text", "返回了 str；应当返回 torch.nn.Module"),
+        ("{file}:needs", "请写一个不带参数的函数"),
+        ("{folder}/model", "打不开："),
+        ("{file}:Odd --only causl", "是不是想写 'causal'？"),
+    ],
+)
+def test_a_model_that_cannot_be_opened_is_explained_in_chinese(file, capsys, model, said):
+    own = "number = 3\ndef text(): return 'abc'\n"
+    file.write_text(MODEL + own, encoding="utf-8")
+    (file.parent / "broken.py").write_text("import torch\ndef build(:\n", encoding="utf-8")
+    (file.parent / "model").mkdir(exist_ok=True)
+    (file.parent / "model" / "config.json").write_text("{}", encoding="utf-8")
+    words = model.format(file=file, folder=file.parent).split()
+    assert main(["doctor", *words, "--kind", "decoder", "--language", "zh"]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_report_without_rich_is_plain_lines(monkeypatch):
     report = examine(Leaky(), kind="decoder", only=["causal"])
     monkeypatch.setitem(__import__("sys").modules, "clearhead.doctor.terminal", None)

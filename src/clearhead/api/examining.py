@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import nn
 
 from clearhead.api.loading import find_model, is_of_hugging_face, shipped_models
-from clearhead.api.own_parts import first_line, run_file
+from clearhead.api.own_parts import FileError, first_line, run_file
 from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.config.checks import check_at_least, check_whole
@@ -14,8 +14,8 @@ from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
 from clearhead.doctor.patient import ModelKind
-from clearhead.doctor.texts import Language
-from clearhead.errors import ClearheadError, InputError
+from clearhead.doctor.texts import Language, error_text
+from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.interop.folders import read_json
 from clearhead.interop.model_folder import CONFIG, load_model
 
@@ -53,8 +53,8 @@ def examine(
         check_whole("pad_id", pad_id)
     names = only if isinstance(only, Collection) and not isinstance(only, str) else [None]
     if only is not None and not all(isinstance(name, str) for name in names):
-        raise InputError(f"only={only!r:.60} is not a list of checks; try only=['causal']")
-    module, is_fresh, own_calls = _opened(model)
+        raise InputError(error_text("only", language, only=f"{only!r:.60}"))
+    module, is_fresh, own_calls = _opened(model, language)
     return examine_module(
         module,
         kind=kind,
@@ -70,98 +70,105 @@ def examine(
     )
 
 
-def _opened(model: nn.Module | TextModel | str | Path) -> tuple[nn.Module, bool, Calls | None]:
+def _opened(
+    model: nn.Module | TextModel | str | Path, language: Language
+) -> tuple[nn.Module, bool, Calls | None]:
     """The module, whether its weights are fresh, and how it is called, if a file says so."""
     if isinstance(model, nn.Module):
         return model, True, None
     if isinstance(model, TextModel):
         return model.model, False, None
     if not isinstance(model, str | Path):
-        raise InputError(
-            f"model={model!r:.60} is a {type(model).__name__}; give a torch.nn.Module, what "
-            "clearhead.load returned, a path, or FILE.py:NAME"
-        )
+        given = {"model": f"{model!r:.60}", "type": type(model).__name__}
+        raise InputError(error_text("not_a_model", language, **given))
     file, colon, function = str(model).rpartition(":")
     if colon and file.endswith(".py"):
-        return _build(Path(file), function)
+        return _build(Path(file), function, language)
     folder = as_path("model", model)
     is_run = (folder / RECIPE).is_file() or (folder / "model").is_dir()
-    if is_run or (not folder.exists() and str(model) in shipped_models()):
-        return find_model(model).model, False, None
-    if folder.suffix == ".py":
-        raise InputError(f"model={str(model)!r} names a file; name the model in it: {model}:NAME")
-    if not (folder / CONFIG).is_file():
-        raise InputError(
-            f"model={str(model)!r} is neither FILE.py:NAME, nor a folder with a {CONFIG}, nor a "
-            f"shipped model ({', '.join(shipped_models())}); try my_model.py:build_model"
-        )
-    config = read_json(folder, CONFIG)
-    if is_of_hugging_face(config):
-        return _open_hugging_face(folder, config), False, None
-    return load_model(folder), False, None
+    is_named = is_run or (not folder.exists() and str(model) in shipped_models())
+    if not is_named and folder.suffix == ".py":
+        raise InputError(error_text("only_a_file", language, model=model))
+    if not is_named and not (folder / CONFIG).is_file():
+        shipped = ", ".join(shipped_models())
+        raise InputError(error_text("nothing_there", language, model=model, shipped=shipped))
+    try:
+        if is_named:
+            return find_model(model).model, False, None
+        config = read_json(folder, CONFIG)
+        if not is_of_hugging_face(config):
+            return load_model(folder), False, None
+    except ClearheadError as error:
+        if language == "en":
+            raise
+        # What is wrong inside a folder is said in English only.
+        words = error_text("not_opened", language, folder=model, reason=error)
+        raise FolderError(words) from error
+    return _open_hugging_face(folder, config, language), False, None
 
 
-def _build(file: Path, name: str) -> tuple[nn.Module, bool, Calls | None]:
+def _build(file: Path, name: str, language: Language) -> tuple[nn.Module, bool, Calls | None]:
     """From a file, which is run, and which may say how its model is called."""
-    module = run_file(file)
+
+    def problem(key: str, **words: object) -> ClearheadError:
+        return ClearheadError(error_text(key, language, file=file, name=name, **words))
+
+    if not file.is_file():
+        raise problem("no_file")
+    try:
+        module = run_file(file)
+    except FileError as error:
+        key = "not_imported_line" if error.line else "not_imported"
+        raise problem(key, line=error.line, reason=error.reason) from error
     found = getattr(module, name, None)
     if found is None:
-        raise ClearheadError(f"{file} has no {name!r}; name a model, or a function that builds it")
+        raise problem("no_name")
     model = found
     if not isinstance(found, nn.Module):
         if not callable(found):
-            kind = type(found).__name__
-            raise ClearheadError(f"{name} in {file} is a {kind}; name a model, or a function")
+            raise problem("no_function", type=type(found).__name__)
         try:
             model = found()
         except Exception as error:
-            raise ClearheadError(
-                f"{name}() in {file} failed: {first_line(error)}{_hint(error)}"
-            ) from error
+            reason = first_line(error) + _hint(error, language)
+            raise problem("build_failed", reason=reason) from error
     if not isinstance(model, nn.Module):
-        kind = type(model).__name__
-        raise ClearheadError(f"{name}() in {file} returned a {kind}; return a torch.nn.Module")
+        raise problem("no_module", type=type(model).__name__)
     calls = getattr(module, "calls", None)
     return model, True, calls if isinstance(calls, Calls) else None
 
 
-def _hint(error: Exception) -> str:
+def _hint(error: Exception, language: Language) -> str:
     if isinstance(error, TypeError) and "required" in str(error):
-        return "; write a function without arguments that passes them"
+        return error_text("needs_arguments", language)
     if "CUDA" in str(error) or "NVIDIA" in str(error):
-        return "; the model is examined on the CPU: build it without .cuda()"
+        return error_text("needs_cuda", language)
     return ""
 
 
-def _open_hugging_face(folder: Path, config: dict[str, object]) -> nn.Module:
+def _open_hugging_face(folder: Path, config: dict[str, object], language: Language) -> nn.Module:
     """The class of transformers that the configuration names, with weights from safetensors. No
     code of the folder is run, and nothing is fetched."""
     try:
         import transformers
     except ImportError:
-        raise ClearheadError(
-            f"{folder} is a Hugging Face model; pip install 'clearhead[hf]' opens it"
-        ) from None
-    remedy = "write a function that opens it, and pass FILE.py:NAME"
+        raise ClearheadError(error_text("no_transformers", language, folder=folder)) from None
     if asked := CODE_KEYS & _keys(config):
-        raise ClearheadError(
-            f"{folder}/config.json asks for code by {', '.join(sorted(asked))}, and the doctor "
-            f"runs no code of a folder; if you trust the code, {remedy}"
-        )
+        keys = ", ".join(sorted(asked))
+        raise ClearheadError(error_text("asks_for_code", language, folder=folder, keys=keys))
     names = config.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
     kind = getattr(transformers, name, None) if isinstance(name, str) else None
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
-        raise ClearheadError(
-            f"{folder}/config.json names no architecture of transformers "
-            f"(architectures={str(names)[:200]}); {remedy}"
-        )
+        named = {"folder": folder, "names": str(names)[:200]}
+        raise ClearheadError(error_text("no_architecture", language, **named))
     try:
         return kind.from_pretrained(
             folder, trust_remote_code=False, use_safetensors=True, local_files_only=True
         )
     except OSError as error:  # transformers' own words for weights that are missing or pickled
-        raise ClearheadError(f"{folder} cannot be opened: {error}") from None
+        words = error_text("not_opened", language, folder=folder, reason=error)
+        raise ClearheadError(words) from None
 
 
 CODE_KEYS = {

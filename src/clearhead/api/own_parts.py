@@ -50,6 +50,15 @@ def from_file(file: Path, symbol: str) -> Any:
     return found
 
 
+class FileError(ClearheadError):
+    """A Python file of the user's that cannot be imported; `line` (empty if unknown) and `reason`
+    say why."""
+
+    def __init__(self, file: Path, line: str, reason: str) -> None:
+        super().__init__(f"{file}{line and f', line {line}'} cannot be imported: {reason}")
+        self.line, self.reason = line, reason
+
+
 def run_file(file: Path) -> ModuleType:
     """A Python file of the user's as a module."""
     if not file.is_file():
@@ -67,8 +76,8 @@ def run_file(file: Path) -> ModuleType:
         line = ""
         # A syntax error may be in a file that this one imports: its text then says where.
         if isinstance(error, SyntaxError) and error.filename == str(file):
-            line = f", line {error.lineno}"
-        raise ClearheadError(f"{file}{line} cannot be imported: {first_line(error)}") from error
+            line = str(error.lineno)
+        raise FileError(file, line, first_line(error)) from error
     return module
 
 

@@ -16,8 +16,8 @@ from clearhead.doctor.findings import Finding, NotApplicableError, Outcome, Stat
 from clearhead.doctor.patient import Calls, ModelKind, Patient
 from clearhead.doctor.recognition import recognise
 from clearhead.doctor.report import Examination
-from clearhead.doctor.texts import Language
-from clearhead.errors import ClearheadError, nearest
+from clearhead.doctor.texts import Language, error_text, nearest_text
+from clearhead.errors import ClearheadError
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def examine(
     `only` names the checks to make. `fresh=False` says that the weights are trained. `language`
     is that of errors. The model is not changed, and the random generator is left as it was.
     """
-    checks = _chosen(only, quick)
+    checks = _chosen(only, quick, language)
     with ExitStack() as around:
         around.enter_context(torch.random.fork_rng(devices=[]))
         around.enter_context(torch.enable_grad())
@@ -78,11 +78,12 @@ def examine(
     )
 
 
-def _chosen(only: Collection[str] | None, quick: bool) -> list[Check]:
+def _chosen(only: Collection[str] | None, quick: bool, language: Language) -> list[Check]:
     names = [check.name for check in CHECKS]
     for name in only or ():
         if name not in names:
-            raise ClearheadError(f"only={name!r} is not a check; {nearest(name, names)}")
+            remedy = nearest_text(name, names, language)
+            raise ClearheadError(error_text("no_check", language, name=name, nearest=remedy))
     if only is not None:
         return [check for check in CHECKS if check.name in only]
     return [check for check in CHECKS if check.quick or not quick]

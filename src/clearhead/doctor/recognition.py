@@ -14,8 +14,8 @@ from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
 from clearhead.doctor.forms import LABELS, forms, settle
 from clearhead.doctor.masks import is_mask, optional_masks, score
 from clearhead.doctor.patient import KINDS, Calls, ModelKind, Patient
-from clearhead.doctor.texts import Language, error_text
-from clearhead.errors import ClearheadError, nearest
+from clearhead.doctor.texts import Language, error_text, nearest_text
+from clearhead.errors import ClearheadError
 
 _log = logging.getLogger(__name__)
 
@@ -64,8 +64,8 @@ def recognise(
     if next(model.parameters(), None) is None:
         raise RecognitionError(error_text("no_parameters", language))
     if kind is not None and kind not in KINDS:
-        text = error_text("wrong_kind", language, kind=kind, nearest=nearest(kind, KINDS))
-        raise RecognitionError(text)
+        remedy = nearest_text(kind, KINDS, language)
+        raise RecognitionError(error_text("wrong_kind", language, kind=kind, nearest=remedy))
     kind = kind or _kind(model, language)
     problem: RecognitionError | None = None
     for size in [vocab_size] if vocab_size else _vocab_sizes(model, language):

@@ -2,12 +2,14 @@
 `en.toml` and `zh.toml` have the same keys; `code.toml` has the wrong and the right lines."""
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from clearhead.doctor.findings import Finding, Outcome
+from clearhead.errors import closest
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
@@ -65,6 +67,15 @@ def word(key: str, language: Language) -> str:
 def error_text(key: str, language: Language, **numbers: object) -> str:
     """Why a model could not be examined."""
     return sentences(language)["errors"][key].strip("\n").format(**numbers)
+
+
+def nearest_text(word: str, known: Iterable[str], language: Language) -> str:
+    """The remedy for a mistyped word: the closest known one, or all of them."""
+    known = list(known)
+    close = closest(word, known)
+    if close is not None:
+        return error_text("did_you_mean", language, close=close)
+    return error_text("choose_one", language, known=", ".join(map(repr, known)))
 
 
 def ability_name(key: str, language: Language) -> str:
