@@ -650,6 +650,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "05-cosine": ("depth", cosine),
     "07-diagonal": ("copy", diagonal),
     "07-wiring": (None, wiring),
+    "05-depths": ("depths", depths),
     "06-shares": ("shares", shares),
     "06-norms": ("norms", norms),
     "08-shift": (None, shift),
