@@ -243,7 +243,7 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
     n_runs = len(plan.arms) * len(plan.seeds)
     minutes = seconds / 60 / max(1, min(workers, n_missing))
     known = f"{n_runs - n_missing} of {n_runs} runs are finished; "
-    take = f"{n_missing} runs will take about {minutes:,.0f} minutes on {workers} cores"
+    take = f"{n_missing} runs will take about {minutes:,.0f} minutes, {workers} at a time"
     told = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
     spreads = detectable_in_spreads(len(plan.seeds))
     if spreads is None:
