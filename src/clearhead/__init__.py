@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clearhead.api.serving import serve as serve
     from clearhead.api.studying import Study as Study
     from clearhead.api.studying import study as study
+    from clearhead.api.testing import selftest as selftest
     from clearhead.api.text_model import TextModel as TextModel
     from clearhead.api.trained_run import TrainedRun as TrainedRun
     from clearhead.api.training import train as train
@@ -102,6 +103,7 @@ _HOMES = {
     "rollout": "clearhead.inspection.lens",
     "save_model": "clearhead.interop.model_folder",
     "see": "clearhead.api.seeing",
+    "selftest": "clearhead.api.testing",
     "serve": "clearhead.api.serving",
     "shipped_models": "clearhead.api.loading",
     "study": "clearhead.api.studying",

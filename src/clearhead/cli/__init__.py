@@ -31,6 +31,7 @@ VERBS = {
     "runs": "the runs in a folder, and their curves",
     "score": "how likely a model finds given texts",
     "see": "one run of a model as a page: attention, layers, beams",
+    "selftest": "whether this machine's device computes what it should",
     "serve": "models over HTTP: LibreTranslate's and OpenAI's APIs",
     "study": "variants compared over seeds, at an equal budget, with intervals",
     "train": "a model from a recipe; run the same command to resume",

@@ -1,0 +1,15 @@
+"""Whether the device in this machine computes what it should."""
+
+from clearhead.devices import SelfTest, run_selftest
+from clearhead.errors import InputError
+
+
+def selftest(device: str | None = None) -> SelfTest:
+    """Invariants, a training step, a resumed run and a decode on a device, compared with the CPU in
+    fp64. `device`: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or the CPU.
+    `print` shows a report that you can send in; `passed` says whether all is well."""
+    if not isinstance(device, str | None):
+        raise InputError(
+            f"device={device!r:.60} is a {type(device).__name__}; give a name, such as 'cpu'"
+        )
+    return run_selftest(device)

@@ -1,0 +1,27 @@
+"""Checks that this machine's device computes what it should: products, masks, gradients against
+the CPU, a step, a resume, a decode. Gives one report to send in. The exit code is 1 if a check
+fails."""
+
+import argparse
+from pathlib import Path
+
+from clearhead.api.testing import selftest
+from clearhead.files import write_whole
+
+CALLS = selftest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device", help="cuda, mps or cpu (default: the accelerator that torch finds, or the cpu)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the report to a file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = selftest(arguments.device)
+    print(found)
+    if arguments.out is not None:
+        write_whole(arguments.out, f"{found}\n")
+        print(f"written: {arguments.out}")
+    return 0 if found.passed else 1

@@ -1,0 +1,96 @@
+"""All checks on one device, and the report to send in."""
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from clearhead.devices.checks import CHECKS, DeviceCheck, DeviceError
+from clearhead.errors import ConfigError
+from clearhead.training.state import versions
+
+
+class CheckResult(NamedTuple):
+    """What one check found."""
+
+    name: str
+    passed: bool
+    told: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTest:
+    """What a device can and cannot do. `print` shows the report."""
+
+    device: str
+    machine: dict[str, str]
+    """Versions, system and device: nothing that names a person or a place."""
+    results: tuple[CheckResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check did."""
+        return all(each.passed for each in self.results)
+
+    def __str__(self) -> str:
+        failed = sum(not each.passed for each in self.results)
+        verdict = (
+            f"{failed} of {len(self.results)} checks failed" if failed else "all checks passed"
+        )
+        lines = [f"clearhead selftest on {self.device}: {verdict}", ""]
+        lines += [f"{name:<20} {value}" for name, value in self.machine.items()] + [""]
+        for each in self.results:
+            mark = "passed" if each.passed else "FAILED"
+            lines.append(f"{mark}  {each.name:<20} {each.seconds:>6.1f} s  {each.told}")
+        return "\n".join(lines)
+
+
+def run_selftest(device: str | None = None, checks: Sequence[DeviceCheck] = CHECKS) -> SelfTest:
+    """Runs the checks on a device: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or
+    the CPU."""
+    found = _device(device)
+    results = tuple(_result(check, found) for check in checks)
+    return SelfTest(device=str(found), machine=dict(_machine(found)), results=results)
+
+
+def _device(name: str | None) -> torch.device:
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if name is None:
+        return accelerator or torch.device("cpu")
+    possible = ["cpu"] if accelerator is None else [accelerator.type, "cpu"]
+    if name.split(":")[0] not in possible:
+        rule = f"is not a device that torch finds here ({', '.join(possible)})"
+        raise ConfigError("device", name, rule, f"try {possible[0]}")
+    return torch.device(name)
+
+
+def _result(check: DeviceCheck, device: torch.device) -> CheckResult:
+    started = time.perf_counter()
+    try:
+        passed, told = True, check(device)
+    except DeviceError as error:
+        passed, told = False, str(error)
+    except Exception as error:  # whatever a driver raises belongs into the report
+        first = (str(error).splitlines() or [""])[0]
+        passed, told = False, f"{type(error).__name__}: {first}"
+    seconds = time.perf_counter() - started
+    return CheckResult(check.__name__, passed, told, seconds)
+
+
+def _machine(device: torch.device) -> Iterator[tuple[str, str]]:
+    yield from versions().items()
+    yield "system", f"{platform.system()} {platform.release()} {platform.machine()}"
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        yield "device", f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+        yield "CUDA", f"{torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+        yield "TF32", f"products {torch.backends.cuda.matmul.allow_tf32}"
+    elif device.type == "cpu":
+        yield (
+            "device",
+            f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
+        )
