@@ -20,7 +20,7 @@ from benchmarks.result import write_result
 from clearhead.config import TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model, count_parameters, preset
-from clearhead.training.distributed import Ranks, make_mesh, shard
+from clearhead.training.distributed import Ranks, make_meshes, shard
 from clearhead.training.loss import Objective
 from clearhead.training.optimizer import make_optimizers
 
@@ -36,11 +36,11 @@ def one_step(world: int, rows: int) -> dict[str, Any]:
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     config = TrainConfig(parallel="fsdp", precision="bf16", loss_chunk=1024)
     ranks = Ranks(0, world, torch.device("cpu"), sharded=True)
-    mesh = make_mesh(config, ranks)
+    meshes = make_meshes(config, ranks)
     started = time.perf_counter()
     with FakeTensorMode():
         objective = Objective(build_model(CONFIG, device="meta"), config)
-        shard(objective, config, mesh)
+        shard(objective, config, meshes)
         objective.to_empty(device="cpu")
         optimizers = make_optimizers(objective, config)
         tokens = torch.zeros(rows, CONFIG.max_length, dtype=torch.long)

@@ -26,6 +26,22 @@ def test_replicas_also_reduce_between_each_other():
     assert found.collectives["allreduce_"] == preset("tiny-decoder").n_layers + 1
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_tensor_parallel_ranks_hold_what_is_planned_and_sum_once_for_each_sublayer(recompute):
+    """In the forward and in the backward pass, and in the one that recomputes; and the embedding,
+    the loss and the gradient of the last layer, once each."""
+    model = preset("tiny-decoder")
+    layout = RankLayout(replicas=2, shard=4, tensor=2, recompute=recompute)
+    train = replace(FSDP, replicas=2, tensor_parallel=2, recompute=recompute)
+    found, planned = (
+        simulate(model, train, layout, length=16),
+        rank_memory(model, train, layout, length=16),
+    )
+    assert found.weights == planned.weights
+    assert found.gradients == planned.at_end.gradients
+    assert found.collectives["all_reduce"] == (3 if recompute else 2) * 2 * model.n_layers + 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "world", "kind"),
@@ -39,7 +55,7 @@ def test_a_planned_layout_that_fits_is_built_on_thousands_of_ranks(
     and backward and reduces once; the root does both once."""
     model = preset(name)
     found = plan(model, gpus=world, kind=kind, tokens=15e12, batch_tokens=world * 8192)
-    fitting = [each.layout for each in found.candidates if each.fits and not each.missing_keys]
+    fitting = [each.layout for each in found.candidates if each.fits and each.layout.tensor == 1]
     layout = min(fitting, key=lambda each: each.shard)
     assert layout.sharded and layout.ranks == world
     train = TrainConfig(
@@ -58,13 +74,25 @@ def test_a_planned_layout_that_fits_is_built_on_thousands_of_ranks(
 
 
 @pytest.mark.slow
-def test_405_billion_parameters_on_80_gb_need_tensor_parallel_which_is_missing():
-    found = plan(
-        preset("llama-3.1-405b"),
-        gpus=16_384,
-        kind="H100",
-        tokens=15e12,
-        batch_tokens=16_384 * 8192,
+def test_405_billion_parameters_on_80_gb_need_tensor_parallel_and_are_built_with_it():
+    """16 million tokens a step: one sequence for each group of 8."""
+    world, model = 16_384, preset("llama-3.1-405b")
+    rows = world // 8
+    found = plan(model, gpus=world, kind="H100", tokens=15e12, batch_tokens=rows * 8192)
+    fitting = [each.layout for each in found.candidates if each.fits]
+    layout = min(fitting, key=lambda each: each.shard)
+    assert {each.tensor for each in fitting} == {8} and layout.ranks == world
+    train = replace(
+        FSDP,
+        loss_chunk=1024,
+        replicas=layout.replicas,
+        tensor_parallel=layout.tensor,
+        recompute=layout.recompute,
     )
-    assert found.best is not None
-    assert found.best.missing_keys == ["train.tensor_parallel"]
+    simulated = simulate(model, train, layout, length=8192)
+    memory = rank_memory(model, train, layout, length=8192)
+    assert simulated.weights == memory.weights
+    assert simulated.gradients == memory.at_end.gradients
+    assert simulated.collectives["_allgather_base_"] == 2 * model.n_layers + 1
+    # Each of the 8 pieces of the loss is summed twice, and its gradient once.
+    assert simulated.collectives["all_reduce"] == 6 * model.n_layers + 1 + 3 * 8

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
@@ -18,7 +19,7 @@ from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.flops import step_flops
-from clearhead.training.loop import NotFiniteError
+from clearhead.training.loop import NotFiniteError, take_next_step
 from clearhead.training.plan import make_plan
 from clearhead.training.report import Reporter, RunFiles, Trackers, read_metrics
 from clearhead.training.run import Run, open_run
@@ -278,3 +279,28 @@ def test_a_piece_of_a_line_is_not_a_line(tmp_path: Path):
     assert read_metrics(path) == [{"step": 1}]
     path.write_text('{"ste{"step": 2}\n' + json.dumps({"step": 3}) + "\n", encoding="utf-8")
     assert read_metrics(path) == [{"step": 3}]
+
+
+class Waits(TorchFunctionMode):
+    """Calls that a process on an accelerator would wait in: a number leaves the device. Token ids
+    are on the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        leaves = name in ("item", "tolist", "cpu", "numpy", "__float__", "__int__", "__bool__")
+        if leaves and args[0].is_floating_point():
+            self.seen.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_waits_for_the_device_once(text: Corpus):
+    run = open_run(TEXT, text, None, Ranks(), lambda text: None)
+    batch = next(iter(run.loader))
+    with Waits() as waits:
+        update = take_next_step(run, batch)
+    assert waits.seen == ["tolist"]
+    assert update.n_targets == 7 * 20 and update.finite

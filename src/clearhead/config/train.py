@@ -116,6 +116,9 @@ class TrainConfig:
     """Under torchrun: every process holds the whole model ("ddp") or a shard of it ("fsdp")."""
     replicas: int = 1
     """fsdp only: groups of processes that each hold the whole model (HSDP)."""
+    tensor_parallel: int = 1
+    """fsdp only: neighbouring processes that compute each matrix product together; at most those of
+    one machine, whose links are fast. It divides the heads, d_ff and the vocabulary."""
     timeout_minutes: float = 10.0
     """How long a process waits for the others before it reports which one is missing."""
 
@@ -125,7 +128,7 @@ class TrainConfig:
             check_at_least(name, getattr(self, name), 0)
         for name in ("workers", "save_every", "translate_valid"):
             check_at_least(name, getattr(self, name), 0)
-        for name in ("steps", "micro_batches", "log_every", "keep", "replicas"):
+        for name in ("steps", "micro_batches", "log_every", "keep", "replicas", "tensor_parallel"):
             check_at_least(name, getattr(self, name), 1)
         for name in ("epochs", "patience", "loss_chunk"):
             if getattr(self, name) is not None:
@@ -161,6 +164,11 @@ class TrainConfig:
         if self.optimizer == "adafactor" and self.parallel == "fsdp":
             rule = "cannot work on shares of a matrix, which parallel='fsdp' would give it"
             raise ConfigError("optimizer", self.optimizer, rule, "try parallel='ddp', or adamw")
-        if self.replicas > 1 and self.parallel != "fsdp":
-            rule = f"belongs to parallel='fsdp', and this is {self.parallel!r}"
-            raise ConfigError("replicas", self.replicas, rule, "try replicas=1")
+        for name in ("replicas", "tensor_parallel"):
+            if getattr(self, name) > 1 and self.parallel != "fsdp":
+                rule = f"belongs to parallel='fsdp', and this is {self.parallel!r}"
+                remedy = f"try {name}=1, or parallel='fsdp'"
+                raise ConfigError(name, getattr(self, name), rule, remedy)
+        if self.compile and self.tensor_parallel > 1:
+            rule = f"is not supported with tensor_parallel={self.tensor_parallel}"
+            raise ConfigError("compile", self.compile, rule, "try compile=False")

@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clearhead.config import ModelConfig, TrainConfig, recipe_keys
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.errors import ConfigError
+from clearhead.models.own_parts import NONE
 from clearhead.scale.accelerators import Accelerator
 from clearhead.scale.memory import FP32, RankLayout, RankMemory, bytes_computed_in, rank_memory
-from clearhead.scale.operations import flops_per_token, inventory
+from clearhead.scale.operations import flops_per_token, inventory, tensor_share
+from clearhead.training.tensor_parallel import check_divisible
 
 USABLE = 0.9
 """Share of an accelerator's memory that tensors can have: the context of the driver, the
@@ -33,19 +36,14 @@ class LayoutCandidate:
         """Of a step."""
         return max(self.compute_seconds, self.communication_seconds) + self.exposed_seconds
 
-    @property
-    def missing_keys(self) -> list[str]:
-        """What this layout needs and clearhead does not have."""
-        return [key for key in self.layout.keys if key not in recipe_keys()]
-
 
 def layouts(
     model: ModelConfig, gpus: int, rows_per_step: int, per_node: int
 ) -> Iterator[RankLayout]:
     """All that deal `rows_per_step` sequences out evenly over the ranks. Tensor parallel stays
-    inside a node, and its ranks share out whole heads."""
+    inside a node."""
     for tensor in _powers(min(per_node, gpus)):
-        if gpus % tensor or model.kv_heads % tensor or model.d_ff % tensor:
+        if gpus % tensor or not _divisible(model, tensor):
             continue
         ranks = gpus // tensor
         if rows_per_step % ranks:
@@ -88,13 +86,14 @@ def candidate(
 
 
 def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
-    """Of those that fit: first those that clearhead can train, then the least time. Equal times:
+    """Of those that fit: first those without tensor parallel, since utilisations are measured
+    without it and what its smaller products lose is not known; then the least time. Equal times:
     the fewest tensor-parallel ranks, the largest micro-batches (kernels like them), the least
     memory."""
     return min(
         (each for each in candidates if each.fits),
         key=lambda each: (
-            len(each.missing_keys),
+            each.layout.tensor > 1,
             each.seconds,
             each.layout.tensor,
             each.layout.micro_batches,
@@ -110,10 +109,10 @@ def _exchange_seconds(
     """Of weights and gradients in a step. A ring sends nearly as many bytes as the whole tensor
     has. FSDP gathers the weights for the forward and for the backward pass of each micro-batch and
     reduces the gradients once; replicas then all-reduce what each rank holds."""
-    numbers = inventory(model).total / layout.tensor
+    numbers = inventory(tensor_share(model, layout.tensor)).total
     between_replicas = 2 * FP32 * numbers / layout.shard if layout.replicas > 1 else 0.0
     seconds = between_replicas / kind.bandwidth(layout.ranks)
-    if layout.sharded:
+    if layout.shard > 1:
         sent = (2 * bytes_computed_in(train) * layout.micro_batches + FP32) * numbers
         seconds += sent / kind.bandwidth(layout.shard * layout.tensor)
     return seconds
@@ -122,13 +121,27 @@ def _exchange_seconds(
 def _tensor_seconds(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator, length: int
 ) -> float:
-    """Of tensor parallel in a step: the stream is gathered before and reduced after each of a
-    layer's two sublayers, in the forward and in the backward pass."""
+    """Of tensor parallel in a step: the stream is summed over the group once for each sublayer in
+    the forward pass, and once in the backward pass; a ring sends it twice for each sum. Recompute
+    repeats the sums of the forward pass."""
     if layout.tensor == 1:
         return 0.0
     tokens = layout.rows * layout.micro_batches * length
     stream = tokens * model.d_model * bytes_computed_in(train)
-    return 8 * max(model.n_layers, model.decoder_layers) * stream / kind.bandwidth(layout.tensor)
+    sublayers = 2 * model.n_layers
+    if model.family == "encoder-decoder":
+        sublayers += 3 * model.decoder_layers
+    sums = sublayers * (3 if layout.recompute else 2)
+    return 2 * sums * stream / kind.bandwidth(layout.tensor)
+
+
+def _divisible(model: ModelConfig, group: int) -> bool:
+    try:
+        if group > 1:
+            check_divisible(model, NONE, group)
+    except ConfigError:
+        return False
+    return True
 
 
 def _powers(limit: int) -> list[int]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.scale.activations import activations
-from clearhead.scale.operations import inventory, share
+from clearhead.scale.operations import inventory, share, tensor_share
 
 FP32 = 4
 STATES = {"adamw": 2, "muon": 1, "adafactor": 0}
@@ -19,7 +19,7 @@ class RankLayout:
     replicas: int = 1
     """Groups that each hold the whole model."""
     shard: int = 1
-    """Ranks over which FSDP deals out each tensor; 1 is DDP."""
+    """Ranks over which FSDP deals out each tensor; 1 is DDP, unless there is tensor parallel."""
     tensor: int = 1
     """Ranks that compute each matrix product together."""
     rows: int = 1
@@ -34,8 +34,8 @@ class RankLayout:
 
     @property
     def sharded(self) -> bool:
-        """Whether FSDP is used."""
-        return self.shard > 1
+        """Whether FSDP is used; tensor parallel comes with it."""
+        return self.shard * self.tensor > 1
 
     @property
     def rows_per_step(self) -> int:
@@ -99,16 +99,18 @@ def rank_memory(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> RankMemory:
     """Of the first rank, which has the largest share. Weights, gradients and optimizer are fp32.
+    A tensor-parallel rank is a rank of the smaller model that it computes.
 
     With several micro-batches the gradients of the earlier ones are there from the start, and with
     FSDP they are whole on every rank until the last one exchanges them.
     """
-    found, tensor = inventory(model), layout.tensor
-    whole = FP32 * found.total / tensor
-    held = FP32 * share(found.shapes, layout.shard) / tensor
+    model = tensor_share(model, layout.tensor)
+    found = inventory(model)
+    whole = FP32 * found.total
+    held = FP32 * share(found.shapes, layout.shard)
     optimizer = (STATES[train.optimizer] + (train.ema is not None)) * held
     if train.optimizer == "muon":
-        optimizer += FP32 * share(found.root, layout.shard) / tensor
+        optimizer += FP32 * share(found.root, layout.shard)
     earlier = whole if layout.micro_batches > 1 else 0.0
     kept = activations(
         model,
@@ -118,24 +120,24 @@ def rank_memory(
         sharded=layout.sharded,
     )
     layers = max(model.n_layers, model.decoder_layers) * kept.per_layer
-    at_loss, in_layers, at_end = _communication(model, train, layout, kept.per_layer / tensor)
+    at_loss, in_layers, at_end = _communication(model, train, layout, kept.per_layer)
     return RankMemory(
         weights=held,
         optimizer=optimizer,
         at_loss=Moment(
             gradients=earlier,
-            activations=(layers + kept.at_loss) / tensor,
+            activations=layers + kept.at_loss,
             communication=at_loss,
         ),
         in_layers=Moment(
             gradients=earlier,
-            activations=(layers + kept.in_layers) / tensor,
+            activations=layers + kept.in_layers,
             communication=in_layers,
         ),
         at_end=Moment(
             gradients=max(held, earlier),
             # The temporaries of the root's gradient are gone when its fp32 copy is made.
-            activations=max(kept.at_end, FP32 * found.in_root * layout.sharded) / tensor,
+            activations=max(kept.at_end, FP32 * found.in_root * layout.sharded),
             communication=at_end,
         ),
     )
@@ -159,11 +161,10 @@ def _communication(
     """
     found = inventory(model)
     if not layout.sharded:
-        exchanged = layout.ranks > layout.tensor
-        buckets = FP32 * found.total / layout.tensor if exchanged else 0.0
+        buckets = FP32 * found.total if layout.ranks > 1 else 0.0
         return buckets, buckets, buckets
     computed_in = bytes_computed_in(train)
-    layer, root = found.largest_layer / layout.tensor, found.in_root / layout.tensor
+    layer, root = found.largest_layer, found.in_root
     reduced = FP32 * layer
     return (
         computed_in * (root + layer),

@@ -72,6 +72,24 @@ def with_layers(config: ModelConfig, depth: int) -> ModelConfig:
     return replace(config, n_layers=depth, n_decoder_layers=depth if both else None)
 
 
+def tensor_share(config: ModelConfig, group: int) -> ModelConfig:
+    """What one of `group` tensor-parallel ranks holds and computes is a model too: of the same
+    width, with its share of the heads, of the feed-forward network and of the vocabulary."""
+    if group == 1:
+        return config
+    target = config.target_vocab_size
+    return replace(
+        config,
+        n_heads=config.n_heads // group,
+        n_kv_heads=config.kv_heads // group,
+        d_head=config.head_width,
+        d_ff=config.d_ff // group,
+        vocab_size=-(-config.vocab_size // group),
+        target_vocab_size=None if target is None else -(-target // group),
+        pad_id=None if config.pad_id is None else 0,
+    )
+
+
 def share(shapes: Iterable[Shape], ranks: int) -> int:
     """Numbers that the first of the ranks holds. A tensor is dealt out by rows, and where they do
     not divide, the first rank has the one more."""

@@ -88,11 +88,6 @@ def _figure_line(name: str, figure: Figure) -> str:
 
 
 def _warnings(plan: ClusterPlan, shown: LayoutCandidate) -> Iterable[str]:
-    if shown.missing_keys:
-        yield (
-            f"clearhead cannot train this layout yet: it has no {', '.join(shown.missing_keys)}; "
-            "the figures are for the day it has"
-        )
     if shown.communication_seconds > shown.compute_seconds:
         times = shown.communication_seconds / shown.compute_seconds
         yield (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -19,7 +19,7 @@ from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model
 from clearhead.scale.memory import RankLayout
 from clearhead.scale.operations import with_layers
-from clearhead.training.distributed import Ranks, make_mesh, recompute_layers, shard
+from clearhead.training.distributed import Meshes, Ranks, make_meshes, recompute_layers, shard
 from clearhead.training.loss import Objective
 from clearhead.training.plan import local_bytes
 
@@ -39,7 +39,7 @@ def simulate(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> Simulated:
     """A whole decoder from two small ones: the model is built with one and with two layers, and
-    every further layer adds the same. Tensor parallel is not simulated."""
+    every further layer adds the same."""
     one, two = (
         simulate_whole(with_layers(model, depth), train, layout, length=length) for depth in (1, 2)
     )
@@ -60,8 +60,9 @@ class _Collectives(TorchDispatchMode):
         self.counts: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types  # torch's signature
-        if func.namespace == "c10d":
+        if DTensor in types:  # what it does to this rank's share comes by next
+            return NotImplemented
+        if func.namespace in ("c10d", "_c10d_functional") and func._opname != "wait_tensor":
             self.counts[func._opname] += 1
         return func(*args, **(kwargs or {}))
 
@@ -70,16 +71,17 @@ def simulate_whole(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> Simulated:
     """With all its layers: minutes for a large model."""
-    with _fake_mesh(train, layout.ranks) as mesh, FakeTensorMode():
+    with _fake_meshes(train, layout.ranks) as meshes:
         objective = Objective(build_model(model, device="meta"), train)
         if train.recompute:
             recompute_layers(objective)
-        shard(objective, train, mesh)
-        objective.to_empty(device="cpu")
-        tokens = torch.zeros(layout.rows, length, dtype=torch.long)
-        batch = TokenBatch(inputs=tokens, targets=tokens, documents=tokens, samples=())
-        with _Collectives() as counted:
-            objective(batch).backward()
+        shard(objective, train, meshes)
+        with FakeTensorMode(allow_non_fake_inputs=True):  # which the weights are until now
+            objective.to_empty(device="cpu")
+            tokens = torch.zeros(layout.rows, length, dtype=torch.long)
+            batch = TokenBatch(inputs=tokens, targets=tokens, documents=tokens, samples=())
+            with _Collectives() as counted:
+                objective(batch).backward()
         gradients = [p.grad for p in objective.parameters() if p.grad is not None]
         return Simulated(
             weights=local_bytes(list(objective.parameters())),
@@ -89,10 +91,11 @@ def simulate_whole(
 
 
 @contextmanager
-def _fake_mesh(train: TrainConfig, world: int) -> Iterator[DeviceMesh]:
+def _fake_meshes(train: TrainConfig, world: int) -> Iterator[Meshes]:
     """Torch's default group is the fake one meanwhile: not for a process that has another."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     try:
-        yield make_mesh(train, Ranks(0, world, torch.device("cpu"), sharded=True))
+        ranks = Ranks(0, world, torch.device("cpu"), sharded=True, tensor=train.tensor_parallel)
+        yield make_meshes(train, ranks)
     finally:
         dist.destroy_process_group()

@@ -57,6 +57,7 @@ RULES: dict[str, ChangeRule] = {
     "train.workers": "allow",
     "train.parallel": "warn",
     "train.replicas": "warn",
+    "train.tensor_parallel": "warn",
     "train.timeout_minutes": "allow",
 }
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -28,11 +28,12 @@ from clearhead.config.train import TrainConfig
 from clearhead.environment import torchrun
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import Model, build_model
-from clearhead.models.initialise import first_weights, materialise
+from clearhead.models.initialise import fill_tables, first_weights, materialise
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
 from clearhead.training.loss import Objective
+from clearhead.training.tensor_parallel import check_divisible, divide
 
 # What torch's collectives report when another rank is missing.
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
@@ -47,6 +48,18 @@ class Ranks:
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
     sharded: bool = False
     """Whether each holds only a share of the model."""
+    tensor: int = 1
+    """Neighbouring ranks that work on the same samples (tensor parallel)."""
+
+    @property
+    def data_rank(self) -> int:
+        """This rank's place among those that work on different samples."""
+        return self.rank // self.tensor
+
+    @property
+    def data_world(self) -> int:
+        """Into how many shares the samples of a step are dealt."""
+        return self.world // self.tensor
 
     @property
     def first(self) -> bool:
@@ -54,12 +67,12 @@ class Ranks:
         return self.rank == 0
 
     def total(self, value: int | float | torch.Tensor) -> torch.Tensor:
-        """The sum over all ranks, on all ranks."""
+        """The sum over all shares of the samples, on all ranks."""
         tensor = torch.as_tensor(value, dtype=widest(self.device), device=self.device)
         if self.world > 1:
             tensor = tensor.clone()
             dist.all_reduce(tensor)
-        return tensor
+        return tensor / self.tensor
 
     def any(self, flag: bool) -> bool:
         """Whether the condition holds on any rank: decides what all ranks must do together."""
@@ -117,7 +130,8 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
     dist.init_process_group(
         backend, store=store, rank=place.rank, world_size=place.world, timeout=timeout
     )
-    ranks = Ranks(place.rank, place.world, device, config.parallel == "fsdp")
+    sharded = config.parallel == "fsdp"
+    ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel)
     try:
         yield ranks
     except RuntimeError as error:
@@ -165,6 +179,8 @@ def build_objective(
 ) -> nn.Module:
     """The model and its loss with initial weights, ready to be called on every rank. The weights
     are the same whether the model is whole or sharded."""
+    if ranks.tensor > 1:
+        check_divisible(model, own_parts, ranks.tensor)
     device = "meta" if ranks.sharded else ranks.device
     objective = Objective(
         build_model(model, seed=config.seed, device=device, own_parts=own_parts),
@@ -178,8 +194,9 @@ def build_objective(
         for layer in layers_of(objective):
             layer.compile(dynamic=True)
     if ranks.sharded:
-        shard(objective, config, make_mesh(config, ranks))
-        materialise(objective, ranks.device)
+        shard(objective, config, make_meshes(config, ranks))
+        objective.to_empty(device=ranks.device)  # `materialise` would make plain tensors of shares
+        fill_tables(objective)
         copy_first_weights(objective.model, config.seed)
     elif ranks.world > 1:
         return DistributedDataParallel(objective)
@@ -205,27 +222,47 @@ def recompute_layers(objective: Objective) -> None:
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
-def make_mesh(config: TrainConfig, ranks: Ranks) -> DeviceMesh:
-    """All ranks share the model; with replicas, each group of ranks shares a copy of it (HSDP)."""
-    if ranks.world % config.replicas:
-        rule = f"must divide the number of ranks, {ranks.world}"
-        raise ConfigError("train.replicas", config.replicas, rule, "try replicas=1")
-    if config.replicas == 1:
-        return init_device_mesh(ranks.device.type, (ranks.world,), mesh_dim_names=("shard",))
-    shape = (config.replicas, ranks.world // config.replicas)
-    return init_device_mesh(ranks.device.type, shape, mesh_dim_names=("replicate", "shard"))
+class Meshes(NamedTuple):
+    """The ranks that this rank works with, by kind of work."""
+
+    data: DeviceMesh
+    """Those that work on other samples: ("shard",) or ("replicate", "shard")."""
+    tensor: DeviceMesh | None
+    """Those that compute each matrix product together; None: it alone."""
 
 
-def shard(objective: Objective, config: TrainConfig, mesh: DeviceMesh) -> None:
+def make_meshes(config: TrainConfig, ranks: Ranks) -> Meshes:
+    """All ranks share the model; with replicas, each group of ranks shares a copy of it (HSDP).
+    Neighbours are tensor-parallel."""
+    for name, together in (
+        ("tensor_parallel", ranks.tensor),
+        ("replicas", config.replicas * ranks.tensor),
+    ):
+        if ranks.world % together:
+            rule = f"must divide the number of ranks, {ranks.world}"
+            if name == "replicas" and ranks.tensor > 1:
+                rule = f"times train.tensor_parallel={ranks.tensor} {rule}"
+            raise ConfigError(f"train.{name}", getattr(config, name), rule, f"try {name}=1")
+    shards = ranks.data_world // config.replicas
+    sizes = {"replicate": config.replicas, "shard": shards, "tensor": ranks.tensor}
+    sizes = {name: size for name, size in sizes.items() if size > 1 or name == "shard"}
+    shape, names = tuple(sizes.values()), tuple(sizes)
+    mesh = init_device_mesh(ranks.device.type, shape, mesh_dim_names=names)
+    return Meshes(mesh[names[:-1]], mesh["tensor"]) if ranks.tensor > 1 else Meshes(mesh, None)
+
+
+def shard(objective: Objective, config: TrainConfig, meshes: Meshes) -> None:
     """Each layer is a unit that is gathered when it is needed. What is left, the token tables and
     the last norms, belongs to the root, since a tied table is read at both ends."""
+    if meshes.tensor is not None:
+        divide(objective, meshes.tensor)
     half = config.precision == "bf16"
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32 if half else None
     )
     for layer in layers_of(objective):
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(objective, mesh=mesh, mp_policy=policy)
+        fully_shard(layer, mesh=meshes.data, mp_policy=policy)
+    fully_shard(objective, mesh=meshes.data, mp_policy=policy)
 
 
 @torch.no_grad()

@@ -62,15 +62,21 @@ class Meter:
     """Rates over the last steps."""
 
     def __init__(
-        self, model: ModelConfig, device: torch.device, precision: Precision = "fp32"
+        self,
+        model: ModelConfig,
+        device: torch.device,
+        precision: Precision = "fp32",
+        sharing: int = 1,
     ) -> None:
+        """`sharing`: ranks that compute each matrix product together."""
         dtypes = [torch.float32] + [torch.bfloat16] * (precision == "bf16")
-        self.model, self.peak = model, max(matmul_peak(device, dtype) for dtype in dtypes)
+        self.model, self.sharing = model, sharing
+        self.peak = max(matmul_peak(device, dtype) for dtype in dtypes)
         self.steps: deque[tuple[int, float, float]] = deque(maxlen=RECENT)
 
     def count(self, batch: Batch, n_targets: int, seconds: float) -> None:
         """`batch` is this rank's, `n_targets` all ranks'."""
-        flops = batch_flops(self.model, batch)
+        flops = batch_flops(self.model, batch) / self.sharing
         self.steps.append((n_targets, flops, seconds))
         # A product that was timed while the machine was busy is not the peak, if a step was faster.
         self.peak = max(self.peak, flops / max(seconds, 1e-9))

@@ -44,7 +44,7 @@ def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Endi
     if config.metric not in ("loss", "perplexity") and measure is None and config.validate_every:
         rule = "is not among what validation gives: loss, perplexity"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
-    meter = Meter(model, ranks.device, config.precision)
+    meter = Meter(model, ranks.device, config.precision, ranks.tensor)
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
 
@@ -94,7 +94,7 @@ def take_next_step(run: Run, batch: Batch) -> Update:
     """Takes the next step of the run, with its dropout seed and learning rate."""
     config, step = run.recipe.train, run.state.step + 1
     assert run.recipe.model is not None
-    seed_step(config.seed, step, run.ranks.rank)
+    seed_step(config.seed, step, run.ranks.data_rank)
     return take_step(
         run.objective,
         run.optimizers,
@@ -141,7 +141,8 @@ def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
         "targets": run.state.targets,
     }
     if not update.finite:
-        samples = [each for share in run.ranks.gather(batch.samples) for each in share]
+        shares = run.ranks.gather(batch.samples)[:: run.ranks.tensor]
+        samples = [each for share in shares for each in share]
         numbers = {name: str(record[name]) for name in ("loss", "grad_norm")}  # JSON has no NaN
         record |= {**numbers, "skipped": True, "samples": samples}
     return record

@@ -1,5 +1,6 @@
 """The loss as a sum; it is divided once, by all target tokens of a step."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -71,6 +72,8 @@ class Objective(nn.Module):
         self.packed, self.in_half = packed, half
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
         self.chunk = config.loss_chunk
+        # Ranks that share the logits put another in its place.
+        self.cross_entropy: Callable[..., SummedLoss] = cross_entropy
 
     def forward(self, batch: Batch, smooth: bool = True) -> Float[Tensor, ""]:
         """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
@@ -84,7 +87,7 @@ class Objective(nn.Module):
         ignore_id = ignored_target(batch, self.model)
 
         def loss(hidden: Tensor, targets: Tensor) -> Tensor:
-            return cross_entropy(
+            return self.cross_entropy(
                 self._logits(hidden),
                 targets,
                 ignore_id=ignore_id,

@@ -51,7 +51,7 @@ def make_plan(
     """Times real steps on real batches. This changes the weights: discard the run afterwards."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
-    meter = Meter(model, run.ranks.device, config.precision)
+    meter = Meter(model, run.ranks.device, config.precision, run.ranks.tensor)
     run.loader.epochs = None  # there are always enough batches to time
     times, targets = [], []
     run.objective.train()

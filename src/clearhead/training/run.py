@@ -179,7 +179,7 @@ def open_run(
     config, batches = recipe.train, recipe.batches
     packed = batches.layout == "documents" and corpus.manifest.task == "language-model"
     objective = build_objective(recipe.model, config, ranks, packed=packed, own_parts=own_parts)
-    loader = partial(Loader, corpus, batches, rank=ranks.rank, world=ranks.world)
+    loader = partial(Loader, corpus, batches, rank=ranks.data_rank, world=ranks.data_world)
     run = Run(
         place=folder,
         recipe=recipe,
@@ -230,7 +230,12 @@ def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:
     others = other_corpora(recipe.train.also_validate, corpus)
     return {
         name: Loader(
-            other, recipe.batches, split="valid", epochs=1, rank=ranks.rank, world=ranks.world
+            other,
+            recipe.batches,
+            split="valid",
+            epochs=1,
+            rank=ranks.data_rank,
+            world=ranks.data_world,
         )
         for name, other in others.items()
     }

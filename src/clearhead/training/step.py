@@ -40,19 +40,22 @@ def take_step(
     micro_batches: int = 1,
     clip_norm: float = 0.0,
 ) -> Update:
-    """Forward, backward, clip, update. `batch` is this rank's share of the global batch."""
-    n_targets = int(ranks.total(count_targets(batch, objective_of(objective).model)))
+    """Forward, backward, clip, update. `batch` is this rank's share of the global batch. The
+    process waits for the device once, to know whether all is finite."""
+    n_targets = ranks.total(count_targets(batch, objective_of(objective).model))
+    # Ranks average their gradients: times their number, the average is the sum.
+    for_each_target = ranks.data_world / n_targets.clamp(min=1)
     nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     pieces = split_rows(move(batch, ranks.device), micro_batches)
     for piece in pieces:
         with ranks.exchange_gradients(objective, now=piece is pieces[-1]):
             piece_nats = objective(piece)
-            # Ranks average their gradients: times their number, the average is the sum.
-            (piece_nats * (ranks.world / max(1, n_targets))).backward()
+            (piece_nats * for_each_target.to(piece_nats.dtype)).backward()
         nats += piece_nats.detach()
 
-    grad_norm = _clip(objective, clip_norm)
-    loss = float(ranks.total(nats)) / max(1, n_targets)
+    norm = _clip(objective, clip_norm).to(nats)
+    total, grad_norm, count = torch.stack([ranks.total(nats), norm, n_targets]).tolist()
+    loss = total / max(1, count)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if finite:
         set_learning_rate(optimizers, lr)
@@ -60,19 +63,19 @@ def take_step(
             optimizer.step()
     for optimizer in optimizers:
         optimizer.zero_grad()
-    return Update(loss, grad_norm, n_targets, lr, finite)
+    return Update(loss, grad_norm, int(count), lr, finite)
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
     """Dropout of a step is a function of these three: a resumed run needs no saved generator state,
-    and ranks drop different positions."""
+    and ranks drop different positions, but for those that work on the same samples."""
     torch.manual_seed(derive_key(seed, "step", step, "rank", rank) % 2**63)
 
 
-def _clip(objective: nn.Module, clip_norm: float) -> float:
+def _clip(objective: nn.Module, clip_norm: float) -> torch.Tensor:
     """Clips the gradient and returns its norm, the same on every rank."""
     gradients = [p.grad for p in objective.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     if clip_norm:
         nn.utils.clip_grads_with_norm_(objective.parameters(), clip_norm, norm)
-    return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -1,0 +1,182 @@
+"""Tensor parallel alone, with FSDP2 and with HSDP against one process, in fp64."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.data.corpus import Corpus
+from clearhead.errors import ConfigError
+from clearhead.models.own_parts import NONE, OwnParts
+from clearhead.parts.norm import LayerNorm
+from clearhead.training.distributed import Ranks, make_meshes
+from clearhead.training.tensor_parallel import check_divisible
+from tests.data.small_corpora import make_corpus, write_pairs
+from tests.training.parallel_ranks import (
+    MODELS,
+    Found,
+    Layout,
+    Resumption,
+    Weights,
+    dropping,
+    on_ranks,
+    resume_all,
+    train_a_little,
+    train_all,
+)
+from tests.training.small import PAIRS, with_model, with_train
+from tests.training.two_ranks import STILL
+
+PAIR = Layout(tensor=2)
+SHARDED = Layout()
+REPLICATED = Layout(tensor=2, replicas=2)
+FOUR = {"fsdp": SHARDED, "tensor parallel x fsdp": PAIR, "hsdp x tensor parallel": REPLICATED}
+CLOSE, AFTER_STEPS = 1e-12, 1e-9
+
+
+def largest_difference(found: Weights, wanted: Weights) -> float:
+    """Relative to the largest number of all tensors: some gradients are 0 but for rounding."""
+    assert found.keys() == wanted.keys()
+    largest = max(tensor.abs().max() for tensor in wanted.values())
+    return max(float((found[name] - wanted[name]).abs().max() / largest) for name in wanted)
+
+
+def check_like_one_process(found: Found, wanted: Found) -> None:
+    assert found.loss == pytest.approx(wanted.loss, rel=CLOSE)
+    assert found.norm == pytest.approx(wanted.norm, rel=CLOSE)
+    assert largest_difference(found.gradients, wanted.gradients) <= CLOSE
+    assert largest_difference(found.weights, wanted.weights) <= AFTER_STEPS
+
+
+def test_two_tensor_parallel_ranks_compute_what_one_process_does():
+    names = [name for name in MODELS if "grouped" in name]
+    for (_, name), found in on_ranks(2, train_all, [PAIR], names, 2, {}).items():
+        check_like_one_process(found, train_a_little(MODELS[name], Ranks(), steps=2))
+
+
+@pytest.mark.slow
+def test_dropout_is_that_of_one_process_and_the_stream_the_same_on_both_ranks():
+    model = replace(MODELS["decoder, untied, alibi"], p_dropout=0.2)
+    one, other = on_ranks(2, dropping, model)
+    check_like_one_process(one, train_a_little(model, Ranks(), steps=2))
+    for here, there in zip(one.replicated, other.replicated, strict=True):
+        assert torch.equal(here, there)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("world", "layouts", "settings"),
+    [
+        (2, [PAIR], {}),
+        (4, [PAIR, REPLICATED], {}),
+        (8, [REPLICATED], {}),
+        (4, [Layout(tensor=4)], {"recompute": True, "loss_chunk": 7}),
+    ],
+)
+def test_every_layout_trains_every_family_as_one_process_does(
+    world: int, layouts: list[Layout], settings: dict
+):
+    names = list(MODELS) if world < 8 else list(MODELS)[::2]
+    if layouts == [Layout(tensor=4)]:
+        names = [name for name in names if MODELS[name].kv_heads % 4 == 0]
+    found = on_ranks(world, train_all, layouts, names, 20, settings)
+    assert len(found) == len(layouts) * len(names)
+    for name in names:
+        wanted = train_a_little(MODELS[name], Ranks(), steps=20)
+        for layout in layouts:
+            check_like_one_process(found[layout, name], wanted)
+
+
+@pytest.fixture(scope="module")
+def odd_pairs(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("odd")
+    paths = write_pairs(folder, 151)
+    return make_corpus(folder, replace(PAIRS.data, train=paths, valid=paths, vocab_size=301))
+
+
+@pytest.mark.slow
+def test_checkpoints_of_each_layout_resume_in_each_other(odd_pairs: Corpus, tmp_path: Path):
+    """4 steps in one layout, 4 in another. In the same layout the resumed run has the bits of one
+    that was not interrupted."""
+    recipe = with_train(with_model(PAIRS, **STILL), save_every=100, micro_batches=2)
+    corpus = odd_pairs.folder
+    halves = {"one process": SHARDED, "tensor parallel": PAIR, **FOUR}
+    worlds = {"one process": 1, "tensor parallel": 2, **dict.fromkeys(FOUR, 4)}
+
+    def go(world: int, runs: list[Resumption]) -> dict[Path, Weights]:
+        if world == 1:
+            return resume_all(Ranks(), recipe, corpus, runs)
+        return on_ranks(world, resume_all, recipe, corpus, runs)
+
+    found: dict[Path, Weights] = {}
+    for world in (1, 2, 4):
+        names = [name for name in halves if worlds[name] == world]
+        runs = [Resumption(halves[name], tmp_path / name, 4) for name in names]
+        runs += [Resumption(halves[name], tmp_path / f"{name}, whole", 8) for name in names]
+        found |= go(world, runs)
+    for world in (1, 2, 4):
+        runs = [
+            Resumption(halves[after], tmp_path / f"{before} to {after}", 8, tmp_path / before)
+            for after in halves
+            if worlds[after] == world
+            for before in halves
+        ]
+        found |= go(world, runs)
+
+    wanted = found[tmp_path / "one process, whole"]
+    assert largest_difference(found[tmp_path / "one process"], wanted) > 1e-3
+    for before in halves:
+        whole = found[tmp_path / f"{before}, whole"]
+        assert largest_difference(whole, wanted) <= AFTER_STEPS
+        for after in halves:
+            resumed = found[tmp_path / f"{before} to {after}"]
+            assert largest_difference(resumed, wanted) <= AFTER_STEPS, (before, after)
+            if before == after:
+                assert all(torch.equal(resumed[name], whole[name]) for name in whole), before
+
+
+@pytest.mark.parametrize(
+    ("changes", "group", "message"),
+    [
+        ({"n_heads": 8, "n_kv_heads": 2}, 4, "must divide model.n_kv_heads=2; try 2"),
+        ({"d_ff": 22}, 4, "must divide model.d_ff=22; try 2"),
+        ({"vocab_size": 5}, 4, "leaves a rank without any token of model.vocab_size=5; try fewer"),
+        ({"p_attention_dropout": 0.1}, 2, "would drop the same weights on each"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(changes: dict, group: int, message: str):
+    model = ModelConfig(**{"d_model": 16, "n_heads": 8, "d_ff": 24, "vocab_size": 30, **changes})
+    check_divisible(replace(model, p_attention_dropout=0.0), NONE, 1)
+    with pytest.raises(ConfigError, match=message):
+        check_divisible(model, NONE, group)
+
+
+def test_parts_of_the_users_own_are_not_divided():
+    with pytest.raises(ConfigError, match=r"a part of your own \(norm.py:LayerNorm\); try"):
+        check_divisible(ModelConfig(), OwnParts(norm=LayerNorm), 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tensor_parallel": 4}, "tensor_parallel=4 must divide the number of ranks, 6; try"),
+        (
+            {"tensor_parallel": 2, "replicas": 2},
+            "replicas=2 times train.tensor_parallel=2 must divide the number of ranks, 6",
+        ),
+    ],
+)
+def test_ranks_that_make_no_whole_groups_are_refused(settings: dict, message: str):
+    train = TrainConfig(parallel="fsdp", **settings)
+    ranks = Ranks(0, 6, torch.device("cpu"), sharded=True, tensor=train.tensor_parallel)
+    with pytest.raises(ConfigError, match=message):
+        make_meshes(train, ranks)
+
+
+def test_tensor_parallel_without_sharding_is_refused():
+    with pytest.raises(ConfigError, match="tensor_parallel=2 belongs to parallel='fsdp'"):
+        TrainConfig(tensor_parallel=2)
+    with pytest.raises(ConfigError, match="compile=True is not supported with tensor_parallel=2"):
+        TrainConfig(tensor_parallel=2, parallel="fsdp", compile=True)
