@@ -72,12 +72,13 @@ export function attentionPanel(look, root) {
     const matrix = weightsOf(look.weights[state.kind], state.layer, state.head);
     const rows = rowLabels(look, state.kind), columns = columnLabels(look, state.kind);
     const context = canvas.getContext("2d");
-    const font = state.projector ? 19 : 13;
-    const face = `${font}px system-ui, sans-serif`;
-    context.font = face;
+    let font = state.projector ? 19 : 13;
+    context.font = `${font}px system-ui, sans-serif`;
     const widest = (labels) => Math.min(150, Math.max(...labels.map((l) => context.measureText(l).width)));
     const room = Math.max(120, scroll.clientWidth - widest(rows) - 24);
     const cell = Math.max(4, Math.min(state.projector ? 48 : 34, Math.floor(room / matrix.columns)));
+    font = Math.max(10, Math.min(font, cell - 2)); // characters of Chinese fill their line
+    const face = `${font}px system-ui, sans-serif`;
     const left = Math.ceil(widest(rows)) + 10, top = Math.ceil(widest(columns)) + 12;
     Object.assign(geometry, { left, top, cell });
     const ratio = window.devicePixelRatio || 1;
@@ -109,11 +110,12 @@ export function attentionPanel(look, root) {
     }
     context.font = face;
     context.fillStyle = ink;
+    const fits = columns.every((label) => context.measureText(label).width <= cell * some);
     for (let column = 0; column < matrix.columns; column += some) {
       context.save();
-      context.translate(left + column * cell + cell / 2, top - 6);
-      context.rotate(-Math.PI / 2);
-      context.textAlign = "left";
+      context.translate(left + column * cell + cell / 2, top - (fits ? 10 : 6));
+      if (!fits) context.rotate(-Math.PI / 2);
+      context.textAlign = fits ? "center" : "left";
       context.fillText(columns[column], 0, 0, top - 8);
       context.restore();
     }
