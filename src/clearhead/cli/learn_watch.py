@@ -46,6 +46,8 @@ def watch(folder: LearnFolder) -> int:
                     if folder.current is exercise:
                         return 0
                     seen = None
+                case "n":
+                    print(say["not_yet"])
                 case _:
                     continue
             sys.stdout.flush()

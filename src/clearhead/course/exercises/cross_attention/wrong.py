@@ -28,6 +28,11 @@ class _SourceIgnored(CrossAttention):
         return super().forward(x, x, everything)
 
 
+class _KeysOfX(CrossAttention):
+    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
+        return super().forward(x, x, allowed)
+
+
 class _Swapped(CrossAttention):
     def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
         everything = torch.ones(x.shape[0], 1, x.shape[1], dtype=torch.bool)
@@ -120,6 +125,7 @@ MISTAKES = [
     Mistake("keys cut with the query's length", "CrossAttention", _QueryLength),
     Mistake("source ignored", "CrossAttention", _SourceIgnored),
     Mistake("roles swapped", "CrossAttention", _Swapped),
+    Mistake("mask of another length", "CrossAttention", _KeysOfX),
     Mistake("mask forgotten", "CrossAttention", _MaskForgotten),
     Mistake("no axis for heads in the mask", "CrossAttention", _NoHeadAxis),
     Mistake("axis for heads behind the queries", "CrossAttention", _AxisBehindTheQueries),
