@@ -94,5 +94,6 @@ def test_405_billion_parameters_on_80_gb_need_tensor_parallel_and_are_built_with
     assert simulated.weights == memory.weights
     assert simulated.gradients == memory.at_end.gradients
     assert simulated.collectives["_allgather_base_"] == 2 * model.n_layers + 1
+    # Recomputing a layer stops before its last sum, which nothing needs where there is no dropout.
     # Each of the 8 pieces of the loss is summed twice, and its gradient once.
-    assert simulated.collectives["all_reduce"] == 6 * model.n_layers + 1 + 3 * 8
+    assert simulated.collectives["all_reduce"] == 5 * model.n_layers + 1 + 3 * 8

@@ -123,7 +123,7 @@ def _tensor_seconds(
 ) -> float:
     """Of tensor parallel in a step: the stream is summed over the group once for each sublayer in
     the forward pass, and once in the backward pass; a ring sends it twice for each sum. Recompute
-    repeats the sums of the forward pass."""
+    repeats those of the forward pass."""
     if layout.tensor == 1:
         return 0.0
     tokens = layout.rows * layout.micro_batches * length
