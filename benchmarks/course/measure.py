@@ -258,9 +258,11 @@ def norms() -> Measured:
     """How long the token vectors of the shipped translator are when they meet the positions: first
     weights without and with √d_model, and trained (tokens that a sentence uses)."""
     model = ch.load("tatoeba-en-zh")
-    d, table = model.config.d_model, model.model.tokens.weight.detach().float()
+    network: Any = model.model
+    untrained: Any = ch.build_model(model.config)
+    d, table = model.config.d_model, network.tokens.weight.detach().float()
     (ids,) = model.opened.codec.encode_prompts([SENTENCE])
-    first = ch.build_model(model.config).tokens.weight.detach()
+    first = untrained.tokens.weight.detach()
     return {
         "d_model": d,
         "position": rounded(sinusoid(32, d).norm(dim=1).mean(), 1),

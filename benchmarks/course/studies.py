@@ -53,7 +53,7 @@ def _learn(seed: int, steps: int, **options: Any) -> Any:
         max_length=LENGTH if options.get("positions") == "learned" else 2 * LENGTH,
         embedding_scale=True, positions="sinusoidal", init_std=0.1, p_dropout=0.0,
     )  # fmt: skip
-    model = ch.build_model(replace(base, **options), seed=seed)
+    model: Any = ch.build_model(replace(base, **options), seed=seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     generator = torch.Generator().manual_seed(seed)
     for step in range(steps):
