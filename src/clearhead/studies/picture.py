@@ -32,7 +32,8 @@ def picture(result: StudyResult, language: str) -> str:
     for column in plan.columns:
         arms = [arm for arm in result.arms if column in arm.figures]
         if arms:
-            body += _panel(arms, column, titles, language, left, top)
+            base = next((arm for arm in arms if arm.name == plan.baseline), None)
+            body += _panel(arms, base, column, titles, language, left, top)
             top += GAP + ROW * len(arms) + 24
     return "\n".join(
         [
@@ -47,6 +48,7 @@ def picture(result: StudyResult, language: str) -> str:
 
 def _panel(
     arms: Sequence[ArmResult],
+    base: ArmResult | None,
     column: str,
     titles: dict[str, str],
     language: str,
@@ -66,11 +68,12 @@ def _panel(
             f'<text x="{x:.1f}" y="{first - 12}" text-anchor="middle" font-size="{FONT - 2}" '
             f'fill="#555555">{label}</text>',
         ]
-    base = left + place(arms[0].figures[column].value)
-    found.append(
-        f'<line x1="{base:.1f}" y1="{first - 4}" x2="{base:.1f}" y2="{bottom}" stroke="#555555" '
-        'stroke-dasharray="4 3"/>'
-    )
+    if base is not None:
+        x = left + place(base.figures[column].value)
+        found.append(
+            f'<line x1="{x:.1f}" y1="{first - 4}" x2="{x:.1f}" y2="{bottom}" stroke="#555555" '
+            'stroke-dasharray="4 3"/>'
+        )
     for number, arm in enumerate(arms):
         y = first + ROW * number + ROW // 2
         estimate, colour = arm.figures[column], COLOURS[arm.verdict(column)]
