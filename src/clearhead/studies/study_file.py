@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.config import Recipe, load_recipe, recipe_toml, revise_recipe
-from clearhead.config.recipe import SECTIONS
+from clearhead.config.recipe import SECTIONS, with_values
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -43,8 +43,8 @@ class Arm:
     def trial(self, seed: int, steps: int) -> Recipe:
         """What one run is made of. The seed decides the first weights, dropout and the order of the
         samples."""
-        tables = {"train": {"seed": seed, "steps": steps}, "batches": {"seed": seed}}
-        return revise_recipe(replace(self.recipe, name=f"{self.key}-{seed}"), tables)
+        changes = {"train.seed": seed, "train.steps": steps, "batches.seed": seed}
+        return with_values(replace(self.recipe, name=f"{self.key}-{seed}"), changes)
 
     def fingerprint(self, recipe: Recipe) -> str:
         """Changes with everything that decides the run's weights."""
