@@ -207,7 +207,9 @@ def _trackers(run: Run) -> list[Listener]:
 def _introduction(run: Run, folder: Path) -> str:
     total = sum(p.numel() for p in run.objective.parameters())
     ranks = run.ranks
-    many = f", {ranks.world} ranks ({run.recipe.train.parallel})" if ranks.world > 1 else ""
+    kind = run.recipe.train.parallel
+    kind += f", tensor parallel {ranks.tensor}" if ranks.tensor > 1 else ""
+    many = f", {ranks.world} ranks ({kind})" if ranks.world > 1 else ""
     return f"{run.recipe.name}: {total:,} parameters on {ranks.device}{many}; run: {folder}"
 
 
