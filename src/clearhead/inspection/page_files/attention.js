@@ -59,8 +59,8 @@ export function attentionPanel(look, root) {
         const facts = look.heads[state.kind][layer][head];
         const off = state.off.includes(headSwitch(state.kind, layer, head));
         const button = make("button", { class: `thumb ${off ? "off" : ""}`, "aria-pressed": String(chosen), "data-layer": layer, "data-head": head, onclick: () => set({ layer, head }) }, small);
-        button.setAttribute("aria-label", `${word("layer")} ${layer} ${word("head")} ${head}`);
-        button.title = `${word("layer")} ${layer} · ${word("head")} ${head}\n${word("entropy")} ${number(facts.entropy)}\n${word("firstShare")} ${number(facts.first)}\n${word("previousShare")} ${number(facts.previous)}`;
+        button.setAttribute("aria-label", `${word("layer").replace("{}", layer)} ${word("head")} ${head}`);
+        button.title = `${word("layer").replace("{}", layer)} · ${word("head")} ${head}\n${word("entropy")} ${number(facts.entropy)}\n${word("firstShare")} ${number(facts.first)}\n${word("previousShare")} ${number(facts.previous)}`;
         if (chosen) button.style.outlineColor = HEAD_COLOURS[head % HEAD_COLOURS.length];
         cells.push(button);
       }
@@ -122,7 +122,7 @@ export function attentionPanel(look, root) {
     context.strokeStyle = accent;
     context.lineWidth = 2;
     context.strokeRect(left, top + state[key] * cell, cell * matrix.columns, cell);
-    title.textContent = `${word(state.kind)} · ${word("layer")} ${state.layer} · ${typeof state.head === "number" ? `${word("head")} ${state.head}` : word(state.head)}`;
+    title.textContent = `${word(state.kind)} · ${word("layer").replace("{}", state.layer)} · ${typeof state.head === "number" ? `${word("head")} ${state.head}` : word(state.head)}`;
     canvas.setAttribute("aria-label", title.textContent);
     drawSwitch();
     drawLists(matrix, rows, columns, state[key]);
@@ -140,12 +140,12 @@ export function attentionPanel(look, root) {
     for (let column = 0; column < matrix.columns; column++) seen.push([columns[column], matrix.values[row * matrix.columns + column], column]);
     seen.sort((a, b) => b[1] - a[1]);
     const entry = ([label, value, place]) => make("span", { class: "seen", "data-value": value, "data-place": place }, make("b", {}, label), ` ${number(value)}`);
-    const parts = [make("p", { class: "looks" }, make("strong", {}, rows[row] ?? ""), ` ${word("looksAt")}: `, ...seen.slice(0, 8).filter(([, value], i) => value >= LEAST || i === 0).map(entry))];
+    const parts = [make("p", { class: "looks" }, make("strong", {}, rows[row] ?? ""), ` ${word("looksAt")}${word("colon")}`, ...seen.slice(0, 8).filter(([, value], i) => value >= LEAST || i === 0).map(entry))];
     const column = columnOf(row);
     if (column !== null) {
       for (let r = 0; r < matrix.rows; r++) seeing.push([rows[r], matrix.values[r * matrix.columns + column], r]);
       const some = seeing.filter((x) => x[1] > 0.01).sort((a, b) => b[1] - a[1]).slice(0, 8);
-      parts.push(make("p", { class: "seen-by" }, make("strong", {}, columns[column]), ` ${word("lookedAtBy")}: `, ...(some.length ? some.map(entry) : [word("nobody")])));
+      parts.push(make("p", { class: "seen-by" }, make("strong", {}, columns[column]), ` ${word("lookedAtBy")}${word("colon")}`, ...(some.length ? some.map(entry) : [word("nobody")])));
     }
     lists.replaceChildren(...parts);
   }

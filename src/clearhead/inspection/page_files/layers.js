@@ -49,17 +49,17 @@ export function layersPanel(look, root) {
   };
 
   function describe(stage, i) {
-    const parts = [make("strong", {}, `${stageLabel(look.lens.stages[stage])}: `)];
+    const parts = [make("strong", {}, `${stageLabel(look.lens.stages[stage])}${word("colon")}`)];
     for (let k = 0; k < best; k++) {
       const at = (stage * n + i) * best + k;
       parts.push(make("span", { class: "seen", "data-id": ids.values[at], "data-value": probabilities.values[at] }, make("b", {}, look.labels.target[ids.values[at]]), ` ${number(probabilities.values[at])}`));
     }
-    parts.push(` · ${look.tokens.written[i].text}: ${word("rank")} ${ranks.values[stage * n + i] + 1}, ${word("probability")} ${number(own.values[stage * n + i], 3)}`);
+    parts.push(` · ${look.tokens.written[i].text}${word("colon")}${word("rank")} ${ranks.values[stage * n + i] + 1} · ${word("probability")} ${number(own.values[stage * n + i], 3)}`);
     detail.replaceChildren(...parts);
   }
 
   function drawAdds(i) {
-    title.textContent = `${word("adds")}: →${look.tokens.written[i].text}`;
+    title.textContent = `${word("adds")}${word("colon")}→${look.tokens.written[i].text}`;
     const names = look.stream.names, lengths = names.map((_, k) => norms.values[k * n + i]);
     const longest = Math.max(...lengths);
     const rows = names.map((name, k) => {

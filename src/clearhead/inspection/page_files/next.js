@@ -91,6 +91,6 @@ export function nextPanel(look, root) {
     for (const refresh of inputs) refresh();
     const kept = found.reason.filter((r) => !r).length;
     const cuts = found.reason.some((r) => r);
-    note.textContent = `${written.given ? word("prompt") : word("chosen")}: ${written.text} · ${word("rule")} ${cuts ? `${word("kept")}: ${kept}.` : ""} ${found.beyond ? word("beyond") : ""}`;
+    note.textContent = `${written.given ? word("prompt") : word("chosen")}${word("colon")}${written.text} · ${word("rule")} ${cuts ? `${word("kept")}${word("colon")}${kept}` : ""} ${found.beyond ? word("beyond") : ""}`;
   };
 }

@@ -40,7 +40,7 @@ export function treePanel(look, root) {
     }
     holder.replaceChildren(svg);
     holder.scrollTop = Math.max(0, y(tree) - holder.clientHeight / 2);
-    legend.textContent = `◉ ${word("finished")} · ┄ ${word("dropped")} · ${word("best")}: ${beam.best_text}`;
+    legend.textContent = `◉ ${word("finished")} · ┄ ${word("dropped")} · ${word("best")}${word("colon")}${beam.best_text}`;
     const chosen = nodes.find((d) => d.data.id === state.node) ?? nodes.find((d) => d.data.best && d.data.fate === "finished");
     if (chosen) describe(chosen);
   };
@@ -48,7 +48,7 @@ export function treePanel(look, root) {
   function describe(node) {
     const data = node.data;
     const text = node.ancestors().reverse().slice(1).map((d) => d.data.text).join(" ");
-    const parts = [`${text || "●"} · ${word("fate")}: ${word(data.fate === "kept" ? "kept_" : data.fate)}`];
+    const parts = [`${text || "●"} · ${word("fate")}${word("colon")}${word(data.fate === "kept" ? "kept_" : data.fate)}`];
     if (data.parent !== null) parts.push(`${word("logProb")} ${number(data.log_prob, 3)}`, `${word("total")} ${number(data.total, 3)}`);
     if (data.score !== undefined && data.score !== null) parts.push(`${word("divisor")} ${number(data.divisor, 2)} → ${word("score")} ${number(data.score, 3)}`);
     detail.textContent = parts.join(" · ");
