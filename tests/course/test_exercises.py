@@ -1,6 +1,7 @@
 """Every exercise: its solution passes, its blanks fail, and typical mistakes are called by name."""
 
 import ast
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ def test_a_typical_mistake_is_called_by_its_name(exercise: Exercise, mistake: Mi
 def test_there_are_enough_of_them():
     assert len(EXERCISES) == 8 and len(MISTAKES) >= 24
     assert all(len(exercise.mistakes) >= 3 for exercise in EXERCISES)
+
+
+@pytest.mark.parametrize("page", ["docs/en/course/index.md", "docs/zh/course/index.md"])
+def test_the_page_says_how_many_mistakes_are_known(page: str):
+    text = (Path(__file__).parent.parent.parent / page).read_text(encoding="utf-8")
+    known = sum(len(exercise.mistake_names) for exercise in EXERCISES)
+    assert re.findall(r"knows (\d+) typical|认出 (\d+) 种", text) in (
+        [(str(known), "")],
+        [("", str(known))],
+    )
 
 
 def test_an_unknown_mistake_is_not_given_a_reason():
