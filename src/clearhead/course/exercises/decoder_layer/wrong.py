@@ -101,6 +101,11 @@ class _CausalCross(_Steps):
         return triangle & real_source[:, None]
 
 
+class _CausalCrossFromTheEnd(_Steps):
+    def source(self, x: Tensor, memory: Tensor, real_source: Tensor) -> Tensor:
+        return causal(x.shape[1], memory.shape[1]) & real_source[:, None]
+
+
 class _SourceMaskForgotten(_Steps):
     def source(self, x: Tensor, memory: Tensor, real_source: Tensor) -> Tensor:
         return torch.ones_like(real_source)[:, None]
@@ -137,6 +142,7 @@ MISTAKES = [
     Mistake("activation last", "PreNormDecoderLayer", _ActivationLast),
     Mistake("target padding forgotten", "PreNormDecoderLayer", _PaddingForgotten),
     Mistake("causal cross-attention", "PreNormDecoderLayer", _CausalCross),
+    Mistake("causal cross-attention", "PreNormDecoderLayer", _CausalCrossFromTheEnd),
     Mistake("source mask forgotten", "PreNormDecoderLayer", _SourceMaskForgotten),
     Mistake("one norm used twice", "PreNormDecoderLayer", _OneNorm),
     Mistake("memory normalised again", "PreNormDecoderLayer", _NormedAgain),

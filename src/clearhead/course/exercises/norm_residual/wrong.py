@@ -71,12 +71,21 @@ def _overwritten(x: Tensor, sublayer: Function, norm: Function, placement: str) 
     return norm(x + sublayer(x))
 
 
+def _always_overwritten(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    x = norm(x)
+    return x + sublayer(x)
+
+
 def _norm_behind(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
     return x + norm(sublayer(x)) if placement == "pre" else norm(x + sublayer(x))
 
 
 def _no_residual(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
     return sublayer(norm(x)) if placement == "pre" else norm(sublayer(x))
+
+
+def _no_residual_in_post(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
+    return x + sublayer(norm(x)) if placement == "pre" else norm(sublayer(x))
 
 
 def _always_pre(x: Tensor, sublayer: Function, norm: Function, placement: str) -> Tensor:
@@ -124,6 +133,7 @@ MISTAKES = [
     Mistake("weight and bias unused", "layer_norm", _weight_unused),
     Mistake("mean not subtracted", "layer_norm", _no_mean),
     Mistake("residual after the norm", "residual", _overwritten),
+    Mistake("residual after the norm", "residual", _always_overwritten),
     Mistake("x + norm(f(x))", "residual", _norm_behind),
     Mistake("placements swapped", "residual", _swapped),
     Mistake("post: x + norm(f(x))", "residual", _post_norm_behind),
@@ -131,5 +141,6 @@ MISTAKES = [
     Mistake("x added twice", "residual", _added_outside),
     Mistake("not added", "residual", _not_added),
     Mistake("no residual", "residual", _no_residual),
+    Mistake("no residual", "residual", _no_residual_in_post),
     Mistake("post is pre", "residual", _always_pre),
 ]
