@@ -89,6 +89,27 @@ def test_a_part_of_ones_own_is_trained_and_a_loss_that_is_not_finite_is_a_result
     assert own.fingerprint(own.recipe) != before
 
 
+def test_further_test_sets_are_measured_and_missing_ones_found_before_training(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CLEARHEAD_DATA", str(place))
+    (place / "long.txt").write_text("\n".join(a + "efgh" for a in "abcd" * 5) + "\n")
+    more = '[tests.long]\nsource = "long.txt"\nreference = "{}"\n'
+    text = (place / "study.toml").read_text()
+    (place / "study.toml").write_text(text + more.format("long.txt"))
+    found = ch.study(place / "study.toml", folder=place / "out")
+    found._prepare(lambda _: None)
+    costs = {arm.key: {"steps": 4, "parameters": 1, "seconds": 1.0} for arm in found.plan.arms}
+    line = carry_out(found._jobs(costs)[0].task)
+    assert line is not None and list(line["values"]) == found.plan.columns
+    assert found.plan.columns == ["exact", "loss", "exact@long", "loss@long"]
+    assert line["n_lines"] == {"exact": 22, "exact@long": 20}
+    assert line["values"]["loss@long"] != line["values"]["loss"] and line["valid_loss"] is None
+    (place / "study.toml").write_text(text + more.format("copy_task_long/32.txt"))
+    with pytest.raises(ClearheadError, match="get it with: clearhead data get copy-task-long"):
+        ch.study(place / "study.toml", folder=place / "out").run()
+
+
 def test_processor_time_counts_steps_that_a_kill_has_undone_once(tmp_path: Path):
     clock = ProcessorClock(tmp_path, every=1)
     for step in range(1, 6):
