@@ -170,8 +170,13 @@ OTHERS: list[Any] = [b"x", ["x"], {"a": 1}, object(), float("nan")]
 
 
 def test_settings_of_another_type_are_refused_by_name(
-    translator: ch.TrainedRun, language_model: ch.TrainedRun, classifier: ch.TrainedRun
+    translator: ch.TrainedRun,
+    language_model: ch.TrainedRun,
+    classifier: ch.TrainedRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.chdir(tmp_path)
     pairs = [("aei", "iea")] * 60
     calls: dict[Callable[..., Any], str] = {
         lambda **how: translator.translate("aei", **how): (
@@ -201,6 +206,7 @@ def test_settings_of_another_type_are_refused_by_name(
         for name in names.split():
             for wrong in OTHERS:
                 assert name in outcome(partial(call, **{name: wrong})), (name, wrong)
+    assert list(tmp_path.iterdir()) == [], "a call that is refused leaves nothing behind"
 
 
 def outcome(call: Callable[[], Any]) -> str:

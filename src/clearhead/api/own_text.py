@@ -95,6 +95,7 @@ def recipe_for(
         raise ClearheadError(
             f"minutes={_shown(minutes)} must be a number above 0 and finite; try 30"
         )
+    first = None if start is None else as_path("start", start)
     written = None if out is None else as_path("out", out)
     if written is not None:
         _check_out(written)
@@ -118,8 +119,7 @@ def recipe_for(
     defects = find_defects(data, Path("/"))
     keep_freed_memory()  # as training does: the steps are timed
     template = replace(template, name=name, data=data)
-    if start is not None:
-        first = as_path("start", start)
+    if first is not None:
         template = recipe_from(template, first, PREPARED / first.resolve().name)
     sized = size_recipe(template, float(minutes))
     reasons = [*([] if own is None else [own.told]), *sized.reasons]
