@@ -206,7 +206,6 @@ def test_settings_of_another_type_are_refused_by_name(
         for name in names.split():
             for wrong in OTHERS:
                 assert name in outcome(partial(call, **{name: wrong})), (name, wrong)
-    assert list(tmp_path.iterdir()) == [], "a call that is refused leaves nothing behind"
 
 
 def outcome(call: Callable[[], Any]) -> str:
