@@ -67,6 +67,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_ends_the_tour_with_what_to_do(tmp_path: Path, capfd):
     folder = tmp_path / "tour"
     folder.mkdir()

@@ -93,12 +93,13 @@ compiled(*[torch.randint(3, 64, (2, 6)) for _ in range({n_inputs})]).sum().backw
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "n_inputs"),
     [
         ("tiny-encoder-decoder", 2),
-        pytest.param("tiny-decoder", 1, marks=pytest.mark.slow),
-        pytest.param("tiny-encoder", 1, marks=pytest.mark.slow),
+        ("tiny-decoder", 1),
+        ("tiny-encoder", 1),
     ],
 )
 def test_the_whole_model_is_one_graph(name: str, n_inputs: int):

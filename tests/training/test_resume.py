@@ -20,7 +20,7 @@ from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
 RECIPES = {"pairs": PAIRS, "text": TEXT}
 
 
-@pytest.fixture(params=["pairs", "text"])
+@pytest.fixture(params=[pytest.param("pairs", marks=pytest.mark.slow), "text"])
 def recipe(request) -> Recipe:
     return RECIPES[request.param]
 

@@ -34,6 +34,7 @@ def test_translating_changes_no_bit_of_the_training(
     assert digest(shown.run.objective) == digest(plain.run.objective)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_broken_off_shows_the_same_translations(
     pairs: Corpus, watched: WatchedTranslations, tmp_path: Path
 ):

@@ -110,17 +110,22 @@ def plan(
         raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
     used = _utilisation(utilisation, accelerators)
     rows = max(1, batch // length)
-    found = [
-        candidate(
-            model,
-            train,
-            layout,
-            kind=accelerators,
-            length=length,
-            utilisation=used.figure.value,
-        )
-        for layout in layouts(model, gpus, rows, accelerators.per_node)
-    ]
+    found: list[LayoutCandidate] = []
+    for divided in (False, True):  # tensor parallel is for what fits in no other way
+        if any(each.fits for each in found):
+            break
+        found += [
+            candidate(
+                model,
+                train,
+                layout,
+                kind=accelerators,
+                length=length,
+                utilisation=used.figure.value,
+            )
+            for layout in layouts(model, gpus, rows, accelerators.per_node)
+            if (layout.tensor > 1) is divided
+        ]
     if not found:
         raise _no_layout(model, gpus, rows, length)
     batch = rows * length
