@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from clearhead.config import Recipe, load_recipe, recipe_toml, revise_recipe
-from clearhead.config.recipe import SECTIONS, with_values
+from clearhead.config import Recipe, load_recipe, revise_recipe
+from clearhead.config.recipe import FROM_DATA, SECTIONS, with_values
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -47,8 +47,15 @@ class Arm:
         return with_values(replace(self.recipe, name=f"{self.key}-{seed}"), changes)
 
     def fingerprint(self, recipe: Recipe) -> str:
-        """Changes with everything that decides the run's weights."""
-        digest = hashlib.sha256(recipe_toml(replace(recipe, name="")).encode())
+        """Changes with every value that is not its key's default: a key that clearhead gets later
+        makes no result old. (A default that is changed is seen by the version in each line.)"""
+        digest = hashlib.sha256()
+        for section in SECTIONS:
+            values = getattr(recipe, section)
+            for key in fields(values) if values is not None else ():
+                value = getattr(values, key.name)
+                if value != key.default and f"{section}.{key.name}" not in FROM_DATA:
+                    digest.update(f"{section}.{key.name}={value!r}\n".encode())
         for role, part in sorted(self.parts.items()):
             file, _, symbol = part.rpartition(":")
             digest.update(f"{role}={symbol}".encode() + Path(file).read_bytes())
