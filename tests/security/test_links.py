@@ -14,6 +14,7 @@ import pytest
 
 from clearhead.cli import main
 from clearhead.data.fetch import fetch
+from clearhead.data.proposal import propose
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import locked, write_whole
 from tests.security.conftest import MINE, Sent
@@ -202,3 +203,9 @@ def test_train_removes_no_file_that_it_has_not_made(sent: Sent):
     half.write_text("of a run that was killed")
     assert sent.train() == 0
     assert mine.read_text() == "of the victim" and not half.exists()
+
+
+def test_a_pipe_instead_of_a_table_is_refused_at_once(tmp_path: Path):
+    pipe(tmp_path / "text.jsonl")
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        propose(tmp_path / "text.jsonl")

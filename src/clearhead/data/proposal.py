@@ -73,6 +73,8 @@ def format_of(path: Path) -> Format:
 def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None = None) -> Proposal:
     """From the first rows of a table. What is given is taken as it is."""
     kind = format_of(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path} is a pipe or a device, and it is read twice; save it as a file")
     with ExitStack() as stack:
         file = open_bytes(path, stack)
         if kind not in ("parquet", "tmx"):
