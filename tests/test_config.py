@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from clearhead.config import ModelConfig
+from clearhead.config import ModelConfig, TrainConfig
 from clearhead.errors import ClearheadError, ConfigError, nearest
 from clearhead.models import preset
 
@@ -93,3 +93,10 @@ def test_an_unknown_preset_suggests_the_nearest():
 
 def test_a_word_like_no_other_lists_the_choices():
     assert nearest("xyz", ["layer", "rms"]) == "choose one of 'layer', 'rms'"
+
+
+def test_numbers_that_nothing_could_compute_with_are_refused_at_once():
+    with pytest.raises(ConfigError, match="d_model=1000000000000 must be at most"):
+        ModelConfig(family="decoder", vocab_size=10, d_model=10**12, n_heads=1)
+    with pytest.raises(ConfigError, match="micro_batches=1000000000000 must be at most"):
+        TrainConfig(micro_batches=10**12)

@@ -27,6 +27,7 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        refuse_folder(path)
         # What mkstemp does, a new file under an unpredictable name, but for its mode:
         # mkstemp's files can be read by their owner only, whatever the umask says.
         self.beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
@@ -88,9 +89,14 @@ def sync(path: Path) -> None:
 def open_plain(path: Path, flags: int) -> int:
     """A descriptor of the file itself, never of a file that a link in its place points to."""
     refuse_link(path)
+    refuse_folder(path)
+    return os.open(path, flags | _PLAIN, _MODE)
+
+
+def refuse_folder(path: Path) -> None:
+    """Raises if a folder stands in the place of a file."""
     if path.is_dir():
         raise FolderError(f"{path} is a folder where a file should be; rename it or remove it")
-    return os.open(path, flags | _PLAIN, _MODE)
 
 
 def refuse_link(path: Path) -> None:

@@ -209,3 +209,13 @@ def test_a_pipe_instead_of_a_table_is_refused_at_once(tmp_path: Path):
     pipe(tmp_path / "text.jsonl")
     with pytest.raises(DataError, match="is a pipe or a device"):
         propose(tmp_path / "text.jsonl")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", ".verified.json"])
+def test_a_folder_in_the_place_of_a_file_is_named(
+    name: str, sent: Sent, capsys: pytest.CaptureFixture[str]
+):
+    (sent.prepared / name).unlink(missing_ok=True)
+    (sent.prepared / name).mkdir()
+    assert sent.train() == 2
+    assert "is a folder where a file should be" in capsys.readouterr().err

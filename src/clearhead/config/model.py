@@ -4,7 +4,12 @@ that builds parts from options; counting operations and exporting a model read t
 from dataclasses import dataclass
 from typing import Literal
 
-from clearhead.config.checks import check_at_least, check_choices, nearest_divisor
+from clearhead.config.checks import (
+    check_at_least,
+    check_between,
+    check_choices,
+    nearest_divisor,
+)
 from clearhead.errors import ConfigError
 
 Family = Literal["encoder-decoder", "decoder", "encoder"]
@@ -15,6 +20,10 @@ PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 PositionPairs = Literal["halves", "interleaved"]
 PositionSpacing = Literal["open", "closed"]
 AttentionKind = Literal["fused", "explicit"]
+
+
+MAX_SIZE = 2**28
+"""Of a width, a length, a vocabulary: torch counts the bytes of a matrix of two such in 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +113,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_ff", "max_length"):
-            check_at_least(name, getattr(self, name), 1)
+            check_between(name, getattr(self, name), 1, MAX_SIZE)
         for name in ("target_vocab_size", "n_decoder_layers", "n_kv_heads", "d_head"):
             if getattr(self, name) is not None:
-                check_at_least(name, getattr(self, name), 1)
+                check_between(name, getattr(self, name), 1, MAX_SIZE)
         for name in ("first_position", "n_segments"):
             check_at_least(name, getattr(self, name), 0)
         if self.pad_id is not None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from clearhead.config.checks import check_at_least, check_choices
+from clearhead.config.checks import check_at_least, check_between, check_choices
 from clearhead.errors import ConfigError
 
 OptimizerKind = Literal["adamw", "adafactor", "muon"]
@@ -13,6 +13,10 @@ Parallel = Literal["ddp", "fsdp"]
 OnNan = Literal["stop", "skip"]
 BestIs = Literal["lowest", "highest"]
 Publish = Literal["last", "best", "average"]
+
+
+MAX_MICRO_BATCHES = 2**20
+"""Of one step: with more of them the first step would never end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +132,9 @@ class TrainConfig:
             check_at_least(name, getattr(self, name), 0)
         for name in ("workers", "save_every", "translate_valid"):
             check_at_least(name, getattr(self, name), 0)
-        for name in ("steps", "micro_batches", "log_every", "keep", "replicas", "tensor_parallel"):
+        for name in ("steps", "log_every", "keep", "replicas", "tensor_parallel"):
             check_at_least(name, getattr(self, name), 1)
+        check_between("micro_batches", self.micro_batches, 1, MAX_MICRO_BATCHES)
         for name in ("epochs", "patience", "loss_chunk"):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), 1)

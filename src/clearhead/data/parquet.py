@@ -120,7 +120,7 @@ def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
     """Of each page of a column its bytes on disk, its bytes in memory, and whether one value of it
     can stand in many rows."""
     offsets = [chunk.dictionary_page_offset or 0, chunk.data_page_offset]
-    at = min(offset for offset in offsets if offset > 0)
+    at = min((offset for offset in offsets if offset > 0), default=0)
     end = at + chunk.total_compressed_size
     while at < end:
         try:
@@ -128,10 +128,10 @@ def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
             packed, unpacked = header[3], header[2]
             if packed < 0 or unpacked < 0:
                 raise ValueError("a page of less than no bytes")
-        except (ValueError, KeyError, IndexError) as error:
+            encoding = (header.get(5) or {}).get(2), (header.get(8) or {}).get(4)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             with naming(table.file.path):
                 raise OSError(f"no page at byte {at}: {error}") from None
-        encoding = (header.get(5) or {}).get(2), (header.get(8) or {}).get(4)
         yield packed, unpacked, header.get(1) == DICTIONARY_PAGE or DELTA_BYTE_ARRAY in encoding
         at += size + packed
 

@@ -75,7 +75,7 @@ class RunFiles:
         path = self.metrics.path
         kept = [json.dumps(each) for each in read_metrics(path) if each["step"] <= step]
         text = "".join(line + "\n" for line in kept)
-        if path.read_bytes() != text.encode():
+        if path.stat().st_size != len(text.encode()) or path.read_bytes() != text.encode():
             write_whole(path, text)
         self.metrics, self._sha256 = _Lines(path), hashlib.sha256(text.encode())
 
