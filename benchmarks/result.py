@@ -31,7 +31,7 @@ def circumstances() -> dict[str, Any]:
     name = program.parent.name if program.stem == "__main__" else program.stem
     return {
         "command": f"python -m benchmarks.{name} {arguments}".strip(),
-        "commit": _commit(),
+        "commit": commit_of(Path(__file__).parent.parent),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": {
             "processor": processor_name(),
@@ -43,13 +43,13 @@ def circumstances() -> dict[str, Any]:
     }
 
 
-def _commit() -> str:
-    commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
-    changed = [line for line in _git("status", "--porcelain").splitlines() if RESULTS not in line]
+def commit_of(root: Path) -> str:
+    """Of a checkout; results that were measured are not changes."""
+
+    def git(*arguments: str) -> str:
+        run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
+        return run.stdout.strip()
+
+    commit = git("rev-parse", "--short=12", "HEAD") or "unknown"
+    changed = [line for line in git("status", "--porcelain").splitlines() if RESULTS not in line]
     return f"{commit}, with uncommitted changes" if changed else commit
-
-
-def _git(*arguments: str) -> str:
-    root = Path(__file__).parent.parent
-    run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
-    return run.stdout.strip()

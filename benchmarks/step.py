@@ -6,6 +6,8 @@ are missing.
     python -m benchmarks.step
     python -m benchmarks.step --profile    # where our time goes; writes step_profile.json
     python -m benchmarks.step --trainer    # the whole loop, and two ranks; writes step_trainer.json
+    python -m benchmarks.step --trainer --before ../earlier    # the loop of another checkout and
+                                           # ours, in turns; writes step_before_after.json
 """
 
 import argparse
@@ -23,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import rivals
-from benchmarks.result import FOLDER, write_result
+from benchmarks.result import FOLDER, commit_of, write_result
 from benchmarks.rivals import PAD, Size
 from clearhead.config import ModelConfig
 from clearhead.environment import keep_freed_memory
@@ -222,6 +224,14 @@ def write_trainer(rounds: int) -> None:
     print("written:", write_result("step_trainer", {"loop": loop, "ranks": ranks}).name)
 
 
+def write_before_and_after(earlier: Path, rounds: int) -> None:
+    from benchmarks import trainer
+
+    found = trainer.before_and_after(earlier, rounds)
+    found["before"]["commit"] = commit_of(earlier)
+    print("written:", write_result("step_before_after", found).name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="steps of each contestant")
@@ -232,6 +242,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="forget the rows that are there")
     parser.add_argument("--profile", action="store_true", help="where our time goes, instead")
     parser.add_argument("--trainer", action="store_true", help="the whole loop, instead")
+    parser.add_argument("--before", type=Path, help="with --trainer: an earlier checkout")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -239,6 +250,9 @@ def main() -> None:
 
     if arguments.profile:
         write_profiles()
+        return
+    if arguments.before is not None:
+        write_before_and_after(arguments.before, arguments.rounds)
         return
     if arguments.trainer:
         write_trainer(arguments.rounds)

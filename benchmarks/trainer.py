@@ -1,5 +1,6 @@
 """The whole training loop against its bare step, and two ranks against one. Called by
-`python -m benchmarks.step --trainer`; under torchrun it is the measuring of the ranks."""
+`python -m benchmarks.step --trainer`; under torchrun it is the measuring of the ranks, and with
+"loop" that of the loop."""
 
 import json
 import os
@@ -99,6 +100,29 @@ def whole_loop(corpus: Corpus, folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
+def before_and_after(earlier: Path, rounds: int) -> dict[str, Any]:
+    """The whole loop of an earlier checkout's package and of this one, in turns; the best counts.
+    Each writes its own corpus, checkpoints and metrics in a folder of its own."""
+    here = Path(__file__).parent.parent
+    sources = {"before": earlier / "src", "after": here / "src"}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in sources}
+    for _ in range(3):
+        for name, source in sources.items():
+            environment = {**os.environ, "PYTHONPATH": f"{source.absolute()}:{here}"}
+            command = [sys.executable, "-m", "benchmarks.trainer", "loop", str(rounds)]
+            run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+            found[name].append(json.loads(run.stdout.splitlines()[-1]))
+            print(name, found[name][-1]["seconds_of_a_save"], flush=True)
+    return {
+        name: {
+            "milliseconds_of_a_step": min(loop["milliseconds"]["loop"] for loop in loops),
+            "seconds_of_a_save": min(loop["seconds_of_a_save"] for loop in loops),
+            "loop_over_bare": max(loop["loop_over_bare"] for loop in loops),
+        }
+        for name, loops in found.items()
+    }
+
+
 def step_seconds(corpus: Corpus, ranks: Ranks, rows: int, parallel: str, rounds: int) -> float:
     """Of the fastest step of this global batch, the ranks sharing it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -137,6 +161,11 @@ def measure_ranks(corpus: Corpus, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    if sys.argv[1] == "loop":
+        with tempfile.TemporaryDirectory() as folder:
+            loop = whole_loop(make_corpus(Path(folder)), Path(folder) / "run", int(sys.argv[2]))
+        print(json.dumps(loop))
+        return
     corpus, rounds = open_corpus(Path(sys.argv[1])), int(sys.argv[2])
     torch.set_num_threads(1)
     rows = SETTING.size.batch
