@@ -1,6 +1,5 @@
 """The whole training loop against its bare step, and two ranks against one. Called by
-`python -m benchmarks.step --trainer`; under torchrun it is the measuring of the ranks, and with
-"loop" that of the loop."""
+`python -m benchmarks.step --trainer`; under torchrun it is the measuring of the ranks."""
 
 import json
 import os
@@ -100,16 +99,24 @@ def whole_loop(corpus: Corpus, folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
+LOOP = """
+import json, sys, tempfile
+from pathlib import Path
+from benchmarks import trainer
+with tempfile.TemporaryDirectory() as folder:
+    corpus = trainer.make_corpus(Path(folder))
+    print(json.dumps(trainer.whole_loop(corpus, Path(folder) / "run", int(sys.argv[1]))))
+"""
+
+
 def before_and_after(earlier: Path, rounds: int) -> dict[str, Any]:
-    """The whole loop of an earlier checkout's package and of this one, in turns; the best counts.
-    Each writes its own corpus, checkpoints and metrics in a folder of its own."""
-    here = Path(__file__).parent.parent
-    sources = {"before": earlier / "src", "after": here / "src"}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in sources}
+    """The whole loop of an earlier checkout and of this one, in turns; the best counts."""
+    checkouts = {"before": earlier.absolute(), "after": Path(__file__).parent.parent}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in checkouts}
     for _ in range(3):
-        for name, source in sources.items():
-            environment = {**os.environ, "PYTHONPATH": f"{source.absolute()}:{here}"}
-            command = [sys.executable, "-m", "benchmarks.trainer", "loop", str(rounds)]
+        for name, root in checkouts.items():
+            environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
+            command = [sys.executable, "-P", "-c", LOOP, str(rounds)]
             run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
             found[name].append(json.loads(run.stdout.splitlines()[-1]))
             print(name, found[name][-1]["seconds_of_a_save"], flush=True)
@@ -161,11 +168,6 @@ def measure_ranks(corpus: Corpus, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    if sys.argv[1] == "loop":
-        with tempfile.TemporaryDirectory() as folder:
-            loop = whole_loop(make_corpus(Path(folder)), Path(folder) / "run", int(sys.argv[2]))
-        print(json.dumps(loop))
-        return
     corpus, rounds = open_corpus(Path(sys.argv[1])), int(sys.argv[2])
     torch.set_num_threads(1)
     rows = SETTING.size.batch
