@@ -157,6 +157,16 @@ class Placeless(Attend):
     rotary = False
 
 
+class TwoStreams(Placeless):
+    """The second half of the vectors looks at the first half, and each of it at itself."""
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        places = torch.arange(q.shape[-2]) % (q.shape[-2] // 2)
+        of_tokens = torch.arange(q.shape[-2]) < q.shape[-2] // 2
+        allowed = (places[:, None] >= places) & of_tokens | torch.eye(q.shape[-2], dtype=torch.bool)
+        return (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~allowed, -1e9)
+
+
 class Layer(nn.Module):
     def __init__(self, attend: nn.Module, residual="both"):
         super().__init__()
@@ -229,6 +239,21 @@ class Decoder(nn.Module):
         return (logits, tuple(all_weights)) if output_attentions else logits
 
 
+class Asking(Decoder):
+    """What is read at the end are vectors that began as questions, not as tokens."""
+
+    def __init__(self, *layers: nn.Module):
+        super().__init__(*layers)
+        self.question = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        x = torch.cat((x, self.question.expand_as(x)), dim=1)
+        for layer in self.layers:
+            x, _ = layer(x)
+        return self.head(self.norm(x[:, tokens.shape[1] :]))
+
+
 Build = Callable[[], nn.Module]
 
 
@@ -261,6 +286,11 @@ DESIGNS: dict[str, tuple[str, Build, Build]] = {
         "residual.none",
         lambda: Decoder(Layer(Attend(), "none"), Layer(Attend(), "none")),
         lambda: Decoder(Gained(Attend()), Gained(Attend())),
+    ),
+    "a second stream that predicts": (
+        "residual.none",
+        lambda: Asking(Layer(TwoStreams(), "none"), Layer(TwoStreams(), "none")),
+        lambda: Asking(Layer(TwoStreams()), Layer(TwoStreams())),
     ),
     "layers without a feed-forward layer": (
         "residual.skips",
