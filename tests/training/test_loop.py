@@ -297,8 +297,10 @@ class Waits(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_step_waits_for_the_device_once(text: Corpus):
-    run = open_run(TEXT, text, None, Ranks(), lambda text: None)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_step_waits_for_the_device_once(precision: str, text: Corpus):
+    run = open_run(with_train(TEXT, precision=precision), text, None, Ranks(), lambda text: None)
+    run.state = replace(run.state, loss_scale=16.0)
     batch = next(iter(run.loader))
     with Waits() as waits:
         update = take_next_step(run, batch)

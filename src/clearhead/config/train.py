@@ -8,7 +8,7 @@ from clearhead.errors import ConfigError
 
 OptimizerKind = Literal["adamw", "adafactor", "muon"]
 ScheduleKind = Literal["constant", "inverse-sqrt", "noam", "cosine", "wsd"]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 Parallel = Literal["ddp", "fsdp"]
 OnNan = Literal["stop", "skip"]
 BestIs = Literal["lowest", "highest"]
@@ -69,7 +69,8 @@ class TrainConfig:
     loss_chunk: int | None = None
     """Positions whose logits are in memory together. Not set: all of a micro-batch."""
     precision: Precision = "fp32"
-    """Number format: "fp32", or "bf16" for matrix products in bfloat16 with weights in fp32."""
+    """Number format of matrix products: "fp32", "bf16", or "fp16" for devices without bf16, with a
+    loss scale that follows the overflows. Weights are in fp32."""
     compile: bool = False
     """Compile the model with torch.compile."""
     recompute: bool = False

@@ -31,6 +31,7 @@ from clearhead.parts.attention import explicit_attention, fused_attention
 from clearhead.parts.cache import KeysValues
 from clearhead.training.distributed import Ranks
 from clearhead.training.loop import train
+from clearhead.training.loss import HALF
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.report import Reporter
 from clearhead.training.run import open_run
@@ -108,13 +109,14 @@ def like_the_cpu(device: torch.device) -> str:
 
 
 def half_precision(device: torch.device) -> str:
-    """A step in bf16 has finite gradients near those of fp32."""
+    """A step in bf16, and one in fp16, has finite gradients near those of fp32."""
     worst = 0.0
     for name, model in FAMILIES.items():
         batch = small_batch(model, device)
         wanted = loss_and_gradients(small_objective(model, device), batch)
-        found = loss_and_gradients(small_objective(model, device, half=True), batch)
-        worst = max(worst, _all_apart(found, wanted, f"in bf16, the {name}'s", HALF_CLOSE))
+        for format, half in HALF.items():
+            found = loss_and_gradients(small_objective(model, device, half=half), batch)
+            worst = max(worst, _all_apart(found, wanted, f"in {format}, the {name}'s", HALF_CLOSE))
     return f"largest difference from fp32 {worst:.1e}"
 
 

@@ -40,7 +40,7 @@ def small_objective(
     device: torch.device,
     *,
     dtype: torch.dtype | None = None,
-    half: bool = False,
+    half: torch.dtype | None = None,
 ) -> Objective:
     """Its weights are drawn on the CPU, and so the same on every device."""
     objective = Objective(build_model(model, seed=3), TrainConfig(label_smoothing=0.1), half=half)

@@ -18,7 +18,7 @@ from clearhead.data.batches import Batch, PairBatch, TokenBatch
 from clearhead.models import build_model
 from clearhead.scale.operations import with_layers
 from clearhead.training.distributed import layers_of, recompute_layers
-from clearhead.training.loss import Objective
+from clearhead.training.loss import HALF, Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +147,10 @@ def _trace(
     model: ModelConfig, train: TrainConfig, *, rows: int, length: int, sharded: bool
 ) -> _Trace:
     # Sharding casts the gathered weights; otherwise autocast casts what it needs.
-    half = train.precision == "bf16"
-    dtype = torch.bfloat16 if half and sharded else torch.float32
-    objective = Objective(build_model(model, device="meta"), train, half=half and not sharded)
+    half = HALF.get(train.precision)
+    dtype = half if half is not None and sharded else torch.float32
+    cast = None if sharded else half
+    objective = Objective(build_model(model, device="meta"), train, half=cast)
     if train.recompute:
         recompute_layers(objective)
     step = _Step(objective)

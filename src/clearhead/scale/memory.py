@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.scale.activations import activations
 from clearhead.scale.operations import inventory, share, tensor_share
+from clearhead.training.loss import HALF
 
 FP32 = 4
 STATES = {"adamw": 2, "muon": 1, "adafactor": 0}
@@ -145,7 +146,7 @@ def rank_memory(
 
 def bytes_computed_in(train: TrainConfig) -> int:
     """Of a number in the gathered weights."""
-    return 2 if train.precision == "bf16" else FP32
+    return HALF[train.precision].itemsize if train.precision in HALF else FP32
 
 
 def _communication(

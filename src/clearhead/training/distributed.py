@@ -32,7 +32,7 @@ from clearhead.models.initialise import fill_tables, first_weights, materialise
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
-from clearhead.training.loss import Objective
+from clearhead.training.loss import HALF, Objective
 from clearhead.training.tensor_parallel import check_divisible, divide
 
 # What torch's collectives report when another rank is missing.
@@ -186,7 +186,7 @@ def build_objective(
         build_model(model, seed=config.seed, device=device, own_parts=own_parts),
         config,
         packed=packed,
-        half=config.precision == "bf16" and not ranks.sharded,
+        half=None if ranks.sharded else HALF.get(config.precision),
     )
     if config.recompute:
         recompute_layers(objective)
@@ -256,9 +256,9 @@ def shard(objective: Objective, config: TrainConfig, meshes: Meshes) -> None:
     the last norms, belongs to the root, since a tied table is read at both ends."""
     if meshes.tensor is not None:
         divide(objective, meshes.tensor)
-    half = config.precision == "bf16"
+    half = HALF.get(config.precision)
     policy = MixedPrecisionPolicy(
-        param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32 if half else None
+        param_dtype=half, reduce_dtype=None if half is None else torch.float32
     )
     for layer in layers_of(objective):
         fully_shard(layer, mesh=meshes.data, mp_policy=policy)

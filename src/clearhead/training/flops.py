@@ -9,6 +9,7 @@ import torch
 from clearhead.config.model import ModelConfig
 from clearhead.config.train import Precision
 from clearhead.data.batches import Batch, PairBatch
+from clearhead.training.loss import HALF
 
 RECENT = 50  # steps over which rates are taken
 
@@ -69,7 +70,7 @@ class Meter:
         sharing: int = 1,
     ) -> None:
         """`sharing`: ranks that compute each matrix product together."""
-        dtypes = [torch.float32] + [torch.bfloat16] * (precision == "bf16")
+        dtypes = {torch.float32, HALF.get(precision, torch.float32)}
         self.model, self.sharing = model, sharing
         self.peak = max(matmul_peak(device, dtype) for dtype in dtypes)
         self.steps: deque[tuple[int, float, float]] = deque(maxlen=RECENT)

@@ -103,6 +103,7 @@ def take_next_step(run: Run, batch: Batch) -> Update:
         lr=learning_rate(step, config, run.recipe.model.d_model),
         micro_batches=config.micro_batches,
         clip_norm=config.clip_norm,
+        loss_scale=run.state.loss_scale if config.precision == "fp16" else None,
     )
 
 
@@ -123,7 +124,7 @@ def _reached_end(run: Run) -> Ending | None:
 def _too_many_skips(run: Run, update: Update) -> Ending | None:
     config, state = run.recipe.train, run.state
     allowed = config.max_skips if config.on_nan == "skip" else 0
-    if update.finite or state.skips <= allowed:
+    if update.finite or update.overflowed or state.skips <= allowed:
         return None
     seen = f"step {state.step:,}: loss {update.loss}, gradient norm {update.grad_norm}"
     return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
@@ -140,11 +141,14 @@ def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
         "lr": update.lr,
         "targets": run.state.targets,
     }
+    if update.loss_scale is not None:
+        record |= {"loss_scale": update.loss_scale, "overflows": run.state.overflows}
     if not update.finite:
-        shares = run.ranks.gather(batch.samples)[:: run.ranks.tensor]
-        samples = [each for share in shares for each in share]
         numbers = {name: str(record[name]) for name in ("loss", "grad_norm")}  # JSON has no NaN
-        record |= {**numbers, "skipped": True, "samples": samples}
+        record |= {**numbers, "skipped": True}
+    if not update.finite and not update.overflowed:
+        shares = run.ranks.gather(batch.samples)[:: run.ranks.tensor]
+        record["samples"] = [each for share in shares for each in share]
     return record
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from clearhead.config.train import TrainConfig
+from clearhead.config.train import Precision, TrainConfig
 from clearhead.data.batches import (
     IGNORED,
     Batch,
@@ -19,6 +19,9 @@ from clearhead.data.batches import (
 )
 from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.shapes import Float, Int, Logits, Tensor, Tokens
+
+HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""What a precision computes matrix products in, if not in fp32."""
 
 
 class SummedLoss(NamedTuple):
@@ -63,13 +66,18 @@ class Objective(nn.Module):
     and the matrix of logits never leaves it."""
 
     def __init__(
-        self, model: Model, config: TrainConfig, *, packed: bool = False, half: bool = False
+        self,
+        model: Model,
+        config: TrainConfig,
+        *,
+        packed: bool = False,
+        half: torch.dtype | None = None,
     ) -> None:
         """`packed`: rows hold several documents, which must not attend to each other. `half`: use
-        bf16 where possible (autocast); sharding has its own policy for that."""
+        this dtype where possible (autocast); sharding has its own policy for that."""
         super().__init__()
         self.model = model
-        self.packed, self.in_half = packed, half
+        self.packed, self.half = packed, half
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
         self.chunk = config.loss_chunk
         # Ranks that share the logits put another in its place.
@@ -79,7 +87,7 @@ class Objective(nn.Module):
         """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
         perplexity is made of."""
         device = next(self.model.parameters()).device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.in_half):
+        with torch.autocast(device, self.half, enabled=self.half is not None):
             return self._summed(batch, smooth)
 
     def _summed(self, batch: Batch, smooth: bool) -> Float[Tensor, ""]:

@@ -220,6 +220,11 @@ def read_metrics(path: Path) -> list[MetricsLine]:
 
 def step_line(record: MetricsLine) -> str:
     """A step's numbers as one line for people."""
+    if record.get("skipped") and "samples" not in record:
+        return (
+            f"step {record['step']:,} was skipped: its gradient overflowed in fp16 with the loss "
+            f"scale {record['loss_scale']:,.0f}, which is halved"
+        )
     if record.get("skipped"):
         return (
             f"step {record['step']:,} was skipped: loss {record['loss']}, gradient norm "

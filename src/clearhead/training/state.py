@@ -9,7 +9,13 @@ from typing import Any
 
 from clearhead.config.checks import MOST
 from clearhead.config.train import TrainConfig
-from clearhead.training.step import Update
+from clearhead.training.step import LOWEST_SCALE, Update
+
+# torch.amp.GradScaler's rule and numbers. The class itself keeps the scale on the device, so as not
+# to wait for the flag of an overflow; a step waits once anyway, and a number of the host is just
+# another counter of a checkpoint.
+FIRST_SCALE, HIGHEST_SCALE = 2.0**16, 2.0**64
+GROW_AFTER = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +34,32 @@ class TrainState:
     """Validations since the best one."""
     seconds: float = 0.0
     """Seconds spent training, over all restarts."""
+    loss_scale: float = FIRST_SCALE
+    """fp16 only: of the next step."""
+    good_steps: int = 0
+    """fp16 only: updates since the scale last changed; after so many it is doubled."""
+    overflows: int = 0
+    """fp16 only: steps that were skipped because their gradient overflowed, over all restarts."""
 
     def after(self, update: Update) -> "TrainState":
         """The state after one more step."""
-        return replace(
+        counted = replace(
             self,
             step=self.step + 1,
             targets=self.targets + (update.n_targets if update.finite else 0),
-            skips=0 if update.finite else self.skips + 1,
+            skips=0 if update.finite else self.skips + (not update.overflowed),
         )
+        return counted if update.loss_scale is None else counted._rescaled(update)
+
+    def _rescaled(self, update: Update) -> "TrainState":
+        if update.overflowed:
+            lower = max(LOWEST_SCALE, self.loss_scale / 2)
+            return replace(self, loss_scale=lower, good_steps=0, overflows=self.overflows + 1)
+        if not update.finite:
+            return self
+        if self.good_steps + 1 < GROW_AFTER:
+            return replace(self, good_steps=self.good_steps + 1)
+        return replace(self, loss_scale=min(HIGHEST_SCALE, 2 * self.loss_scale), good_steps=0)
 
     def validated(self, value: float, config: TrainConfig) -> "TrainState":
         """The state after a validation. A NaN is never the best."""
@@ -53,12 +76,18 @@ def read_state(values: dict[str, Any]) -> TrainState:
     state = TrainState(**values)
     whole = {"step": state.step, "targets": state.targets, "skips": state.skips}
     whole |= {"stale": state.stale, "best_step": state.best_step or 0}
+    whole |= {"good_steps": state.good_steps, "overflows": state.overflows}
     for name, value in whole.items():
         if type(value) is not int or not 0 <= value < MOST:
             raise ValueError(f"state.{name} is {value!r:.60}")
     for name, value in {"best": state.best or 0.0, "seconds": state.seconds}.items():
         if type(value) not in (int, float):
             raise ValueError(f"state.{name} is {value!r:.60}")
+    scale = state.loss_scale
+    if type(scale) is not float or not LOWEST_SCALE <= scale <= HIGHEST_SCALE:
+        raise ValueError(f"state.loss_scale is {scale!r:.60}")
+    if math.frexp(scale)[0] != 0.5:
+        raise ValueError(f"state.loss_scale is {scale!r}, no power of two")
     return state
 
 

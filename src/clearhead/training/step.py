@@ -16,6 +16,8 @@ from clearhead.training.distributed import Ranks, objective_of, widest
 from clearhead.training.loss import count_targets
 from clearhead.training.optimizer import set_learning_rate
 
+LOWEST_SCALE = 1.0
+
 
 class Update(NamedTuple):
     """What a step saw, the same on every rank."""
@@ -28,6 +30,16 @@ class Update(NamedTuple):
     lr: float
     finite: bool
     """False: loss or gradient were not, and no weight has changed."""
+    loss_scale: float | None = None
+    """What the loss was multiplied by (fp16 only)."""
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether the step was skipped because the scaled gradient did not fit into fp16. A smaller
+        scale cures that, but not a loss that is not finite, nor a gradient that is too large by
+        itself."""
+        scaled = self.loss_scale is not None and self.loss_scale > LOWEST_SCALE
+        return scaled and not self.finite and math.isfinite(self.loss)
 
 
 def take_step(
@@ -39,12 +51,17 @@ def take_step(
     lr: float,
     micro_batches: int = 1,
     clip_norm: float = 0.0,
+    loss_scale: float | None = None,
 ) -> Update:
     """Forward, backward, clip, update. `batch` is this rank's share of the global batch. The
-    process waits for the device once, to know whether all is finite."""
+    process waits for the device once, to know whether all is finite: on every rank, since an
+    overflow on one of them is in the sum of all gradients.
+
+    `loss_scale` keeps gradients, most of them tiny, inside the range of fp16 (Micikevicius et al.
+    2018). A power of two: to multiply and to divide by it is exact."""
     n_targets = ranks.total(count_targets(batch, objective_of(objective).model))
     # Ranks average their gradients: times their number, the average is the sum.
-    for_each_target = ranks.data_world / n_targets.clamp(min=1)
+    for_each_target = ranks.data_world * (loss_scale or 1.0) / n_targets.clamp(min=1)
     nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     pieces = split_rows(move(batch, ranks.device), micro_batches)
     for piece in pieces:
@@ -53,7 +70,7 @@ def take_step(
             (piece_nats * for_each_target.to(piece_nats.dtype)).backward()
         nats += piece_nats.detach()
 
-    norm = _clip(objective, clip_norm).to(nats)
+    norm = _clip(objective, clip_norm, loss_scale or 1.0).to(nats)
     total, grad_norm, count = torch.stack([ranks.total(nats), norm, n_targets]).tolist()
     loss = total / max(1, count)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
@@ -63,7 +80,7 @@ def take_step(
             optimizer.step()
     for optimizer in optimizers:
         optimizer.zero_grad()
-    return Update(loss, grad_norm, int(count), lr, finite)
+    return Update(loss, grad_norm, int(count), lr, finite, loss_scale)
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
@@ -72,9 +89,13 @@ def seed_step(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(derive_key(seed, "step", step, "rank", rank) % 2**63)
 
 
-def _clip(objective: nn.Module, clip_norm: float) -> torch.Tensor:
-    """Clips the gradient and returns its norm, the same on every rank."""
+def _clip(objective: nn.Module, clip_norm: float, loss_scale: float) -> torch.Tensor:
+    """Takes the scale out of the gradient, clips it and returns its norm, the same on every
+    rank."""
     gradients = [p.grad for p in objective.parameters() if p.grad is not None]
+    if loss_scale != 1.0:
+        for gradient in gradients:
+            gradient.mul_(1 / loss_scale)
     norm = nn.utils.get_total_norm(gradients)
     if clip_norm:
         nn.utils.clip_grads_with_norm_(objective.parameters(), clip_norm, norm)
