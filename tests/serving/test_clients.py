@@ -127,7 +127,8 @@ def test_a_completion_is_what_generate_gives(client):
     assert found.choices[0].text == own.generate("ROMEO:", max_new=30, temperature=0)
     assert found.choices[0].finish_reason == "length"
     assert found.usage.prompt_tokens == 6 and found.usage.completion_tokens == 30
-    drawn = client.completions.create(**asked, seed=7, n=2, top_p=0.9)
+    every = {"top_k": -1}  # what other servers take for every token
+    drawn = client.completions.create(**asked, seed=7, n=2, top_p=0.9, extra_body=every)
     expected = own.generate(["ROMEO:"] * 2, max_new=30, seed=7, top_p=0.9)
     assert [choice.text for choice in drawn.choices] == expected
     assert expected[0] != expected[1]
@@ -188,6 +189,7 @@ def test_the_examples_of_the_guide_run(server: RunningServer):
         ({"logprobs": 3}, "logprobs"),
         ({"temperature": -1}, "temperature"),
         ({"stop": ["a"] * 5}, "stop"),
+        ({"extra_body": {"stream": "yes"}}, "stream"),
         ({"prompt": "x" * 5000}, "tokens"),
     ],
 )

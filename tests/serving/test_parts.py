@@ -5,17 +5,21 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from clearhead.config import GenerateConfig
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
 from clearhead.decoding.text import Decoded, EncodedSource
 from clearhead.errors import ConfigError, InputError
 from clearhead.serving.batching import Batcher
+from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
 from clearhead.serving.languages import find_language, pair_in_name
 from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.markup import HtmlText
-from clearhead.serving.metrics import Metrics
+from clearhead.serving.metrics import Metrics, forget_worker
 from clearhead.serving.stopping import StopAt
 from clearhead.serving.stored import StoredFiles
 
@@ -110,6 +114,26 @@ def upper(html: str) -> str:
     ],
 )  # fmt: skip
 def test_tags_stay_where_their_text_is(html: str, found: str):
+    assert upper(html) == found
+
+
+@pytest.mark.parametrize(
+    ("html", "found"),
+    [
+        ("<p>AT&T and R&D</p>", "<p>AT&amp;T AND R&amp;D</p>"),
+        ("AT&T", "AT&amp;T"),
+        ("<P>x</P ><![CDATA[y]]><!--z-->", "<P>X</P ><![CDATA[y]]><!--z-->"),
+        ("<!DOCTYPE html>\n<?x y?>z", "<!DOCTYPE html>\n<?x y?>Z"),
+        ("a<br\n/>b", "A<br\n/>B"),
+        ("<code>a &lt; b &nbsp c</code>d", "<code>a &lt; b &nbsp c</code>D"),
+        ('see <b>this</b> now <i class="icon"></i>', 'SEE <b>THIS</b> NOW <i class="icon"></i>'),
+        ('<i class="icon"></i> see <b>this</b>', '<i class="icon"></i> SEE <b>THIS</b>'),
+        ('<a><i class="icon"></i>this</a> one', '<a><i class="icon"></i>THIS</a> ONE'),
+        ('<img translate="no" src=x> a', '<img translate="no" src=x> A'),
+        ('<br class="notranslate">a', '<br class="notranslate">A'),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_stays_as_it_was_sent(html: str, found: str):
     assert upper(html) == found
 
 
@@ -255,3 +279,39 @@ def test_a_lone_request_does_not_wait_for_others():
         assert time.perf_counter() - started < 20 * 0.5
 
     run_batcher(Limits(batch_ms=1000), story)
+
+
+def test_a_client_that_leaves_before_the_first_piece_holds_no_part_of_the_queue():
+    async def left() -> int:
+        nobody: Any = None
+        home = Completions([], Limits(), Metrics(), authorise=nobody, wait=nobody)
+        decoder: Any = SimpleNamespace(name="one")
+        asked = Asked(decoder, [], GenerateConfig(max_new=5), 7, [], stream=True, usage=False)
+        run = RunningCompletion(home, asked)
+        assert home.n_tokens == 7
+
+        async def gone() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def unread(_: Any) -> None:
+            """The client does not even take the head of the answer."""
+            await asyncio.Event().wait()
+
+        scope: dict[str, Any] = {"type": "http", "asgi": {"spec_version": "2.3"}}  # as uvicorn says
+        await CompletionStream(run)(scope, gone, unread)
+        return home.n_tokens
+
+    assert asyncio.run(left()) == 0
+
+
+def test_the_figures_of_a_worker_that_has_ended_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ended, running = (tmp_path / f"gauge_livesum_{number}.db" for number in (123, 124))
+    for file in (ended, running):
+        file.write_bytes(b"")
+    forget_worker(123)  # one worker alone has no such files
+    assert ended.exists()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    forget_worker(123)
+    assert not ended.exists() and running.exists()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from clearhead.config import Choice, GenerateConfig
 from clearhead.decoding.engine import SeededPrompt
@@ -104,9 +105,11 @@ class Completions:
         asked = self._asked(fields)
         run = RunningCompletion(self, asked)  # raises if too much is waiting
         if asked.stream:
-            head = {"cache-control": "no-store"}
-            return StreamingResponse(_events(run), media_type="text/event-stream", headers=head)
-        return answer_json(await self.wait(request, run.whole()))
+            return CompletionStream(run)
+        try:
+            return answer_json(await self.wait(request, run.whole()))
+        finally:
+            run.release()
 
     def _described(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "clearhead"}
@@ -134,11 +137,12 @@ class Completions:
         max_new = whole_field(fields, "max_tokens", DEFAULT_NEW, 1, most)
         if max_new * n * len(texts) > most:
             raise RequestError(400, f"more than {most} new tokens in all; lower max_tokens or n")
+        top_k = whole_field(fields, "top_k", 0, -1, 2**31)
         config = GenerateConfig(
             choice=Choice(
                 temperature=number_field(fields, "temperature", 1.0, 0, 100),
                 top_p=number_field(fields, "top_p", 1.0, 1e-6, 1),
-                top_k=whole_field(fields, "top_k", 0, -1, 2**31) or None,
+                top_k=top_k if top_k > 0 else None,  # other servers take -1 for every token
                 min_p=number_field(fields, "min_p", 0.0, 0, 1),
                 repetition_penalty=number_field(fields, "repetition_penalty", 1.0, 1e-3, 100),
             ),
@@ -151,12 +155,11 @@ class Completions:
             prompt.given for prompt in encode_prompts(decoder.codec, repeated, longest, config)
         ]
         n_prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[::n])
-        options = fields.get("stream_options") or {}
-        usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        return Asked(
-            decoder, prompts, config, n_prompt_tokens, _stops(fields), fields.get("stream") is True,
-            usage,
-        )  # fmt: skip
+        stream, options = fields.get("stream") or False, fields.get("stream_options") or {}
+        if not isinstance(stream, bool) or not isinstance(options, dict):
+            raise RequestError(400, "stream must be true or false, and stream_options an object")
+        usage = bool(options.get("include_usage"))
+        return Asked(decoder, prompts, config, n_prompt_tokens, _stops(fields), stream, usage)
 
 
 class RunningCompletion:
@@ -173,6 +176,13 @@ class RunningCompletion:
         if home.n_tokens and home.n_tokens + self.size > home.limits.max_waiting:
             raise RequestError(503, "too many completions are waiting", retry_after=5)
         home.n_tokens += self.size
+
+    def release(self) -> None:
+        """Ends the decoding at its next token and frees its part of the queue. Whoever answers the
+        request calls it: a client may leave before the first piece was asked for."""
+        self.left.set()
+        self.home.n_tokens -= self.size
+        self.size = 0
 
     async def whole(self) -> dict[str, Any]:
         """The answer without a stream."""
@@ -215,7 +225,6 @@ class RunningCompletion:
         finally:
             self.left.set()
             thread.cancel()  # if it has not begun
-            self.home.n_tokens -= self.size
             n_in = self.asked.n_prompt_tokens
             self.home.metrics.tokens(self.asked.decoder.name, n_in, sum(self.n_new))
 
@@ -234,6 +243,21 @@ class RunningCompletion:
         """Tokens read and generated."""
         read, new = self.asked.n_prompt_tokens, sum(self.n_new)
         return {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
+
+
+class CompletionStream(StreamingResponse):
+    """Server-sent events, as OpenAI's clients read them."""
+
+    def __init__(self, run: RunningCompletion) -> None:
+        head = {"cache-control": "no-store"}
+        super().__init__(_events(run), media_type="text/event-stream", headers=head)
+        self.run = run
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.run.release()
 
 
 def _decode(run: RunningCompletion, send: Any) -> None:
@@ -260,7 +284,6 @@ def _decode(run: RunningCompletion, send: Any) -> None:
 
 
 async def _events(run: RunningCompletion) -> AsyncIterator[bytes]:
-    """Server-sent events, as OpenAI's clients read them."""
     try:
         async for number, text, reason in run.pieces():
             yield _event({**run.head(), "choices": [run.choice(number, text, reason)]})

@@ -6,8 +6,9 @@ is translated on its own too, and where that is found in the whole, the tag is p
 is not found, each piece of text between two tags is translated on its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape, unescape
 from html.parser import HTMLParser
 from typing import NamedTuple
@@ -21,6 +22,12 @@ INLINE = frozenset(
 UNTRANSLATED = frozenset(
     {
         "code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea",
+    }
+)  # fmt: skip
+NEVER_CLOSED = frozenset(
+    {
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
+        "track", "wbr",
     }
 )  # fmt: skip
 
@@ -58,9 +65,10 @@ class Stretch:
         return _on_one_line("".join(unescape(p.raw) for p in self.pieces if p.is_text))
 
     def anchors(self) -> list[int] | None:
-        """Which of its texts stand inside an inline tag; None: its tags are not balanced."""
+        """Which of its texts stand inside an inline tag; None: its tags are not balanced, or there
+        is one without a text, such as an icon, which belongs to a place and not to a text."""
         inside: list[int] = []
-        opened: list[str] = []
+        opened: list[tuple[str, int]] = []
         number = 0
         for piece in self.pieces:
             if piece.is_text:
@@ -68,19 +76,21 @@ class Stretch:
                     inside.append(number)
                 number += 1
             elif piece.opens:
-                opened.append(piece.opens)
-            elif not opened or opened.pop() != piece.closes:
+                opened.append((piece.opens, number))
+            elif not opened:
                 return None
+            else:
+                tag, first = opened.pop()
+                if tag != piece.closes or first == number:
+                    return None
         return None if opened else inside
 
     def wanted(self) -> list[str]:
         """What has to be translated to put the stretch together again."""
-        texts = self.texts
-        if len(texts) == 1:
+        texts, anchors = self.texts, self.anchors()
+        if len(texts) < 2 or anchors is None:
             return texts
-        anchors = self.anchors()
-        inside = [] if anchors is None else [texts[place] for place in anchors]
-        return [self.whole, *inside, *texts]
+        return [self.whole, *texts]
 
     def translated(self, known: Mapping[str, str]) -> str:
         """The stretch with its texts translated."""
@@ -139,11 +149,19 @@ class HtmlText(HTMLParser):
     text."""
 
     def __init__(self, document: str) -> None:
-        super().__init__(convert_charrefs=False)
+        super().__init__()
         self.parts: list[str | Stretch] = []
         self._untranslated: list[str] = []
+        # The parser passes on what it has understood. What was sent is in the document, from the
+        # place of one call to that of the next.
+        self._document = document
+        self._lines = [0]
+        for line in document.split("\n"):
+            self._lines.append(self._lines[-1] + len(line) + 1)
+        self._start, self._take = 0, self._markup
         self.feed(document)
         self.close()
+        self._finish(len(document))
 
     @property
     def wanted(self) -> list[str]:
@@ -160,76 +178,70 @@ class HtmlText(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """A tag that opens."""
-        raw = self.get_starttag_text() or ""
         given = dict(attrs)
         off = given.get("translate") == "no" or "notranslate" in (given.get("class") or "").split()
         if self._untranslated:
             if tag == self._untranslated[-1]:
                 self._untranslated.append(tag)
-            self._markup(raw)
-        elif tag in UNTRANSLATED or off:
+            self._from_here(self._markup)
+        elif tag in UNTRANSLATED or (off and tag not in NEVER_CLOSED):
             self._untranslated.append(tag)
-            self._markup(raw)
+            self._from_here(self._markup)
         elif tag in INLINE:
-            self._stretch().pieces.append(HtmlPiece(raw, is_text=False, opens=tag))
+            self._from_here(partial(self._tag, opens=tag))
         else:
-            self._markup(raw)
+            self._from_here(self._markup)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """A tag that opens and closes at once."""
         del tag, attrs
-        self._markup(self.get_starttag_text() or "")
+        self._from_here(self._markup)
 
     def handle_endtag(self, tag: str) -> None:
-        """A tag that closes. The parser does not keep how it was written; its name is what counts,
-        in lower case."""
-        raw = f"</{tag}>"
+        """A tag that closes."""
         if self._untranslated:
             if tag == self._untranslated[-1]:
                 self._untranslated.pop()
-            self._markup(raw)
+            self._from_here(self._markup)
         elif tag in INLINE:
-            self._stretch().pieces.append(HtmlPiece(raw, is_text=False, closes=tag))
+            self._from_here(partial(self._tag, closes=tag))
         else:
-            self._markup(raw)
+            self._from_here(self._markup)
 
     def handle_data(self, data: str) -> None:
         """Text."""
-        if self._untranslated:
-            self._markup(data)
-            return
-        pieces = self._stretch().pieces
-        if pieces and pieces[-1].is_text:  # a sign such as &amp; comes on its own
-            pieces[-1] = HtmlPiece(pieces[-1].raw + data, is_text=True)
-        else:
-            pieces.append(HtmlPiece(data, is_text=True))
+        del data
+        self._from_here(self._markup if self._untranslated else self._text)
 
-    def handle_entityref(self, name: str) -> None:
-        """A sign by its name."""
-        self.handle_data(f"&{name};")
+    def _stays(self, data: str) -> None:
+        del data
+        self._from_here(self._markup)
 
-    def handle_charref(self, name: str) -> None:
-        """A sign by its number."""
-        self.handle_data(f"&#{name};")
+    handle_comment = handle_decl = handle_pi = unknown_decl = _stays
 
-    def handle_comment(self, data: str) -> None:
-        """A comment."""
-        self._markup(f"<!--{data}-->")
+    def _from_here(self, take: Callable[[str], None]) -> None:
+        """What begins here goes to `take` as soon as it is known where it ends."""
+        line, column = self.getpos()
+        start = self._lines[line - 1] + column
+        self._finish(start)
+        self._start, self._take = start, take
 
-    def handle_decl(self, decl: str) -> None:
-        """A doctype."""
-        self._markup(f"<!{decl}>")
-
-    def handle_pi(self, data: str) -> None:
-        """An instruction to a processor."""
-        self._markup(f"<?{data}>")
-
-    def unknown_decl(self, data: str) -> None:
-        """A section such as CDATA."""
-        self._markup(f"<![{data}]>")
+    def _finish(self, end: int) -> None:
+        if raw := self._document[self._start : end]:
+            self._take(raw)
 
     def _markup(self, raw: str) -> None:
         self.parts.append(raw)
+
+    def _tag(self, raw: str, *, opens: str = "", closes: str = "") -> None:
+        piece = HtmlPiece(raw, is_text=False, opens=opens, closes=closes)
+        self._stretch().pieces.append(piece)
+
+    def _text(self, raw: str) -> None:
+        pieces = self._stretch().pieces
+        if pieces and pieces[-1].is_text:  # a sign that could have begun a tag comes on its own
+            raw = pieces.pop().raw + raw
+        pieces.append(HtmlPiece(raw, is_text=True))
 
     def _stretch(self) -> Stretch:
         if not self.parts or isinstance(self.parts[-1], str):

@@ -1,8 +1,6 @@
 """Figures for Prometheus. Each worker process keeps its figures in files of a common folder, and
 whichever answers /metrics adds them up (the way of prometheus-client)."""
 
-import os
-
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -20,17 +18,11 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TOKENS = (8, 32, 128, 512, 1024, 2048, 4096)
 
 
-def _forget_ended_workers() -> None:
-    """What waited in a worker that was killed does not wait any more."""
-    folder = metrics_folder()
-    for file in folder.glob("gauge_live*_*.db") if folder is not None else ():
-        number = int(file.stem.rsplit("_", 1)[1])
-        try:
-            os.kill(number, 0)
-        except ProcessLookupError:
-            multiprocess.mark_process_dead(number, path=str(folder))
-        except OSError:
-            pass  # it is there, and somebody else's
+def forget_worker(number: int) -> None:
+    """What waited in a worker that has ended, by the number of its process, does not wait any
+    more."""
+    if (folder := metrics_folder()) is not None:
+        multiprocess.mark_process_dead(number, path=str(folder))
 
 
 class Metrics:
@@ -74,8 +66,6 @@ class Metrics:
         self._tokens_out = Counter(
             "clearhead_new_tokens_total", "Tokens generated", by_model, registry=own
         )
-
-        _forget_ended_workers()
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """One answer. `route` is one of the server's own, never what a client wrote."""

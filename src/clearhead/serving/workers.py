@@ -22,6 +22,7 @@ from clearhead.environment import one_tokenizer_thread, share_metrics
 from clearhead.errors import ClearheadError
 from clearhead.serving.connections import BoundedConnection
 from clearhead.serving.logs import LOGGER, log_as_json
+from clearhead.serving.metrics import forget_worker
 from clearhead.serving.server import ServerPlan, server_app
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -107,6 +108,7 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
                 continue
             fields = {"worker": worker.pid, "exit_status": worker.exitcode}
             _log.error("a worker has ended", extra={"fields": fields})
+            forget_worker(worker.pid or 0)
             failed = failed or worker.exitcode == CANNOT_START
             if not failed:
                 workers[place] = start()
