@@ -190,7 +190,11 @@ def measure(setting: Setting, p_dropout: float, rounds: int) -> dict[str, Any]:
 
 def profile(setting: Setting, p_dropout: float) -> dict[str, float]:
     """The operators that take most of our step, and their share of its time."""
-    step = our_step(setting, p_dropout)
+    return shares_of(our_step(setting, p_dropout))
+
+
+def shares_of(step: Step) -> dict[str, float]:
+    """The operators that take most of a step's time, and their share of it."""
     step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for _ in range(3):

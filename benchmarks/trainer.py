@@ -5,17 +5,16 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.step import SETTINGS, best_times, our_step
+from benchmarks.step import SETTINGS, best_times, our_step, shares_of
 from clearhead.config import BatchConfig, Recipe, TrainConfig, load_recipe
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare
@@ -130,16 +129,22 @@ def before_and_after(earlier: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def step_seconds(corpus: Corpus, ranks: Ranks, rows: int, parallel: str, rounds: int) -> float:
-    """Of the fastest step of this global batch, the ranks sharing it."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = open_run(recipe(rows, parallel=parallel), corpus, Path(folder), ranks, lambda _: None)
-    batches = iter(list(islice(run.loader, rounds + 1)))
+class Measured(NamedTuple):
+    seconds: float
+    """Of the fastest step."""
+    shares: dict[str, float]
+    """Of the operators that take most of its time."""
+
+
+def measure_step(corpus: Corpus, ranks: Ranks, rows: int, parallel: str, rounds: int) -> Measured:
+    """Steps of this global batch, the ranks sharing it."""
+    run = open_run(recipe(rows, parallel=parallel), corpus, None, ranks, lambda _: None)
+    batches = iter(list(islice(run.loader, rounds + 5)))
 
     def step() -> None:
         take_step(run.objective, run.optimizers, next(batches), ranks=ranks, lr=1e-4, clip_norm=1.0)
 
-    return best_times({"step": step}, rounds)["step"]
+    return Measured(best_times({"step": step}, rounds)["step"], shares_of(step))
 
 
 def measure_ranks(corpus: Corpus, rounds: int) -> dict[str, Any]:
@@ -148,11 +153,13 @@ def measure_ranks(corpus: Corpus, rounds: int) -> dict[str, Any]:
     rows = SETTING.size.batch
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     found: dict[str, float] = {}
+    shares: dict[str, dict[str, float]] = {}
     for n in (1, 2, 1, 2):  # in turns, and the best counts
         command = [*start, str(n), "-m", "benchmarks.trainer", str(corpus.folder), str(rounds)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        for name, seconds in json.loads(out.stdout.splitlines()[-1]).items():
+        for name, measured in json.loads(out.stdout.splitlines()[-1]).items():
+            seconds, shares[name] = measured
             found[name] = min(found.get(name, float("inf")), seconds)
     return {
         "rows_of_a_global_batch": rows,
@@ -164,6 +171,7 @@ def measure_ranks(corpus: Corpus, rounds: int) -> dict[str, Any]:
             name: round(1 - found["one rank, half the batch"] / found[name], 3)
             for name in ("ddp", "fsdp")
         },
+        "profile_of_the_first_rank": shares,
     }
 
 
@@ -174,13 +182,13 @@ def main() -> None:
     with joined(TrainConfig()) as ranks:
         if ranks.world == 1:
             found = {
-                "one rank": step_seconds(corpus, ranks, rows, "ddp", rounds),
-                "one rank, half the batch": step_seconds(corpus, ranks, rows // 2, "ddp", rounds),
+                "one rank": measure_step(corpus, ranks, rows, "ddp", rounds),
+                "one rank, half the batch": measure_step(corpus, ranks, rows // 2, "ddp", rounds),
             }
         else:
             found = {
-                "ddp": step_seconds(corpus, ranks, rows, "ddp", rounds),
-                "fsdp": step_seconds(corpus, replace(ranks, sharded=True), rows, "fsdp", rounds),
+                "ddp": measure_step(corpus, ranks, rows, "ddp", rounds),
+                "fsdp": measure_step(corpus, replace(ranks, sharded=True), rows, "fsdp", rounds),
             }
         if ranks.first:
             print(json.dumps(found))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.config import BatchConfig
-from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, Corruption
+from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, Corruption, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.order import derive_key, permute
@@ -308,3 +308,15 @@ def test_the_batches_of_this_version_are_those_of_every_version(corpora: Corpora
     second = list(islice(loader, 2))[1]
     expected = permute(np.arange(5, 10), loader.layout.n_samples, derive_key(5, 0))
     assert [sample for (sample,) in second.samples] == expected.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_tensor_of_a_batch_moves_and_its_sample_numbers_stay(kind: str, corpora: Corpora):
+    """To a device without memory: how a real one copies is not seen here."""
+    batch = next(iter(Loader(corpora(kind), config_of(kind))))
+    moved = move(batch, torch.device("meta"))
+    assert type(moved) is type(batch) and moved.samples == batch.samples
+    for field in fields(batch):
+        here, there = getattr(batch, field.name), getattr(moved, field.name)
+        if field.name != "samples":
+            assert there.device.type == "meta" and there.shape == here.shape

@@ -20,6 +20,15 @@ def test_two_small_models_count_the_collectives_of_the_whole():
     )
 
 
+@pytest.mark.parametrize(("limit", "passes"), [(2**26, 1), (0, 2)])
+def test_layers_of_a_small_model_are_gathered_once_for_each_step(limit, passes, monkeypatch):
+    monkeypatch.setattr("clearhead.training.distributed.KEEP_GATHERED", limit)
+    model = preset("tiny-decoder")
+    found = simulate(model, FSDP, RankLayout(shard=8), length=16)
+    assert found.collectives["_allgather_base_"] == passes * model.n_layers + 1
+    assert found.collectives["_reduce_scatter_base_"] == model.n_layers + 1
+
+
 def test_replicas_also_reduce_between_each_other():
     train = TrainConfig(parallel="fsdp", precision="bf16", replicas=2)
     found = simulate(preset("tiny-decoder"), train, RankLayout(replicas=2, shard=4), length=16)

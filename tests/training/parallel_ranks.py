@@ -16,6 +16,7 @@ import torch.multiprocessing as mp
 from clearhead.config import ModelConfig, Recipe, TrainConfig
 from clearhead.data.batches import IGNORED, Batch, MaskedBatch, PairBatch, TokenBatch
 from clearhead.data.corpus import open_corpus
+from clearhead.training import distributed
 from clearhead.training.distributed import Ranks, build_objective
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.step import seed_step, take_step
@@ -163,6 +164,22 @@ def train_all(
 def dropping(ranks: Ranks, model: ModelConfig) -> list[Found]:
     """Of every rank."""
     return ranks.gather(train_a_little(model, ranks, Layout(tensor=2), steps=2))
+
+
+def gathering(
+    ranks: Ranks, recipe: Recipe, corpus: Path, folder: Path
+) -> dict[str, tuple[Found, Weights]]:
+    """With weights that stay gathered and with weights that do not, in three micro-batches: a few
+    steps, and a run that validates its average."""
+    found = {}
+    small = distributed.KEEP_GATHERED
+    for name, limit in (("stay", small), ("go", 0)):
+        distributed.KEEP_GATHERED = limit
+        model = MODELS["translator, tied, grouped queries"]
+        little = train_a_little(model, ranks, steps=3)
+        found[name] = little, weights_after(recipe, open_corpus(corpus), folder / name, ranks)
+    distributed.KEEP_GATHERED = small
+    return found
 
 
 class Resumption(NamedTuple):

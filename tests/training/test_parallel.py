@@ -21,13 +21,14 @@ from tests.training.parallel_ranks import (
     Resumption,
     Weights,
     dropping,
+    gathering,
     on_ranks,
     resume_all,
     train_a_little,
     train_all,
 )
-from tests.training.small import PAIRS, with_model, with_train
-from tests.training.two_ranks import STILL
+from tests.training.small import PAIRS, TEXT, with_model, with_train
+from tests.training.two_ranks import STILL, weights_after
 
 PAIR = Layout(tensor=2)
 SHARDED = Layout()
@@ -54,6 +55,21 @@ def test_two_tensor_parallel_ranks_compute_what_one_process_does():
     names = [name for name in MODELS if "grouped" in name]
     for (_, name), found in on_ranks(2, train_all, [PAIR], names, 2, {}).items():
         check_like_one_process(found, train_a_little(MODELS[name], Ranks(), steps=2))
+
+
+def test_weights_that_stay_gathered_change_no_bit(text: Corpus, tmp_path: Path):
+    recipe = with_train(
+        with_model(TEXT, **STILL), steps=4, validate_every=2, ema=0.5, publish="best"
+    )
+    sharded = with_train(recipe, parallel="fsdp")
+    found = on_ranks(2, gathering, sharded, text.folder, tmp_path)
+    (stay, after_stay), (go, after_go) = found["stay"], found["go"]
+    assert (stay.loss, stay.norm) == (go.loss, go.norm)
+    for one, other in ((stay.gradients, go.gradients), (stay.weights, go.weights)):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(after_stay[name], after_go[name]) for name in after_go)
+    wanted = weights_after(recipe, text, tmp_path / "one", Ranks())
+    assert largest_difference(after_stay, wanted) <= 1e-5
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from clearhead.data.token_files import Integers
 IGNORED = -100
 """The target of a position without a target: the value that PyTorch's loss skips."""
 NO_DOCUMENT = -1
+COPY_BY_THEMSELVES = ("cuda", "xpu")
+"""Devices that read pinned memory while the process continues. MPS shares the process's memory."""
 
 SampleIds = tuple[tuple[int, ...], ...]  # by row: one sample, or the documents packed into it
 
@@ -72,12 +74,19 @@ def split_rows(batch: Batch, pieces: int) -> list[Batch]:
 
 
 def move(batch: Batch, device: torch.device) -> Batch:
-    """The batch with all its tensors on the device."""
+    """The batch with all its tensors on the device. If the device can, it copies them by itself:
+    the process does not wait, and work on the device that needs them starts after the copy."""
     if device.type == "cpu":
         return batch
     tensors = {field.name: getattr(batch, field.name) for field in fields(batch)}
     del tensors["samples"]
-    return replace(batch, **{name: tensor.to(device) for name, tensor in tensors.items()})
+    ahead = device.type in COPY_BY_THEMSELVES
+    if ahead:
+        tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+    return replace(
+        batch,
+        **{name: tensor.to(device, non_blocking=ahead) for name, tensor in tensors.items()},
+    )
 
 
 def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -> Tensor:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.scale.activations import activations
 from clearhead.scale.operations import inventory, share, tensor_share
+from clearhead.training.distributed import stays_gathered
 from clearhead.training.loss import HALF
 
 FP32 = 4
@@ -149,6 +150,11 @@ def bytes_computed_in(train: TrainConfig) -> int:
     return HALF[train.precision].itemsize if train.precision in HALF else FP32
 
 
+def gathered_once(model: ModelConfig, train: TrainConfig, layout: RankLayout) -> bool:
+    """Whether the weights of a small model stay gathered between the passes of a step."""
+    return stays_gathered(inventory(tensor_share(model, layout.tensor)).total, train)
+
+
 def _communication(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, per_layer: float
 ) -> tuple[float, float, float]:
@@ -157,8 +163,9 @@ def _communication(
     FSDP2 keeps the root gathered all the time. At the loss it still holds the buffer in which the
     last layer was gathered; in the layers, one layer and the buffer of the next. While a layer's
     gradient is reduced, from an fp32 copy, its own activations (`per_layer`) are gone already. At
-    the end, the root's gradient waits, whole, for the last layer's. DDP holds its buckets, one copy
-    of all gradients, throughout.
+    the end, the root's gradient waits, whole, for the last layer's. A small model is gathered whole
+    until the backward pass gives up layer after layer. DDP holds its buckets, one copy of all
+    gradients, throughout.
     """
     found = inventory(model)
     if not layout.sharded:
@@ -167,6 +174,14 @@ def _communication(
     computed_in = bytes_computed_in(train)
     layer, root = found.largest_layer, found.in_root
     reduced = FP32 * layer
+    if stays_gathered(found.total, train):
+        held = computed_in * (found.total + layer)
+        between = found.total if layout.micro_batches > 1 else root
+        return (
+            held,
+            held + max(0.0, reduced - per_layer),
+            computed_in * (between + root) + reduced,
+        )
     return (
         computed_in * (root + layer),
         computed_in * (root + 2 * layer) + max(0.0, reduced - per_layer),

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model
-from clearhead.scale.memory import RankLayout
+from clearhead.scale.memory import RankLayout, gathered_once
 from clearhead.scale.operations import with_layers
 from clearhead.training.distributed import Meshes, Ranks, make_meshes, recompute_layers, shard
 from clearhead.training.loss import Objective
@@ -40,8 +40,10 @@ def simulate(
 ) -> Simulated:
     """A whole decoder from two small ones: the model is built with one and with two layers, and
     every further layer adds the same."""
+    once = gathered_once(model, train, layout)
     one, two = (
-        simulate_whole(with_layers(model, depth), train, layout, length=length) for depth in (1, 2)
+        simulate_whole(with_layers(model, depth), train, layout, length=length, once=once)
+        for depth in (1, 2)
     )
     more = model.n_layers - 1
     return Simulated(
@@ -68,11 +70,18 @@ class _Collectives(TorchDispatchMode):
 
 
 def simulate_whole(
-    model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
+    model: ModelConfig,
+    train: TrainConfig,
+    layout: RankLayout,
+    *,
+    length: int,
+    once: bool | None = None,
 ) -> Simulated:
-    """With all its layers: minutes for a large model."""
+    """With all its layers: minutes for a large model. `once`: whether weights stay gathered; None:
+    as this model would."""
     with _fake_meshes(train, layout.ranks) as meshes:
         objective = Objective(build_model(model, device="meta"), train)
+        objective.stays_gathered = gathered_once(model, train, layout) if once is None else once
         if train.recompute:
             recompute_layers(objective)
         shard(objective, train, meshes)

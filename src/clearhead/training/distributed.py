@@ -38,6 +38,10 @@ from clearhead.training.tensor_parallel import check_divisible, divide
 # What torch's collectives report when another rank is missing.
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
 
+KEEP_GATHERED = 2**26
+"""Bytes. Sharded weights that are no more than this, all layers together, stay gathered from the
+first forward pass of a step to its last backward pass: they are sent once, not for each pass."""
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -94,6 +98,7 @@ class Ranks:
             return objective.no_sync()
         if isinstance(objective, FSDPModule):
             objective.set_requires_gradient_sync(now)
+            objective.set_reshard_after_backward(now or not objective_of(objective).stays_gathered)
         return nullcontext()
 
     def beat(self, step: int) -> None:
@@ -194,6 +199,8 @@ def build_objective(
         for layer in layers_of(objective):
             layer.compile(dynamic=True)
     if ranks.sharded:
+        numbers = sum(parameter.numel() for parameter in objective.parameters()) / ranks.tensor
+        objective.stays_gathered = stays_gathered(numbers, config)
         shard(objective, config, make_meshes(config, ranks))
         objective.to_empty(device=ranks.device)  # `materialise` would make plain tensors of shares
         fill_tables(objective)
@@ -261,8 +268,26 @@ def shard(objective: Objective, config: TrainConfig, meshes: Meshes) -> None:
         param_dtype=half, reduce_dtype=None if half is None else torch.float32
     )
     for layer in layers_of(objective):
-        fully_shard(layer, mesh=meshes.data, mp_policy=policy)
+        fully_shard(
+            layer,
+            mesh=meshes.data,
+            mp_policy=policy,
+            reshard_after_forward=not objective.stays_gathered,
+        )
     fully_shard(objective, mesh=meshes.data, mp_policy=policy)
+
+
+def stays_gathered(numbers: float, config: TrainConfig) -> bool:
+    """Whether weights of so many numbers stay gathered between the passes of a step."""
+    return numbers * HALF.get(config.precision, torch.float32).itemsize <= KEEP_GATHERED
+
+
+def reshard(objective: nn.Module) -> None:
+    """Each rank holds its share alone again: after a forward pass that no backward pass follows,
+    some or all of the weights are still whole."""
+    for module in objective.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 @torch.no_grad()

@@ -80,6 +80,7 @@ class Objective(nn.Module):
         self.packed, self.half = packed, half
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
         self.chunk = config.loss_chunk
+        self.stays_gathered = False  # sharding sets it
         # Ranks that share the logits put another in its place.
         self.cross_entropy: Callable[..., SummedLoss] = cross_entropy
 

@@ -11,7 +11,7 @@ from torch import nn
 from clearhead.data.batches import move
 from clearhead.data.loader import Loader, Position
 from clearhead.models import Model
-from clearhead.training.distributed import Ranks, objective_of, whole_model, widest
+from clearhead.training.distributed import Ranks, objective_of, reshard, whole_model, widest
 from clearhead.training.loss import count_targets
 
 Measure = Callable[[Model], dict[str, Any]]
@@ -43,6 +43,7 @@ def validate(
                 found |= ranks.gather(None if whole is None else measure(whole))[0] or {}
         return found
     finally:
+        reshard(objective)
         objective.train()
 
 
