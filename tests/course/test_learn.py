@@ -1,14 +1,16 @@
 """`clearhead learn`, as a learner and a teacher use it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from clearhead.cli import main
+from clearhead.cli import learn_watch, main
 from clearhead.course.exercises import EXERCISES, HERE
 from clearhead.course.folder import LearnFolder, find_exercise
 from clearhead.course.state import STATE, LearnState, hash_of
+from clearhead.course.verdict import Verdict
 from clearhead.errors import ClearheadError
 
 
@@ -81,6 +83,61 @@ def test_every_kind_of_file_is_a_message_and_never_a_traceback(
     assert not learn.has_passed(EXERCISES[0])  # it holds for the file that passed only
 
 
+def test_editors_of_windows_and_code_that_ends_the_process_are_understood(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    heads = EXERCISES[2].solution_text()
+    (folder / "03_heads.py").write_bytes(b"\xef\xbb\xbf" + heads.encode())
+    (folder / "02_masks.py").write_text("def causal(n, m)\n    return 1\n")
+    (folder / "08_loss.py").write_text(
+        "def shift(tokens):\n    exit()\ndef loss(*_):\n    exit()\n"
+    )
+    assert main(["learn", "check", "--all"]) == 2
+    said = capsys.readouterr().out
+    assert "✓ 03_heads.py" in said
+    assert "  02_masks.py, line 1: SyntaxError: expected ':'\n" in said
+    assert "  08_loss.py, line 2: SystemExit" in said
+
+
+def test_a_file_that_is_saved_while_it_is_checked_has_not_passed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def saved_meanwhile(path: Path, _: object) -> dict[str, Verdict]:
+        (path / "03_heads.py").write_text("# another version\n")
+        return {"03_heads": Verdict()}
+
+    monkeypatch.setattr("clearhead.course.folder.check_files", saved_meanwhile)
+    learn = LearnFolder(folder)
+    assert learn.check([EXERCISES[2]])["03_heads"].complete
+    assert not learn.has_passed(EXERCISES[2])
+    (folder / "03_heads.py").write_text(EXERCISES[2].original("en"), encoding="utf-8")
+    assert not learn.has_passed(EXERCISES[2])
+
+
+def test_an_editor_may_replace_the_file_that_is_watched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = folder / "03_heads.py"
+    original = file.read_bytes()
+    file.unlink()
+    monkeypatch.setattr(learn_watch.time, "sleep", lambda _: file.write_bytes(original))
+    assert learn_watch._changed(LearnFolder(folder), EXERCISES[2])[0] == "03_heads"
+    file.unlink()
+    monkeypatch.setattr(learn_watch.time, "sleep", lambda _: None)
+    with pytest.raises(ClearheadError, match="learn reset 03_heads"):
+        learn_watch._changed(LearnFolder(folder), EXERCISES[2])
+
+
+def test_keys_that_are_typed_quickly_are_all_heard(monkeypatch: pytest.MonkeyPatch):
+    out, into = os.pipe()
+    with os.fdopen(out) as stdin, os.fdopen(into, "wb", buffering=0) as typed:
+        monkeypatch.setattr("sys.stdin", stdin)
+        typed.write(b"hl")
+        assert [learn_watch._unix_key() for _ in range(2)] == ["h", "l"]
+        typed.close()
+        assert learn_watch._unix_key() == "q"
+
+
 def test_hints_come_in_steps_and_are_remembered(folder: Path, capsys: pytest.CaptureFixture[str]):
     capsys.readouterr()
     for number in (1, 2, 3, 3):
@@ -111,8 +168,19 @@ def test_a_reset_keeps_the_learners_file(folder: Path):
     assert "blank()" in (folder / "03_heads.py").read_text("utf-8")
 
 
-def test_a_damaged_state_is_put_aside(folder: Path, capsys: pytest.CaptureFixture[str]):
-    (folder / STATE).write_text('{"format": 1, "exercises": [')
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"format": 1, "exercises": [',
+        "[" * 100_000,
+        '{"format": 1, "language": "en", "current": [1], "exercises": {}}',
+        '{"format": 1, "language": "en", "current": null, "exercises": {"a": {"hints": -9}}}',
+    ],
+)
+def test_a_damaged_state_is_put_aside(
+    folder: Path, capsys: pytest.CaptureFixture[str], damaged: str
+):
+    (folder / STATE).write_text(damaged)
     assert main(["learn", "hint"]) == 0
     captured = capsys.readouterr()
     assert "put aside" in captured.err and "hint 1 of 3" in captured.out

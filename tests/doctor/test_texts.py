@@ -87,3 +87,8 @@ def test_the_handbook_is_in_step_with_the_code(language):
 
 def test_the_handbook_lists_every_check():
     assert all(f"(`{check.name}`)" in handbook.handbook("en") for check in CHECKS)
+
+
+def test_lists_are_written_as_their_language_writes_them():
+    assert nearest_text("zzz", ["ab", "cd"], "en").endswith("'ab', 'cd'")
+    assert "'ab'、'cd'" in nearest_text("zzz", ["ab", "cd"], "zh")

@@ -14,7 +14,7 @@ from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
 from clearhead.doctor.patient import ModelKind
-from clearhead.doctor.texts import Language, error_text
+from clearhead.doctor.texts import Language, error_text, listed
 from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.interop.folders import read_json
 from clearhead.interop.model_folder import CONFIG, load_model
@@ -90,7 +90,7 @@ def _opened(
     if not is_named and folder.suffix == ".py":
         raise InputError(error_text("only_a_file", language, model=model))
     if not is_named and not (folder / CONFIG).is_file():
-        shipped = ", ".join(shipped_models())
+        shipped = listed(shipped_models(), language)
         raise InputError(error_text("nothing_there", language, model=model, shipped=shipped))
     try:
         if is_named:
@@ -154,7 +154,7 @@ def _open_hugging_face(folder: Path, config: dict[str, object], language: Langua
     except ImportError:
         raise ClearheadError(error_text("no_transformers", language, folder=folder)) from None
     if asked := CODE_KEYS & _keys(config):
-        keys = ", ".join(sorted(asked))
+        keys = listed(sorted(asked), language)
         raise ClearheadError(error_text("asks_for_code", language, folder=folder, keys=keys))
     names = config.get("architectures")
     name = names[0] if isinstance(names, list) and names else None

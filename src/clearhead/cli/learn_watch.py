@@ -2,6 +2,7 @@
 rest. File times are polled, which works on network drives and under every editor."""
 
 import contextlib
+import os
 import select
 import sys
 import time
@@ -9,9 +10,8 @@ from collections.abc import Callable, Iterator
 
 from clearhead.cli.learn import move_on, restore, show_solution, tell_hint, tell_passed
 from clearhead.course.exercises import Exercise
-from clearhead.course.folder import LearnFolder
+from clearhead.course.folder import LearnFolder, missing_file
 from clearhead.course.telling import phrases, tell_list, tell_verdict
-from clearhead.errors import DataError
 
 SECONDS = 0.3
 
@@ -56,12 +56,12 @@ def watch(folder: LearnFolder) -> int:
 
 def _changed(folder: LearnFolder, exercise: Exercise) -> tuple[str, int]:
     file = folder.path / exercise.file
-    try:
-        return exercise.name, file.stat().st_mtime_ns
-    except OSError:
-        raise DataError(
-            f"{file} is missing; `clearhead learn reset {exercise.name}` restores it"
-        ) from None
+    for pause in (SECONDS, 0.0):  # an editor that saves may replace the file, which is away then
+        try:
+            return exercise.name, file.stat().st_mtime_ns
+        except OSError:
+            time.sleep(pause)
+    raise missing_file(file, exercise)
 
 
 def _show(folder: LearnFolder, exercise: Exercise) -> bool:
@@ -105,7 +105,9 @@ def _unix_key() -> str:
     ready, _, _ = select.select([sys.stdin], [], [], SECONDS)
     if not ready:
         return ""
-    return sys.stdin.read(1) or "q"  # the terminal is gone
+    # Not by sys.stdin, which would read ahead: `select` does not see what waits inside it.
+    key = os.read(sys.stdin.fileno(), 1)
+    return key.decode("ascii", "ignore") if key else "q"  # the terminal is gone
 
 
 @contextlib.contextmanager

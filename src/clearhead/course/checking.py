@@ -111,7 +111,7 @@ def examine_answer(
         except OutOfTimeError as error:
             verdict.trouble, verdict.line = "time", line_in(error, file)
             return verdict
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             verdict.line = line_in(error, file)
             verdict.trouble = "result" if verdict.line is None else "error"
             verdict.message = describe(error)
@@ -145,7 +145,7 @@ def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
         return probe(function)
     except OutOfTimeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return describe(error)
 
 

@@ -48,7 +48,9 @@ def _check(exercise: Exercise) -> Verdict:
     try:
         learned = load_file(file)
     except SyntaxError as error:
-        verdict.trouble, verdict.message, verdict.line = "syntax", describe(error), error.lineno
+        # Its text would name file and line once more.
+        message = f"{type(error).__name__}: {error.msg}"
+        verdict.trouble, verdict.message, verdict.line = "syntax", message, error.lineno
         return verdict
     except BlankError as error:
         verdict.trouble, verdict.line = "blank", line_in(error, str(file))
@@ -64,7 +66,7 @@ def _check(exercise: Exercise) -> Verdict:
         return examine_answer(
             exercise.checks, exercise.mistakes, exercise.probes, learned, str(file)
         )
-    except (OutOfTimeError, SystemExit) as error:  # while a mistake was looked for
+    except OutOfTimeError as error:  # while a mistake was looked for
         verdict.trouble, verdict.line = "time", line_in(error, str(file))
         return verdict
 

@@ -73,6 +73,7 @@ def read_class(folders: Sequence[Path]) -> Iterator[Student]:
 def class_table(students: Sequence[Student], language: LearnLanguage) -> str:
     """Folder, passed, where it stopped, mistakes and hints; then the most frequent mistakes."""
     say = phrases(language)
+    comma = say["comma"]
     rows = [[say["folder"], say["passed"], say["stopped"], say["mistakes"], say["hints"]]]
     for each in students:
         rows.append(
@@ -80,12 +81,12 @@ def class_table(students: Sequence[Student], language: LearnLanguage) -> str:
                 each.folder.name,
                 f"{each.n_passed} / {len(EXERCISES)}",
                 each.error or _where(each, language),
-                ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in each.mistakes.items()),
+                comma.join(f"{name} ×{n}" if n > 1 else name for name, n in each.mistakes.items()),
                 str(each.n_hints),
             ]
         )
     made = Counter(name for each in students for name in each.mistakes)
-    frequent = ", ".join(f"{name} ({n})" for name, n in made.most_common(3))
+    frequent = comma.join(f"{name} ({n})" for name, n in made.most_common(3))
     last = say["frequent"].format(n=len(students), mistakes=frequent) if made else ""
     return "\n".join([table(rows), last]).rstrip()
 

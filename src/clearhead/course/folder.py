@@ -33,6 +33,11 @@ def find_exercise(name: str) -> Exercise:
     raise DataError(f"there is no exercise {name!r}; {nearest(name, known)}")
 
 
+def missing_file(file: Path, exercise: Exercise) -> DataError:
+    """The error for an exercise whose file is not there."""
+    return DataError(f"{file} is missing; `clearhead learn reset {exercise.name}` restores it")
+
+
 class LearnFolder:
     """The folder in which a learner works."""
 
@@ -97,9 +102,7 @@ class LearnFolder:
         for exercise in exercises:
             file = self.path / exercise.file
             if not file.is_file():
-                raise DataError(
-                    f"{file} is missing; `clearhead learn reset {exercise.name}` restores it"
-                )
+                raise missing_file(file, exercise)
             hashes[exercise.name] = hash_of(file)
         verdicts = check_files(self.path, exercises)
         for exercise in exercises:
@@ -108,7 +111,9 @@ class LearnFolder:
             if verdict.mistake is not None:
                 progress.mistakes[verdict.mistake] = progress.mistakes.get(verdict.mistake, 0) + 1
             if verdict.complete:
-                progress.passed = hashes[exercise.name]
+                # A file that was saved meanwhile is not, or may not be, the one that was checked.
+                if hash_of(self.path / exercise.file) == hashes[exercise.name]:
+                    progress.passed = hashes[exercise.name]
                 self.put_solution(exercise)
         self.save()
         return verdicts

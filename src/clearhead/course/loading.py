@@ -12,6 +12,7 @@ def load_file(file: Path) -> dict[str, Any]:
     module = ModuleType(f"learner_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
-    code = compile(file.read_text(encoding="utf-8"), str(file), "exec")
+    # As bytes: the compiler knows the byte order mark that editors on Windows write.
+    code = compile(file.read_bytes(), str(file), "exec")
     exec(code, module.__dict__)
     return module.__dict__

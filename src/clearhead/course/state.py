@@ -56,7 +56,7 @@ class LearnState:
             if file.stat().st_size > MAX_BYTES:
                 raise ValueError("too large")
             return cls._from(json.loads(file.read_text(encoding="utf-8")))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return cls(damaged=file)
 
     @classmethod
@@ -68,9 +68,12 @@ class LearnState:
         }
         for each in exercises.values():
             counts = [each.attempts, each.hints, *each.mistakes.values()]
-            if not all(isinstance(n, int) for n in counts):
+            if not all(isinstance(n, int) and n >= 0 for n in counts):
                 raise ValueError("a count is no number")
-        return cls(document["language"], document["current"], exercises)
+        current = document["current"]
+        if not isinstance(current, str | None):
+            raise ValueError("the current exercise is no name")
+        return cls(document["language"], current, exercises)
 
     def write(self, folder: Path) -> None:
         """Writes the state; a damaged file is kept beside it."""

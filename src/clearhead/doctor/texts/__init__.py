@@ -69,13 +69,18 @@ def error_text(key: str, language: Language, **numbers: object) -> str:
     return sentences(language)["errors"][key].strip("\n").format(**numbers)
 
 
+def listed(names: Iterable[str], language: Language) -> str:
+    """Names one after the other, as the language writes a list."""
+    return word("comma", language).join(names)
+
+
 def nearest_text(word: str, known: Iterable[str], language: Language) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)
     close = closest(word, known)
     if close is not None:
         return error_text("did_you_mean", language, close=close)
-    return error_text("choose_one", language, known=", ".join(map(repr, known)))
+    return error_text("choose_one", language, known=listed(map(repr, known), language))
 
 
 def ability_name(key: str, language: Language) -> str:
@@ -113,5 +118,5 @@ def summary(findings: tuple[Finding, ...], language: Language) -> str:
 
 def not_run(outcomes: list[Outcome], language: Language) -> str:
     """The line that names the checks that did not run."""
-    names = ", ".join(outcome.check for outcome in outcomes)
+    names = listed((outcome.check for outcome in outcomes), language)
     return word("not_run", language).format(names=names)
