@@ -1,9 +1,13 @@
-"""Modules that only Unix has may be missing: `fcntl` and `resource`."""
+"""Other systems: modules that only Unix has may be missing, and Windows has rules of its own."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from clearhead.files import sync
 
 IMPORT_EVERYTHING = """
 import pkgutil, sys
@@ -28,3 +32,22 @@ def test_every_module_imports_without_what_only_unix_has():
         [sys.executable, "-c", IMPORT_EVERYTHING], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_file_is_synced_by_a_handle_that_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Windows refuses to sync any other."""
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    flags: list[int] = []
+    opened = os.open
+
+    def noting(path: Path, flag: int) -> int:
+        flags.append(flag)
+        return opened(path, flag)
+
+    monkeypatch.setattr(os, "open", noting)
+    sync(file)
+    sync(tmp_path)
+    assert flags == [os.O_RDWR, os.O_RDONLY]

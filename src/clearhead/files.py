@@ -77,9 +77,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def sync(path: Path) -> None:
     """Onto the disk: a file's bytes, or the names in a folder, without which a power cut may undo a
     rename."""
-    if os.name == "nt" and path.is_dir():  # names need no syncing there
+    is_folder = path.is_dir()
+    if os.name == "nt" and is_folder:  # names need no syncing there
         return
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)  # Windows syncs what may write
     try:
         os.fsync(handle)
     finally:

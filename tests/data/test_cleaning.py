@@ -1,6 +1,7 @@
 """Defects are found, counted and shown; what is removed is listed; nothing leaks into what is held
 out."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from clearhead.config.data import DEFECTS
 from clearhead.data.cleaning import (
     REPORT,
     broken_markup,
+    describe_defects,
+    find_defects,
     is_placeholder,
+    removal_report,
     removed,
     split_reader,
 )
@@ -233,3 +237,25 @@ def test_a_placeholder_is_told_from_a_short_text():
 def test_an_unknown_kind_of_defect_is_refused(tmp_path: Path):
     with pytest.raises(ClearheadError, match=r"clean='dupes' is not a kind of defect; .*duplicate"):
         grouped(tmp_path, clean=("dupes",))
+
+
+def test_a_removed_document_is_one_line_of_the_report_whatever_it_holds(tmp_path: Path):
+    lines = [{"source": f"one\nline {n % 2}", "target": f"eine\tZeile {n % 2}"} for n in range(4)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    files = {"task": "pairs", "format": "jsonl", "train": (str(tmp_path / "a.jsonl"),)}
+    columns = {"columns": ("source", "target"), "vocab_size": 300}
+    config = config_of(files, **columns, clean=("duplicate",))
+    header, *rows = removal_report(config, ROOT).splitlines()
+    assert header.count("\t") == 5 and [row.count("\t") for row in rows] == [5, 5]
+    assert rows[0].endswith("\tone line 0\teine Zeile 0")
+    shown = describe_defects(find_defects(config, ROOT))
+    assert any(line.endswith("one line 0 | eine Zeile 0") for line in shown)
+
+
+def test_a_training_part_without_a_text_has_no_language(tmp_path: Path):
+    pytest.importorskip("py3langid", reason="needs the extra corpus")
+    (tmp_path / "blank.tsv").write_text("\t\n\t\n")
+    (tmp_path / "valid.tsv").write_text("one\teins\ntwo\tzwei\n")
+    files = {"train": (str(tmp_path / "blank.tsv"),), "valid": (str(tmp_path / "valid.tsv"),)}
+    table = {"task": "pairs", "format": "tsv", "columns": (1, 2), "vocab_size": 300}
+    assert find_defects(config_of(files, **table), ROOT).documents == 2

@@ -168,6 +168,10 @@ def test_a_corpus_is_downloaded_made_and_kept(server: Server, tmp_path: Path):
     n_asked = len(server.asked)
     get_corpus(corpus, tmp_path, lambda *each: None)
     assert len(server.asked) == n_asked
+    packed = (folder / "input.txt.gz").read_bytes()
+    (folder / "input.txt.gz").write_bytes(packed[:10] + b"\xff" * 9 + packed[19:])  # damaged
+    get_corpus(corpus, tmp_path, lambda *each: None)
+    assert (folder / "input.txt.gz").read_bytes() == packed
 
 
 def test_a_corpus_that_is_not_downloaded_is_written_the_same_every_time(tmp_path: Path):

@@ -236,3 +236,21 @@ def test_labels_that_cannot_be_are_refused(tmp_path: Path, given: list[str], mes
     (tmp_path / "a.txt").write_text("x\n")
     with pytest.raises(ClearheadError, match=message):
         own_labels([text.replace("FILE", str(tmp_path / "a.txt")) for text in given])
+
+
+def test_a_long_cell_of_a_csv_is_proposed_as_it_is_read(tmp_path: Path):
+    long = "a very long sentence " * 10_000
+    path = write_csv(tmp_path / "a.csv", [("english", "chinese"), (long, "很长的句子"), *PAIRS])
+    before = csv.field_size_limit()
+    assert propose(path).columns == ("english", "chinese")
+    assert read(path, format="csv", columns=("english", "chinese"))[0] == (
+        long.strip(), "很长的句子"
+    )  # fmt: skip
+    assert csv.field_size_limit() == before
+
+
+def test_a_command_that_is_proposed_can_be_pasted(tmp_path: Path):
+    path = tmp_path / "my text.tsv"
+    path.write_bytes("a\tb\n".encode("utf-16"))
+    with pytest.raises(DataError, match=r"UTF-8 '.*/my text\.tsv' > 'my text\.utf8\.tsv'"):
+        read(path, format="tsv", columns=(1, 2))

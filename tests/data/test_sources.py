@@ -330,6 +330,8 @@ def test_a_packed_file_that_is_cut_off_is_an_error(tmp_path: Path, suffix: str):
     (tmp_path / f"a.txt{suffix}").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
         documents(tmp_path, train=(f"a.txt{suffix}",))
+    with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
+        documents(tmp_path, train=(f"a.txt{suffix}",), max_bytes=2, skip=("too-long",))
     (tmp_path / f"a.txt{suffix}").write_bytes(b"not packed at all")
     with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
         documents(tmp_path, train=(f"a.txt{suffix}",))

@@ -10,7 +10,7 @@ import pytest
 
 from clearhead.doctor import handbook
 from clearhead.doctor.checks import CHECKS
-from clearhead.doctor.texts import LANGUAGES, code, sentences
+from clearhead.doctor.texts import LANGUAGES, code, nearest_text, sentences
 
 ROOT = Path(__file__).parents[2]
 CHECK_FILES = ROOT / "src" / "clearhead" / "doctor" / "checks"

@@ -70,6 +70,11 @@ def test_every_layout_uses_all_accelerators_and_the_whole_batch():
     assert {each.tensor for each in found} == {1, 2, 4, 8}
 
 
+def test_layouts_of_a_batch_of_a_billion_rows_are_found_at_once():
+    shares = {each.micro_batches for each in layouts(SMALL, 1, 10**9, 8)}
+    assert len(shares) == 100 and all(10**9 % each == 0 for each in shares)
+
+
 def test_the_fastest_that_fits_is_proposed_without_tensor_parallel_if_any_is():
     kind = accelerator("H100")
     settings = {"kind": kind, "length": 128, "utilisation": 0.4}
@@ -103,6 +108,12 @@ def test_a_batch_that_the_ranks_cannot_share_is_refused_with_one_that_they_can()
     [
         ({"kind": "H10"}, "there is no accelerator 'H10'; did you mean"),
         ({"gpus": 0}, "gpus=0 must be at least 1"),
+        ({"length": 0}, "length=0 must be at least 1"),
+        ({"batch_tokens": 0}, "batch_tokens=0 must be at least 1"),
+        (
+            {"assumptions": Assumptions(gpu_hours_per_failure=1e-6)},
+            "gpu_hours_per_failure=1e-06 leaves 0.0009 s between two failures",
+        ),
         ({"tokens": float("nan")}, "tokens=nan must be above 0"),
         ({"tokens": None}, "tokens=None is needed to plan a preset"),
         ({"utilisation": 1.5}, "utilisation=1.5 must be above 0 and at most 1"),

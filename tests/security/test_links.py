@@ -103,7 +103,9 @@ def test_a_run_a_prepared_folder_and_a_plan_may_be_reached_by_a_link(sent: Sent,
     assert main(["runs", str(sent.run)]) == 0
 
 
-@pytest.mark.parametrize("name", ["{mine}", "../../home/profile"])
+@pytest.mark.parametrize(
+    "name", ["{mine}", "../../home/profile", "..\\..\\home", "C:profile", "\\home\\profile"]
+)
 def test_a_manifest_names_no_file_outside_its_folder(name: str, sent: Sent, capsys):
     path = sent.prepared / "manifest.json"
     manifest = json.loads(path.read_text())

@@ -103,9 +103,8 @@ def _find(
             found = usual.judge(document, split, seen)
             if found is not None:
                 findings.append(DefectiveDocument(*found, document.place, document.texts))
-    pairs = config.task == "pairs"
-    without = () if usual.languages or not pairs else ("swapped", "language")
-    return Defects(findings, n, without)
+    untold = config.task == "pairs" and not can_tell_languages()
+    return Defects(findings, n, ("swapped", "language") if untold else ())
 
 
 def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
@@ -191,7 +190,7 @@ def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Us
     ratios = [_log_ratio(texts) for texts in sample] or [0.0]
     middle = median(ratios)
     spread = 1.4826 * median(abs(each - middle) for each in ratios)  # a deviation, if it is normal
-    languages = Languages(sample[:N_SAMPLE]) if can_tell_languages() else None
+    languages = Languages(sample[:N_SAMPLE]) if sample and can_tell_languages() else None
     return _Usual(True, languages, middle, max(ABSURD, SPREADS * spread), elsewhere)
 
 
@@ -273,7 +272,7 @@ def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> lis
         for each in found.of(kind)[:n_samples]:
             where = f"    line {each.place.line}: "
             share = (width - len(where)) // len(each.texts) - 3
-            lines.append(where + " | ".join(_cut(text, share) for text in each.texts))
+            lines.append(where + " | ".join(_cut(_on_one_line(text), share) for text in each.texts))
     return lines
 
 
@@ -307,7 +306,12 @@ def removal_report(config: DataConfig, root: Path) -> str:
     lines = ["kind\treason\tfile\tline\t" + "\t".join(config.sides)]
     for each in find_defects(config, root).findings:
         if each.kind in config.clean:
-            texts = (text.replace("\t", " ") for text in each.texts)
+            texts = map(_on_one_line, each.texts)
             place = (str(each.place.path), str(each.place.line))
             lines.append("\t".join((each.kind, each.reason, *place, *texts)))
     return "\n".join(lines) + "\n"
+
+
+def _on_one_line(text: str) -> str:
+    """A cell of a table may hold line ends and tabs."""
+    return " ".join(text.split())

@@ -139,8 +139,9 @@ def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
         ended = line.endswith(b"\n")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if len(line) > limit:
-            while not ended and (rest := file.data.readline(limit)):
-                ended = rest.endswith(b"\n")
+            with naming(file.path):
+                while not ended and (rest := file.data.readline(limit)):
+                    ended = rest.endswith(b"\n")
             sieve.reject("too-long", place, f"a line of more than {limit} bytes (data.max_bytes)")
             yield Raw([], place)  # keeps two files in step
             continue

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
@@ -137,7 +137,8 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path} is not a manifest ({type(error).__name__}: {error}); prepare the data again"
         ) from None
     for name in manifest.hashes():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
+        # As Windows reads it, everywhere: there a name can begin with a drive, or with a backslash.
+        if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
             raise DataError(
                 f"{path} names {name!r}, which is not in its folder; prepare the data again"
             )

@@ -17,8 +17,15 @@ from typing import Any
 from clearhead.config.data import Format, Task
 from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import check_text
-from clearhead.data.tables import read_units, separator_of
-from clearhead.data.unpack import COMPRESSIONS, OneRecord, OpenedFile, open_bytes, text_of
+from clearhead.data.tables import cells_up_to, read_units, separator_of
+from clearhead.data.unpack import (
+    COMPRESSIONS,
+    MAX_RECORD,
+    OneRecord,
+    OpenedFile,
+    open_bytes,
+    text_of,
+)
 from clearhead.errors import DataError
 
 N_ROWS = 500
@@ -216,9 +223,10 @@ def _csv(file: OpenedFile) -> Iterator[Row]:
 def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
     separator, record = separator_of(file), OneRecord(file)
     try:
-        for row in csv.reader(text_of(record, "utf-8-sig", "replace"), delimiter=separator):
-            record.begin()
-            yield row
+        with cells_up_to(MAX_RECORD):
+            for row in csv.reader(text_of(record, "utf-8-sig", "replace"), delimiter=separator):
+                record.begin()
+                yield row
     except csv.Error as error:
         raise DataError(f"{file.path} is not CSV ({error}); check its quotes") from None
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import re
 import tomllib
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -119,7 +120,7 @@ def _unpacked_sha256(path: Path) -> str | None:
         return None
     try:
         return hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return None
 
 

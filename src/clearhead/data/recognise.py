@@ -1,6 +1,7 @@
 """What a file is, when it is not the UTF-8 text that was expected: named, with what to do."""
 
 import codecs
+import shlex
 
 from clearhead.data.unpack import OpenedFile, naming
 from clearhead.errors import DataError
@@ -31,7 +32,8 @@ def check_text(file: OpenedFile) -> None:
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
     for magic, what, remedy in PACKED:
         if head.startswith(magic):
-            raise DataError(f"{file.path} is {what}; {remedy.format(path=file.path)}")
+            path = shlex.quote(str(file.path))  # users paste the command
+            raise DataError(f"{file.path} is {what}; {remedy.format(path=path)}")
     for mark, encoding in MARKS:
         if head.startswith(mark):
             raise _encoded(file, encoding)
@@ -48,13 +50,14 @@ def check_text(file: OpenedFile) -> None:
 
 def _encoded(file: OpenedFile, encoding: str) -> DataError:
     path = file.path
+    given, made = shlex.quote(str(path)), shlex.quote(f"{path.stem}.utf8{path.suffix}")
     return DataError(
         f"{path} is {encoding}, not UTF-8; convert it: "
-        f"iconv -f {encoding} -t UTF-8 {path} > {path.stem}.utf8{path.suffix}"
+        f"iconv -f {encoding} -t UTF-8 {given} > {made}"
     )
 
 
-def guess_encoding(raw: bytes) -> str | None:
+def guess_encoding(raw: bytes) -> str:
     """What a line that is not UTF-8 probably is: GB18030 if that gives Chinese, or else one of the
     bytes that Windows writes."""
     try:

@@ -6,6 +6,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -76,8 +77,7 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     text = text_of(record, "utf-8-sig", "surrogateescape")
     rows = csv.reader(text, delimiter=separator, strict=True)
     places, expected, row = list[int](), 0, 0
-    limit = csv.field_size_limit(sieve.config.max_bytes)
-    try:
+    with cells_up_to(sieve.config.max_bytes):
         while True:
             try:
                 record.begin()
@@ -101,8 +101,16 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
                 continue
             # What is not UTF-8 becomes bytes again, and is reported as such.
             yield Raw([cells[k].encode("utf-8", "surrogateescape") for k in places], place)
+
+
+@contextmanager
+def cells_up_to(characters: int) -> Iterator[None]:
+    """The longest cell that csv reads inside the block; by itself it stops at 128 kB."""
+    before = csv.field_size_limit(characters)
+    try:
+        yield
     finally:
-        csv.field_size_limit(limit)
+        csv.field_size_limit(before)
 
 
 def separator_of(file: OpenedFile) -> str:

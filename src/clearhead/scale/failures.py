@@ -16,9 +16,12 @@ def goodput(interval: float, save: float, restart: float, between_failures: floa
     is whole, and each failure costs a restart."""
     if math.isinf(between_failures):
         return interval / (interval + save)
-    per_segment = math.exp(restart / between_failures) * math.expm1(
-        (interval + save) / between_failures
-    )
+    try:
+        per_segment = math.exp(restart / between_failures) * math.expm1(
+            (interval + save) / between_failures
+        )
+    except OverflowError:  # no segment is ever whole
+        return 0.0
     return interval / (between_failures * per_segment)
 
 

@@ -1,5 +1,6 @@
 """Which layouts there are, which of them fit, and which is the fastest of those."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -149,4 +150,5 @@ def _powers(limit: int) -> list[int]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
+    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    return sorted({*small, *(number // each for each in small)})

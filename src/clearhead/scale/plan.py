@@ -100,8 +100,8 @@ def plan(
     assumptions = assumptions or Assumptions()
     accelerators = accelerator(kind)
     model, train = _model_and_training(what)
-    length = length or _length(what)
-    batch = batch_tokens or _batch_tokens(what, inventory(model).total)
+    length = _length(what) if length is None else length
+    batch = _batch_tokens(what, inventory(model).total) if batch_tokens is None else batch_tokens
     total = tokens if tokens is not None else _tokens(what, batch)
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
@@ -184,6 +184,10 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     )
     steps = max(1, round(interval.value * speed / run.batch_tokens))
     useful = goodput(interval.value, save.value, 60 * known.restart_minutes, apart.value)
+    if not useful:
+        rule = f"leaves {apart.value:.3g} s between two failures, too few for a checkpoint"
+        remedy = f"try {Assumptions.gpu_hours_per_failure:g}, or fewer gpus"
+        raise ConfigError("gpu_hours_per_failure", known.gpu_hours_per_failure, rule, remedy)
     lost = 1.0 if used.includes_interruptions else useful
     seconds = run.tokens / speed / lost
     why = "tokens / speed"

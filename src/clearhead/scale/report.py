@@ -11,7 +11,7 @@ GIB = 2**30
 
 
 def plan_lines(plan: ClusterPlan) -> list[str]:
-    """RankLayout, memory, figures and warnings."""
+    """Layout, memory, figures and warnings."""
     head = (
         f"{plan.name} on {plan.gpus:,} × {plan.kind.name}: sequences of {plan.length:,} tokens, "
         f"{plan.batch_tokens:,} tokens a step"
