@@ -32,7 +32,11 @@ class NewFile:
         # mkstemp's files can be read by their owner only, whatever the umask says.
         self.beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
-        self._file = os.fdopen(os.open(self.beside, flags, _MODE), "wb")
+        try:
+            descriptor = os.open(self.beside, flags, _MODE)
+        except OSError as error:  # which names a file that nobody knows
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        self._file = os.fdopen(descriptor, "wb")
 
     def write(self, content: bytes) -> None:
         """Appends bytes."""

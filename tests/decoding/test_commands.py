@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clearhead.api import evaluating
 from clearhead.cli import main
+from clearhead.cli.lines import _chunks, _count_lines
 from clearhead.cli.terminal import one_line
 from clearhead.config import ModelConfig
 from clearhead.interop.model_folder import load_model, save_model
@@ -288,6 +291,32 @@ def test_a_closed_pipe_ends_it_without_a_word(folder: Path):
     assert process.wait() == 128 + signal.SIGPIPE
 
 
+def test_whatever_stops_the_reading_reaches_the_caller():
+    def lines() -> Iterator[bytes]:
+        yield b"one\n"
+        raise MemoryError
+
+    found: list[object] = []
+
+    def read() -> None:
+        try:
+            found.extend(_chunks(lines(), "a file"))
+        except MemoryError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=read, daemon=True)  # which could wait for ever
+    thread.start()
+    thread.join(20)
+    assert [type(each) for each in found] == [list, MemoryError]
+
+
+def test_the_lines_of_a_packed_file_are_not_counted_in_its_bytes(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\ntwo\n" * 99))
+    assert _count_lines(tmp_path / "a.txt") == 2
+    assert _count_lines(tmp_path / "a.gz") is None
+
+
 def test_ctrl_c_ends_it_with_one_line(folder: Path):
     process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
     assert process.stdin and process.stdout and process.stderr
@@ -312,10 +341,11 @@ def test_on_a_terminal_it_talks(folder: Path):
     seen = b""
     deadline = time.monotonic() + 60
     while seen.count(b"> ") < 2 and time.monotonic() < deadline:
-        seen += os.read(process.stdout.fileno(), 1000)
+        seen += os.read(process.stderr.fileno(), 1000)
     os.write(ours, b"\x04")  # Ctrl-D
     assert process.wait() == 0
-    assert b"Ctrl-D ends" in process.stderr.read()
+    assert b"Ctrl-D ends" in seen
+    assert process.stdout.read().count(b"\n") == 1  # the answer, and no prompt
     os.close(ours)
     os.close(theirs)
 

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from clearhead.inspection.lens import logit_lens
 from clearhead.inspection.page import MODULES, joined_script, page
 from clearhead.inspection.seeing import see
 from clearhead.inspection.trace import trace
+from clearhead.inspection.walk import _source as walk_source
 from tests.inspection.subjects import CONFIGS, subject
 
 FILES = Path(page_module.__file__).parent / "page_files"
@@ -130,6 +132,13 @@ def test_the_walk_names_shapes_and_the_lines_that_make_them(kind: str):
         assert len(step["symbols"]) == len(step["shape"])
         lines = (root / step["file"]).read_text(encoding="utf-8").splitlines()
         assert f"def {step['function'].rsplit('.', 1)[-1]}(" in lines[step["line"] - 1]
+
+
+def test_a_part_that_was_typed_and_is_in_no_file_has_no_lines_to_show():
+    typed: dict[str, Any] = {}
+    exec("def forward(self, x):\n    return x\n", typed)
+    found = walk_source(typed["forward"])
+    assert (found["function"], found["source"], found["line"]) == ("forward", "", 0)
 
 
 def test_a_page_fetches_nothing_and_keeps_strange_text_as_it_is():

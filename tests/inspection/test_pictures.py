@@ -1,9 +1,13 @@
 """A matrix as text and as a picture."""
 
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
+import pytest
 import torch
 
+from clearhead.errors import ClearheadError
+from clearhead.inspection.curves import Curve, curves_png
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 
 
@@ -28,3 +32,9 @@ def test_the_picture_is_well_formed_and_has_a_cell_per_number():
 def test_signs_have_their_own_colours():
     svg = heatmap_svg(torch.tensor([[1.0, 0.0, -1.0]]))
     assert all(colour in svg for colour in ("#1f5aa6", "#ffffff", "#d66a14"))
+
+
+def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path):
+    pytest.importorskip("matplotlib", reason="needs the extra plot")
+    with pytest.raises(ClearheadError, match=r"a\.foo cannot be drawn .*; name a \.png file"):
+        curves_png({"a": Curve([1, 2], [1, 2])}, tmp_path / "a.foo", title="")

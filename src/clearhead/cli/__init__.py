@@ -58,15 +58,18 @@ def _run_to_its_end(arguments: list[str]) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
             raise
-        told = "clearhead: there is not enough memory; give fewer or shorter texts, a smaller batch"
-        print(f"{told} or a smaller model", file=sys.stderr)
+        remedy = "give fewer or shorter texts, a smaller batch or a smaller model"
+        print(f"clearhead: there is not enough memory; {remedy}", file=sys.stderr)
         return 2
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if not full and error.filename is None:
             raise
-        where = f" ({error.filename})" if error.filename else ""
-        told = f"clearhead: the disk is full{where}; free some space and run again"
-        print(visible(told), file=sys.stderr)
+        reason = f"{error.filename} cannot be used ({error.strerror}); check the path"
+        if full:
+            where = f" ({error.filename})" if error.filename else ""
+            reason = f"the disk is full{where}; free some space and run again"
+        print(f"clearhead: {visible(reason)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("clearhead: interrupted", file=sys.stderr)

@@ -61,7 +61,8 @@ def parts(namespace: argparse.Namespace) -> dict[str, str]:
     for text in namespace.part:
         role, equals, name = text.partition("=")
         if not equals or role not in ROLES:
-            remedy = nearest(role, ROLES)
+            known = role in ROLES
+            remedy = f"write --part {role}=FILE.py:NAME" if known else nearest(role, ROLES)
             raise ClearheadError(f"--part {text!r} is not ROLE=FILE.py:NAME; {remedy}")
         found[role] = name
     return found

@@ -3,7 +3,6 @@ type. One label per line, in the same order; an empty line stays empty."""
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from clearhead.api.results import Classified
@@ -11,7 +10,14 @@ from clearhead.api.text_model import TextModel
 from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_batch_argument
 from clearhead.cli.folders import add_folder, open_model
-from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines, polite, talk
+from clearhead.cli.lines import (
+    add_line_arguments,
+    answer_lines,
+    is_typed,
+    of_lines,
+    polite,
+    talk,
+)
 from clearhead.cli.terminal import as_field
 
 CALLS = TextModel.classify
@@ -45,7 +51,7 @@ def run(namespace: argparse.Namespace) -> int:
     def show(number: int, line: str) -> None:
         print("".join(answer([(number, line)])), end="", flush=True)
 
-    if namespace.input is None and sys.stdin.isatty():
+    if is_typed(namespace):
         return talk("A line is labelled when you press Enter; Ctrl-D ends.", show)
     return answer_lines(namespace, answer)
 

@@ -15,6 +15,7 @@ from clearhead.doctor.page import as_html
 from clearhead.doctor.patient import KINDS
 from clearhead.doctor.terminal import as_renderable
 from clearhead.doctor.texts import LANGUAGES
+from clearhead.files import write_whole
 
 CALLS = examine
 
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         model = open_model(arguments) if arguments.part else arguments.model
         report = examine(model, **settings(arguments, examine))
     if arguments.html is not None:
-        arguments.html.write_text(as_html(report, arguments.language), encoding="utf-8")
+        write_whole(arguments.html, as_html(report, arguments.language))
     if arguments.json:
         print(report.to_json(arguments.language))
     else:

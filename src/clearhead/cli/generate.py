@@ -4,7 +4,6 @@ empty."""
 
 import argparse
 import json
-import sys
 
 from clearhead.api.results import NOTHING
 from clearhead.api.text_model import TextModel
@@ -20,6 +19,7 @@ from clearhead.cli.lines import (
     add_line_arguments,
     answer_lines,
     as_json,
+    is_typed,
     of_lines,
     opened_output,
     polite,
@@ -131,6 +131,6 @@ def run(namespace: argparse.Namespace) -> int:
             with opened_output(namespace) as out:
                 out.writelines(answer([(1, namespace.prompt)]))
         return 0
-    if namespace.input is None and sys.stdin.isatty():
+    if is_typed(namespace):
         return talk("A line is continued when you press Enter; Ctrl-D ends.", show)
     return answer_lines(namespace, answer)

@@ -8,10 +8,8 @@ import argparse
 import gzip
 import os
 import queue
-import signal
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -60,7 +58,7 @@ def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Names
         except BrokenPipeError:
             # Python flushes once more when it ends, and must find an open file.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + signal.SIGPIPE
+            return 128 + 13  # as the shell says after SIGPIPE, which Windows has not
 
     return polite_run
 
@@ -91,7 +89,7 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
             for line in lines:
                 waiting.put(line)
             waiting.put(None)
-        except (OSError, EOFError, ValueError, zlib.error) as error:
+        except Exception as error:  # whatever it is, the other thread waits for it
             waiting.put(error)
 
     threading.Thread(target=read, daemon=True).start()
@@ -102,6 +100,9 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
         while True:
             if line is None:
                 ended = True
+                break
+            if isinstance(line, MemoryError):
+                error = line
                 break
             if isinstance(line, Exception):
                 error = DataError(f"{name} cannot be read to its end ({line}); is it damaged?")
@@ -187,22 +188,27 @@ def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
         yield file
 
 
+def _count_lines(path: Path | None) -> int | None:
+    """None: nobody knows before the end. A packed file would have to be unpacked."""
+    if path is None or not path.is_file() or path.suffix == ".gz":
+        return None
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
 class Bar:
     """Shows on a terminal how many lines are done, if the output goes to a file."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.console = TextConsole(stderr=True)
-        self.total = None
-        if arguments.input is not None and arguments.input.is_file():
-            with arguments.input.open("rb") as file:
-                self.total = sum(1 for _ in file)
-        quiet = arguments.output is None or not self.console.is_terminal
+        console = TextConsole(stderr=True)
+        quiet = arguments.output is None or not console.is_terminal
+        self.total = None if quiet else _count_lines(arguments.input)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            console=self.console,
+            console=console,
             disable=quiet,
         )
 
@@ -230,6 +236,11 @@ def at_least_one(text: str) -> int:
     return number
 
 
+def is_typed(arguments: argparse.Namespace) -> bool:
+    """Whether lines are typed on a terminal, and answers shown one by one."""
+    return arguments.input is None and arguments.output is None and sys.stdin.isatty()
+
+
 def answer_lines(
     arguments: argparse.Namespace, answer: Callable[[list[tuple[int, str]]], list[str]]
 ) -> int:
@@ -255,7 +266,11 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
     number = 0
     while True:
         try:
-            line = input("> ")
+            if sys.stdout.isatty():
+                line = input("> ")
+            else:  # a pipe gets the answers alone
+                print("> ", end="", file=sys.stderr, flush=True)
+                line = input()
         except EOFError:
             print(file=sys.stderr)
             return 0

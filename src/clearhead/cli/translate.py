@@ -19,6 +19,7 @@ from clearhead.cli.lines import (
     answer_lines,
     as_json,
     at_least_one,
+    is_typed,
     of_lines,
     polite,
     talk,
@@ -108,7 +109,7 @@ def run(namespace: argparse.Namespace) -> int:
     def show(number: int, line: str) -> None:
         print("".join(answer([(number, line)])), end="", flush=True)
 
-    if namespace.input is None and sys.stdin.isatty():
+    if is_typed(namespace):
         return talk("A line is translated when you press Enter; Ctrl-D ends.", show)
     return answer_lines(namespace, answer)
 

@@ -62,10 +62,15 @@ def _device(name: str | None) -> torch.device:
     if name is None:
         return accelerator or torch.device("cpu")
     possible = ["cpu"] if accelerator is None else [accelerator.type, "cpu"]
-    if name.split(":")[0] not in possible:
+    try:
+        device = torch.device(name)
+    except RuntimeError:  # no name of a device
+        device = None
+    count = torch.accelerator.device_count()
+    if device is None or device.type not in possible or (device.index or 0) >= max(1, count):
         rule = f"is not a device that torch finds here ({', '.join(possible)})"
         raise ConfigError("device", name, rule, f"try {possible[0]}")
-    return torch.device(name)
+    return device
 
 
 def _result(check: DeviceCheck, device: torch.device) -> CheckResult:

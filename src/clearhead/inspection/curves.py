@@ -63,4 +63,7 @@ def curves_png(
     axes.spines[["top", "right"]].set_visible(False)
     if len(curves) > 1:
         axes.legend(frameon=False)
-    figure.savefig(path)
+    try:
+        figure.savefig(path)
+    except ValueError as error:  # an ending that matplotlib does not know
+        raise ClearheadError(f"{path} cannot be drawn ({error}); name a .png file") from None

@@ -129,7 +129,10 @@ def _source(function: Any) -> dict[str, Any]:
     only: a page may be given to others."""
     function = inspect.unwrap(function)
     file = Path(inspect.getsourcefile(function) or "?")
-    lines, first = inspect.getsourcelines(function)
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except OSError:  # a part that was typed, and is in no file
+        lines, first = [], 0
     ours = file.is_relative_to(PACKAGE)
     more = ["    …\n"] if len(lines) > MAX_LINES else []
     return {
