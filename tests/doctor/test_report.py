@@ -1,7 +1,9 @@
 """A report says the same in a terminal, as JSON, as a page, and as an exit code."""
 
+import gc
 import json
 import re
+import weakref
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from clearhead.cli import main
 from clearhead.doctor import assert_healthy, examine
 from clearhead.doctor.page import as_html
+from clearhead.doctor.specimen import TutorialTransformer
 from clearhead.doctor.terminal import as_text
 from clearhead.doctor.texts import LANGUAGES
 from clearhead.errors import ClearheadError
@@ -205,3 +208,12 @@ def test_padding_that_the_table_holds_is_recognised():
     from clearhead.doctor.recognition import recognise
 
     assert recognise(Padded(), kind="decoder").pad_id == 5
+
+
+def test_a_model_is_not_kept_after_its_examination():
+    model = TutorialTransformer(d_model=16, n_layers=1)
+    left = weakref.ref(model)
+    report = examine(model, kind="encoder-decoder", only=["causal", "residual"])
+    del model
+    gc.collect()
+    assert report.found("causal") and left() is None

@@ -192,11 +192,7 @@ def find_documents(patient: Patient, form: Form) -> Found:
     def packed(model: nn.Module, inputs: CallInputs, lengths: list[int]) -> Tensor:
         numbers = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
         given = numbers.to(inputs.tokens).expand_as(inputs.tokens)
-        output = form.call(model, inputs, **{name: given})
-        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
-        if logits is None:
-            raise ValueError("no logits came back")
-        return logits
+        return form.returned_logits(form.call(model, inputs, **{name: given}), inputs)
 
     with torch.no_grad():
         packed(patient.plain, patient.draw(2), [patient.length])

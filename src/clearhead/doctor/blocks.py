@@ -2,12 +2,11 @@
 with a stream that keeps its shape."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.patient import Patient
+from clearhead.doctor.patient import Patient, once_per_patient
 from clearhead.doctor.witness import Visit, watch
 
 
@@ -22,7 +21,7 @@ class Tower:
     """Of the sequence that it works on."""
 
 
-@lru_cache(maxsize=1)  # several checks ask about one patient
+@once_per_patient
 def find_towers(patient: Patient) -> list[Tower]:
     """The stacks of layers of a model, found by running it once."""
     model = patient.plain

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.form import Form, arguments_of, logits_in
+from clearhead.doctor.form import Form, arguments_of
 from clearhead.doctor.patient import CallInputs
 
 Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]]
@@ -71,10 +71,7 @@ def returned_by_the_model(form: Form, name: str, flags: dict[str, Any]) -> Step:
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
     ) -> tuple[Tensor, Any]:
         output = form.call(model, inputs, **{name: cache}, **flags, **more)
-        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
-        if logits is None:
-            raise ValueError("no logits came back")
-        return logits, _cache_in(output)
+        return form.returned_logits(output, inputs), _cache_in(output)
 
     return step
 
@@ -134,10 +131,7 @@ def kept_by_the_model(form: Form, flags: dict[str, Any]) -> Step:
         model: nn.Module, inputs: CallInputs, _cache: Any, more: dict[str, Any]
     ) -> tuple[Tensor, Any]:
         output = form.call(model, inputs, **flags, **more)
-        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
-        if logits is None:
-            raise ValueError("no logits came back")
-        return logits, None
+        return form.returned_logits(output, inputs), None
 
     return step
 
@@ -151,9 +145,6 @@ def counted_by_the_caller(form: Form, start: str, flags: dict[str, Any] | None =
     ) -> tuple[Tensor, Any]:
         so_far = cache or 0
         output = form.call(model, inputs, **{start: so_far}, **(flags or {}), **more)
-        logits = logits_in(output, inputs.tokens.shape, form.vocab_size)
-        if logits is None:
-            raise ValueError("no logits came back")
-        return logits, so_far + inputs.tokens.shape[1]
+        return form.returned_logits(output, inputs), so_far + inputs.tokens.shape[1]
 
     return step

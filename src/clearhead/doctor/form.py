@@ -226,6 +226,13 @@ class Form:
             raise ValueError(f"logits should be (batch, length, vocab_size) = {shape}, got {got}")
         return logits
 
+    def returned_logits(self, output: Any, inputs: CallInputs) -> Tensor:
+        """The logits in what a call returned; raises if there are none."""
+        logits = logits_in(output, inputs.tokens.shape, self.vocab_size)
+        if logits is None:
+            raise ValueError("no logits came back")
+        return logits
+
     def mask_arguments(self, model: nn.Module, inputs: CallInputs) -> dict[str, Tensor]:
         """The masks of these inputs as keyword arguments of the model."""
         given: dict[str, Tensor] = {}

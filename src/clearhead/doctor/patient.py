@@ -5,8 +5,9 @@ The doctor never touches the model it is given: every check works on copies.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from functools import cached_property, wraps
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -301,6 +302,23 @@ class Patient:
         pad = -1 if self.pad_id is None else self.pad_id
         other = torch.where(tokens == 0, last, tokens - 1)
         return torch.where(other == pad, torch.where(other == 0, last, other - 1), other)
+
+
+Remembered = TypeVar("Remembered")
+
+
+def once_per_patient(find: Callable[[Patient], Remembered]) -> Callable[[Patient], Remembered]:
+    """For what several checks ask: found once, and remembered as long as the patient lives. A cache
+    of functools would keep the last model in memory after its examination."""
+    found: WeakKeyDictionary[Patient, Remembered] = WeakKeyDictionary()
+
+    @wraps(find)
+    def remembered(patient: Patient) -> Remembered:
+        if patient not in found:
+            found[patient] = find(patient)
+        return found[patient]
+
+    return remembered
 
 
 def change_size(one: Tensor, other: Tensor) -> float:

@@ -21,7 +21,7 @@ def assert_healthy(
     """
     __tracebackhide__ = True
     report = examine(model, quick=quick, **how)
-    ill = [f for f in report.findings if f.severity != "note" and f.case not in but]
-    if ill:
-        raise AssertionError(f"{', '.join(f.case for f in ill)}\n\n{report}")
+    cases = [f.case for f in report.findings if f.severity != "note" and f.case not in but]
+    if cases:
+        raise AssertionError(f"{', '.join(cases)}\n\n{report}")
     return report

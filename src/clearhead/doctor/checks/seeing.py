@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from torch import Tensor
 from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.findings import Cell, Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Patient, change_size
+from clearhead.doctor.patient import CallInputs, Patient, change_size, once_per_patient
 from clearhead.doctor.witness import Visit, axis_of, differs, first_change, first_loss, watch
 
 # Further on than tables that are clipped by mistake.
@@ -225,7 +224,7 @@ def _inside(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
 
 
-@lru_cache(maxsize=1)  # two checks ask the same of one patient
+@once_per_patient
 def reach(patient: Patient) -> Tensor:
     """(position, token): how much the logits at each position change when each token does, relative
     to their size: the largest of two random sequences and of all logits."""
