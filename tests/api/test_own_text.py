@@ -127,3 +127,10 @@ def test_what_cannot_be_is_refused_and_leaves_no_file(
         ch.recipe_for(**given)
     assert message in str(caught.value)
     assert not list(here.rglob("*.part"))
+
+
+def test_a_start_that_is_no_model_is_refused_before_anything_is_written(here: Path):
+    (here / "folder").mkdir()
+    with pytest.raises(ClearheadError, match="folder"):
+        ch.recipe_for(pairs=PAIRS, start="folder")
+    assert not (here / "text").exists()

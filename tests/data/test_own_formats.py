@@ -202,7 +202,7 @@ def test_columns_that_cannot_be_are_refused():
 def test_a_table_becomes_settings_that_a_recipe_takes(tmp_path: Path):
     rows = [("id", "english", "chinese"), *((str(n), *pair) for n, pair in enumerate(PAIRS))]
     found = own_table(write_csv(tmp_path / "a.csv", rows))
-    assert found.template == "my-pairs" and "Other columns: id" in found.told
+    assert found.template == "my-pairs" and "Other columns: id" in found.summary
     template = load_recipe(str(TEMPLATES / f"{found.template}.toml"))
     recipe = with_values(template, found.values)
     assert recipe.data.columns == ("english", "chinese")

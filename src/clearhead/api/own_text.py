@@ -89,12 +89,7 @@ def recipe_for(
         own = own_labels(list(label))
     task = "my-pairs" if pairs is not None else "my-text" if own is None else own.template
     name = task if name is None else name
-    given, what = (pairs, "pairs") if pairs is not None else (texts, "texts")
-    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    if not is_number or not 0 < minutes < math.inf:
-        raise ClearheadError(
-            f"minutes={_shown(minutes)} must be a number above 0 and finite; try 30"
-        )
+    _check_minutes(minutes)
     first = None if start is None else as_path("start", start)
     written = None if out is None else as_path("out", out)
     if written is not None:
@@ -102,37 +97,24 @@ def recipe_for(
     template = load_recipe(TEMPLATES / f"{task}.toml")
     if own is not None:
         template = with_values(template, own.values)
-        data = template.data
-    elif files := _as_files(given, what):
-        for path in files:
-            _check_name(path)
-        absolute = tuple(str(path.expanduser().absolute()) for path in files)
-        data = replace(template.data, train=absolute)
-    else:
+    if first is not None:  # before anything is written
+        template = recipe_from(template, first, PREPARED / first.resolve().name)
+    data = template.data
+    if own is None:
         place = as_path("folder", folder, TEXT / name)
-        file = _write(_rows(given) if pairs is not None else _strings(given), place, what)
-        sides = template.data.sides
-        data = replace(
-            template.data, train=(str(file),), format="jsonl", columns=sides, document="line"
-        )
+        data = replace(data, **_given_text(pairs, texts, place, data.sides))
     check_files(data)
     defects = find_defects(data, Path("/"))
     keep_freed_memory()  # as training does: the steps are timed
     template = replace(template, name=name, data=data)
-    if first is not None:
-        template = recipe_from(template, first, PREPARED / first.resolve().name)
     sized = size_recipe(template, float(minutes))
-    reasons = [*([] if own is None else [own.told]), *sized.reasons]
+    reasons = [*([] if own is None else [own.summary]), *sized.reasons]
     found = with_values(template, {"data.clean": removed, **sized.values})
     if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
         reasons.append(f"Held out: {note}.")
     if written is not None:
         head = f"{name}: made by clearhead new, for {minutes:g} minutes."
-        paragraphs = [textwrap.fill(reason, WIDTH) for reason in reasons]
-        try:
-            write_whole(written, explained_toml(found, head="\n".join([head, *paragraphs])))
-        except OSError as error:
-            raise _unwritable(written, error) from None
+        _write_recipe(written, found, [head, *reasons])
         found = load_recipe(written)
     return SizedRecipe(
         name=found.name,
@@ -143,6 +125,37 @@ def recipe_for(
         reasons=tuple(reasons),
         defects=defects,
     )
+
+
+def _given_text(
+    pairs: Iterable[Any] | None,
+    texts: Iterable[Any] | None,
+    folder: Path,
+    sides: tuple[str, ...],
+) -> dict[str, Any]:
+    """The settings of `[data]` for files, or for text in memory, which is written to `folder`."""
+    given, what = (texts, "texts") if pairs is None else (pairs, "pairs")
+    if files := _as_files(given, what):
+        for path in files:
+            _check_name(path)
+        return {"train": tuple(str(path.expanduser().absolute()) for path in files)}
+    file = _write_text(_strings(given) if pairs is None else _rows(given), folder, what)
+    return {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
+
+
+def _write_recipe(path: Path, recipe: Recipe, head: Sequence[str]) -> None:
+    paragraphs = [textwrap.fill(paragraph, WIDTH) for paragraph in head]
+    try:
+        write_whole(path, explained_toml(recipe, head="\n".join(paragraphs)))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _check_minutes(minutes: Any) -> None:
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if not is_number or not 0 < minutes < math.inf:
+        shown = f"{minutes:g}" if isinstance(minutes, float) else f"{minutes!r:.40}"
+        raise ClearheadError(f"minutes={shown} must be a number above 0 and finite; try 30")
 
 
 def _check_strings(what: str, given: Any) -> None:
@@ -207,7 +220,7 @@ def _strings(given: Any) -> Iterator[dict[str, str]]:
         yield {"text": text}
 
 
-def _write(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path:
+def _write_text(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path:
     """One line of JSON for each; the name of the file says what is in it, so that other text never
     passes for text that has been prepared."""
     digest, n_rows = hashlib.sha256(), 0
@@ -229,10 +242,6 @@ def _write(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path:
             f"{folder} cannot be written ({error.strerror}); name another: folder="
         ) from None
     return out.path.absolute()
-
-
-def _shown(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else f"{value!r:.40}"
 
 
 def _check_name(path: Path) -> None:

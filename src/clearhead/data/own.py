@@ -21,14 +21,8 @@ class OwnData(NamedTuple):
     """The recipe to start from, in recipes/templates."""
     values: dict[str, Any]
     """By dotted keys."""
-    told: str
+    summary: str
     """What was taken, and how to change it."""
-
-
-def own_files(files: list[Path], *, pairs: bool) -> OwnData:
-    """Plain text, or a source and a target whose lines belong together."""
-    template = "my-pairs" if pairs else "my-text"
-    return OwnData(template, {"data.train": tuple(map(str, files))}, "")
 
 
 def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
@@ -38,12 +32,12 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     found = propose(place, given)
     names = ", ".join(map(str, found.columns))
     others = [str(name) for name in found.seen if name not in found.columns]
-    told = f"Table: {found.format}, columns {names}, for {found.task}"
+    summary = f"Table: {found.format}, columns {names}, for {found.task}"
     if found.labels:
-        told += f" (labels: {', '.join(found.labels)})"
-    told += f". The first: {' | '.join(text[:40] for text in found.sample)}."
+        summary += f" (labels: {', '.join(found.labels)})"
+    summary += f". The first: {' | '.join(text[:40] for text in found.sample)}."
     if others:
-        told += f" Other columns: {', '.join(others)}; choose with --columns."
+        summary += f" Other columns: {', '.join(others)}; choose with --columns."
     values: dict[str, Any] = {
         "data.train": (str(place),),
         "data.format": found.format,
@@ -51,7 +45,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
         "data.labels": found.labels,
         "data.document": "line",
     }
-    return OwnData(TEMPLATES[found.task], values, told)
+    return OwnData(TEMPLATES[found.task], values, summary)
 
 
 def own_labels(given: list[str]) -> OwnData:

@@ -1,6 +1,6 @@
 """A first recipe for somebody's own text: sizes that suit the text, the machine and the time, each
 with its reason. The speed is measured here; `python -m benchmarks.own_text` measures how good the
-rules are; by the present ones it has finished no run so far.
+rules are.
 
 The number of updates matters most: a batch is no larger than this machine needs to be fast, and a
 larger model is taken only if it still gets enough updates. So more time never means fewer updates
@@ -136,14 +136,14 @@ def _own_size(template: Recipe) -> Size:
 
 
 def _candidate(
-    template: Recipe, text: "_Text", size: Size, batch_tokens: int, clock: Clock
+    template: Recipe, text: _Text, size: Size, batch_tokens: int, clock: Clock
 ) -> _Candidate:
     shape = _shape(template, text, size, batch_tokens)
     return _Candidate(size, shape, *_time(template, shape, text.corpus, clock))
 
 
 def _with_larger_batches(
-    template: Recipe, text: "_Text", chosen: _Candidate, minutes: float, clock: Clock
+    template: Recipe, text: _Text, chosen: _Candidate, minutes: float, clock: Clock
 ) -> _Candidate:
     """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
     tokens in all, more updates teach more: where it is not faster, a batch stays small."""
@@ -158,7 +158,7 @@ def _with_larger_batches(
 
 
 def _described(
-    template: Recipe, text: "_Text", chosen: _Candidate, minutes: float, fits: Size
+    template: Recipe, text: _Text, chosen: _Candidate, minutes: float, fits: Size
 ) -> Sized:
     size, shape, seconds, targets = chosen
     possible = chosen.updates(minutes)
@@ -186,27 +186,32 @@ def _described(
         limit = ", as often as the time allows."
     else:
         limit = "; more would teach little, and the time allows more."
+    learner = "a model that has learnt already" if template.train.start_from else "this width"
+    warmup = rhythm["train.warmup_steps"]
     reasons = [
         *_about_the_text(template, text, shape),
-        f"Model: d_model = {size.d_model}, {size.n_layers} layers"
-        + (
-            f", that of {template.train.start_from}, which training starts from."
-            if template.train.start_from is not None
-            else f", smaller than the text deserves: in {minutes:g} minutes a larger one would get "
-            f"fewer than {UPDATES_WANTED:,} updates, or see the text fewer than {PASSES_WANTED} "
-            "times."
-            if size is not fits
-            else f", which suits up to {size.tokens:,.0f} tokens."
-        ),
+        _about_the_model(template, size, fits, minutes),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
         f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
-        f"Learning rate: {size.lr:g} at most, which suits "
-        + ("a model that has learnt already" if template.train.start_from else "this width")
-        + f", after "
-        f"{rhythm['train.warmup_steps']:,} steps of warm-up, and down to nearly nothing.",
+        f"Learning rate: {size.lr:g} at most, which suits {learner}, after {warmup:,} steps of "
+        "warm-up, and down to nearly nothing.",
     ]
     return Sized(values={**shape, **rhythm}, reasons=reasons)
+
+
+def _about_the_model(template: Recipe, size: Size, fits: Size, minutes: float) -> str:
+    """`fits`: the size that the text alone would ask for."""
+    if template.train.start_from is not None:
+        why = f"that of {template.train.start_from}, which training starts from"
+    elif size is not fits:
+        why = (
+            f"smaller than the text deserves: in {minutes:g} minutes a larger one would get fewer "
+            f"than {UPDATES_WANTED:,} updates, or see the text fewer than {PASSES_WANTED} times"
+        )
+    else:
+        why = f"which suits up to {size.tokens:,.0f} tokens"
+    return f"Model: d_model = {size.d_model}, {size.n_layers} layers, {why}."
 
 
 def _can_watch(longest: int, seconds: float, minutes: float) -> bool:
