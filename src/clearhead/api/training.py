@@ -76,11 +76,11 @@ def train(
     found, corpus, note = _open_data(found, prepared, progress)
     keep_freed_memory()
     with joined(found.train) as ranks:
-        told: Sequence[Listener] = ()
+        receivers: Sequence[Listener] = ()
         if ranks.first:
-            told = [_LogLines(found.train.log_every)] if listeners is None else listeners
+            receivers = [_LogLines(found.train.log_every)] if listeners is None else listeners
         with own(place) if ranks.first else nullcontext():
-            ending = _train(found, corpus, place, ranks, parts, told, note)
+            ending = _train(found, corpus, place, ranks, parts, receivers, note)
         ranks.gather(None)  # nobody opens the model before it is written
     return TrainedRun(place, own_parts=parts, ending=ending)
 
@@ -214,10 +214,10 @@ def _introduction(run: Run, folder: Path) -> str:
 
 
 def _farewell(run: Run, ending: Ending) -> str:
-    state, told = run.state, f"the model is in {run.folder / 'model'}."
+    state, line = run.state, f"the model is in {run.folder / 'model'}."
     if state.best is not None:
-        told += f" Best {run.recipe.train.metric}: {state.best:.4f} at step {state.best_step:,}."
-    return told if ending.finished else f"{told} Run the same command to resume."
+        line += f" Best {run.recipe.train.metric}: {state.best:.4f} at step {state.best_step:,}."
+    return line if ending.finished else f"{line} Run the same command to resume."
 
 
 def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:

@@ -189,7 +189,7 @@ def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
 
 
 def _count_lines(path: Path | None) -> int | None:
-    """None: nobody knows before the end. A packed file would have to be unpacked."""
+    """None: unknown. A packed file would have to be unpacked."""
     if path is None or not path.is_file() or path.suffix == ".gz":
         return None
     with path.open("rb") as file:

@@ -83,11 +83,11 @@ class _Stages:
     """Prints a line for each stage of preparing."""
 
     def __init__(self, console: TextConsole) -> None:
-        self.console, self.told = console, set[str]()
+        self.console, self.begun = console, set[str]()
 
     def __call__(self, progress: Progress) -> None:
-        if progress.stage not in self.told:
-            self.told.add(progress.stage)
+        if progress.stage not in self.begun:
+            self.begun.add(progress.stage)
             what = STAGES.get(progress.stage, f"encoding {progress.stage}")
             self.console.print(f"preparing: {what}")
 
@@ -99,22 +99,22 @@ class _Bar:
         self.progress = Bars(
             TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[told]}", markup=False),
+            TextColumn("{task.fields[status]}", markup=False),
             TimeRemainingColumn(compact=True),
             console=console,
         )
-        self.task = self.progress.add_task("", total=recipe.train.steps, told="", start=True)
+        self.task = self.progress.add_task("", total=recipe.train.steps, status="", start=True)
 
     def step(self, record: MetricsLine) -> None:
         if record.get("skipped"):
             self.say(step_line(record))
             return
-        told = (
+        status = (
             f"loss {record['loss']:.3f}  {record['tokens_per_second']:,.0f} tokens/s  "
             f"{record['utilisation']:.0%} of peak"
         )
         self.progress.start()
-        self.progress.update(self.task, completed=record["step"], told=told)
+        self.progress.update(self.task, completed=record["step"], status=status)
 
     def validation(self, record: MetricsLine) -> None:
         self.say(validation_line(record))

@@ -128,8 +128,8 @@ def _draw(path: Path, found: AttentionMap) -> None:
     # To standard error: standard output has one line per input line.
     drawn = str(found)
     if max(map(cell_len, drawn.splitlines())) <= shutil.get_terminal_size().columns:
-        told = f"{found.title}: rows generated, columns source\n{drawn}"
-        print(visible(told), file=sys.stderr)
+        shown = f"{found.title}: rows generated, columns source\n{drawn}"
+        print(visible(shown), file=sys.stderr)
     print(f"drawn: {path}", file=sys.stderr)
 
 

@@ -38,24 +38,24 @@ def tell_verdict(exercise: Exercise, verdict: Verdict, language: LearnLanguage) 
 
 def _reasons(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> list[str]:
     say, texts = phrases(language), exercise.texts(language)
-    told: list[str] = []
+    said: list[str] = []
     if verdict.trouble is not None:
         line = "" if verdict.line is None else say["line"].format(line=verdict.line)
         trouble = say[f"trouble_{verdict.trouble}"]
-        told.append(trouble.format(line=line, message=verdict.message, file=exercise.file))
+        said.append(trouble.format(line=line, message=verdict.message, file=exercise.file))
         if verdict.trouble == "blank":
-            told.append(say["first_hint"].format(hint=texts["hints"][0]))
+            said.append(say["first_hint"].format(hint=texts["hints"][0]))
     elif verdict.failed is not None:
-        told.append(texts["checks"][verdict.failed]["missed"].format_map(_Numbers(verdict.numbers)))
+        said.append(texts["checks"][verdict.failed]["missed"].format_map(_Numbers(verdict.numbers)))
     if verdict.mistake is not None:
         mistake = texts["mistakes"][verdict.mistake]
-        told.append(mistake["says"])
+        said.append(mistake["says"])
         where = [say["chapter"].format(n=texts["chapter"])] if "chapter" in texts else []
         if "erratum" in mistake:
             where.append(say["erratum"].format(n=mistake["erratum"]))
         if where:
-            told.append(" · ".join(where))
-    return [line for text in told for line in wrap(text)]
+            said.append(" · ".join(where))
+    return [line for text in said for line in wrap(text)]
 
 
 class _Numbers(dict[str, str]):

@@ -258,7 +258,7 @@ def _all_apart(
     return max(loss, gradient)
 
 
-def _within(apart: float, limit: float, told: str) -> str:
+def _within(apart: float, limit: float, what: str) -> str:
     if not apart <= limit:
-        raise DeviceError(f"{told} {apart:.2g} (allowed: {limit:g})")
-    return f"{told} {apart:.1e}"
+        raise DeviceError(f"{what} {apart:.2g} (allowed: {limit:g})")
+    return f"{what} {apart:.1e}"

@@ -18,7 +18,7 @@ class CheckResult(NamedTuple):
 
     name: str
     passed: bool
-    told: str
+    message: str
     seconds: float
 
 
@@ -45,7 +45,7 @@ class SelfTest:
         lines += [f"{name:<20} {value}" for name, value in self.machine.items()] + [""]
         for each in self.results:
             mark = "passed" if each.passed else "FAILED"
-            lines.append(f"{mark}  {each.name:<20} {each.seconds:>6.1f} s  {each.told}")
+            lines.append(f"{mark}  {each.name:<20} {each.seconds:>6.1f} s  {each.message}")
         return "\n".join(lines)
 
 
@@ -76,14 +76,14 @@ def _device(name: str | None) -> torch.device:
 def _result(check: DeviceCheck, device: torch.device) -> CheckResult:
     started = time.perf_counter()
     try:
-        passed, told = True, check(device)
+        passed, message = True, check(device)
     except DeviceError as error:
-        passed, told = False, str(error)
+        passed, message = False, str(error)
     except Exception as error:  # whatever a driver raises belongs into the report
         first = (str(error).splitlines() or [""])[0]
-        passed, told = False, f"{type(error).__name__}: {first}"
+        passed, message = False, f"{type(error).__name__}: {first}"
     seconds = time.perf_counter() - started
-    return CheckResult(check.__name__, passed, told, seconds)
+    return CheckResult(check.__name__, passed, message, seconds)
 
 
 def _machine(device: torch.device) -> Iterator[tuple[str, str]]:

@@ -211,8 +211,8 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
     try:
         bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
     except (ImportError, RuntimeError) as error:  # a tokenizer that needs a package of its own
-        told = " ".join(str(error).split())
-        raise ClearheadError(f"tokenize={tokenize!r}: {told}") from None
+        reason = " ".join(str(error).split())
+        raise ClearheadError(f"tokenize={tokenize!r}: {reason}") from None
     return {"BLEU": bleu, "chrF++": CHRF(word_order=2, lowercase=lowercase)}
 
 

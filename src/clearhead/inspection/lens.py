@@ -70,14 +70,12 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
     assert isinstance(last, Residual)
     if last.placement == "pre":
         norm, parts = getattr(model, tower).norm, [stages[0], *(f"{p}.added" for p in places)]
-        if not last.residual:
-            parts = parts[-1:]
         stream = t.joined(stages[-1])
     else:
         norm, parts = last.norm, [f"{places[-1]}.before", f"{places[-1]}.added"]
-        if not last.residual:
-            parts = parts[-1:]
         stream = t.joined(f"{places[-1]}.sum")
+    if not last.residual:
+        parts = parts[-1:]
     with torch.no_grad():
         direction, constant = _unembedding(model, token, stream)
         share = _through_norm(norm, stream, direction)

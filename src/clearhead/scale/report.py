@@ -110,10 +110,10 @@ def published_lines(families: Iterable[PublishedFamily]) -> list[str]:
             f"  {family.source}",
         ]
         for run in family.runs:
-            told = "" if run.reported is None else f", its source says {run.reported:.1%}"
+            reported = "" if run.reported is None else f", its source says {run.reported:.1%}"
             miss = "" if run.fitted else " (not fitted)"
             lines.append(
-                f"  {run.name:<22}implied {run.utilisation:.1%}{told}; "
+                f"  {run.name:<22}implied {run.utilisation:.1%}{reported}; "
                 f"time {family.error(run):+.1%}{miss}"
             )
     return lines

@@ -148,8 +148,8 @@ async def _body(request: Request) -> bytes:
             async for piece in request.stream():
                 found += piece
                 if len(found) > MAX_BODY:
-                    told = f"the body has more than {MAX_BODY} bytes; shorten the text"
-                    raise RequestError(413, told)
+                    reason = f"the body has more than {MAX_BODY} bytes; shorten the text"
+                    raise RequestError(413, reason)
     except TimeoutError:
         raise ClientDisconnect from None
     return bytes(found)

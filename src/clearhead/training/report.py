@@ -240,12 +240,12 @@ def step_line(record: MetricsLine) -> str:
 def validation_line(record: MetricsLine) -> str:
     """A validation's numbers as one line for people, and below it the translations that it shows,
     if there are any."""
-    told = "".join(
+    numbers = "".join(
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
         for name, value in record.items()
         if name not in ("step", "valid", "new_best", SAMPLES)
     )
-    line = f"step {record['step']:,}  valid{told}{'  (best)' if record['new_best'] else ''}"
+    line = f"step {record['step']:,}  valid{numbers}{'  (best)' if record['new_best'] else ''}"
     return "\n".join([line, *sample_lines(record)])
 
 
