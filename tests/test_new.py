@@ -89,6 +89,13 @@ def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
 
 
 @pytest.mark.usefixtures("here")
+def test_a_narrow_model_begins_with_larger_weights_and_says_so(monkeypatch):
+    sized = sizes(2, 1.0, monkeypatch)
+    assert sized.values["model.d_model"] == 64 and sized.values["model.init_std"] == 0.05
+    assert "with the usual 0.02 so narrow a model learns late" in " ".join(sized.reasons)
+
+
+@pytest.mark.usefixtures("here")
 def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
     """Of 300 steps, a second each, that take nine tenths of the time."""
     none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))

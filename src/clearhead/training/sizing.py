@@ -37,6 +37,7 @@ BATCH_TOKENS_AT_MOST = 16_384
 FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
+FIRST_WEIGHTS = 0.4  # their standard deviation, times √d_model; see docs/en/recipes.md
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
 VALIDATIONS = 10
@@ -191,6 +192,7 @@ def _described(
     reasons = [
         *_about_the_text(template, text, shape),
         _about_the_model(template, size, fits, minutes),
+        *_about_first_weights(shape),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
         f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
@@ -253,6 +255,8 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
         "model.n_heads": size.n_heads,
         "model.d_ff": size.d_ff,
     }
+    if template.train.start_from is None:
+        shape["model.init_std"] = round(FIRST_WEIGHTS / math.sqrt(size.d_model), 3)
     if template.data.task != "language-model":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
         most, at_least = _lengths(template)
@@ -366,6 +370,15 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     else:
         reasons.append(f"Length: samples of {shape['batches.length']} tokens, cut from the text.")
     return reasons
+
+
+def _about_first_weights(shape: dict[str, Any]) -> list[str]:
+    if (std := shape.get("model.init_std", 0.02)) <= 0.02:
+        return []
+    return [
+        f"First weights: of standard deviation {std:g}; with the usual 0.02 so narrow a model "
+        "learns late."
+    ]
 
 
 def _documents(template: Recipe) -> str:
