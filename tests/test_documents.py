@@ -101,7 +101,7 @@ def test_every_python_block_runs_as_written(path: Path):
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
 def test_the_front_page_stays_short(name: str):
-    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= 165
 
 
 def test_the_first_example_prints_shapes_and_an_attention_map():

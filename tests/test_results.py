@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers import tables
 from benchmarks.result_pages import HEADINGS, RESULTS, page, read_results, same_recipe, with_table
 from clearhead.config import recipe_names
 
@@ -14,6 +15,13 @@ ROOT = Path(__file__).parent.parent
 def test_the_table_of_a_readme_is_the_one_that_the_results_make(name: str):
     text = (ROOT / name).read_text("utf-8")
     assert text == with_table(text, read_results(), name), "run: python -m benchmarks.recipes pages"
+
+
+@pytest.mark.parametrize("name", tables.HEADINGS)
+def test_the_table_of_the_peers_is_the_one_that_their_lines_make(name: str):
+    found = tables.TABLE.search((ROOT / name).read_text("utf-8"))
+    assert found is not None and found[0] == tables.table(name)
+    assert tables.read_lines("shakespeare-char")
 
 
 def test_every_recipe_has_a_result():

@@ -58,7 +58,9 @@ class PeerRun(NamedTuple):
 
     @property
     def version(self) -> str:
-        return next(iter(PINNED.get(self.peer, [""]))).rpartition("==")[2]
+        """The one that is installed; of nanoGPT and clearhead there is only a commit."""
+        first = PINNED.get(self.peer, [""])[0]
+        return first.partition("==")[2]
 
 
 RUNS = (

@@ -1,11 +1,42 @@
-"""The tables of the peers, from results/peers.jsonl."""
+"""The table of the peers in both READMEs, from results/peers.jsonl."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from benchmarks.result import FOLDER
 
+ROOT = Path(__file__).parent.parent.parent
 RESULT = FOLDER / "peers.jsonl"
+TABLE = re.compile(r"(?<=<!-- peers -->\n).*?(?=<!-- end of peers -->)", flags=re.S)
+HEADINGS = {
+    "README.md": ("task", "tool", "settings", "result"),
+    "README.zh-CN.md": ("任务", "工具", "设置", "结果"),
+}
+TOOLS = {
+    "nanogpt": "nanoGPT",
+    "joeynmt": "JoeyNMT",
+    "hugging_face": "Hugging Face `Seq2SeqTrainer`",
+    "clearhead": "**clearhead**",
+}
+SETTINGS = {  # in the order of HEADINGS
+    "nanogpt-authors": ("its README's for a CPU", "其 README 中的 CPU 设置"),
+    "nanogpt-ours": ("the same, our learning rate", "同上，用我们的学习率"),
+    "joeynmt-authors": ("its authors'", "其作者的设置"),
+    "joeynmt-ours": ("our hyper-parameters", "我们的超参数"),
+    "hugging_face-authors": ("its authors'", "其作者的设置"),
+    "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
+    "clearhead-ours": ("the recipe", "配方"),
+    "clearhead-authors": ("the recipe, nanoGPT's learning rate", "配方，用 nanoGPT 的学习率"),
+}
+TASKS = {
+    "shakespeare-char": ("shakespeare-char: validation loss", "shakespeare-char：验证损失"),
+    "multi30k-de-en": ("Multi30k de-en: test BLEU", "Multi30k 德英：测试集 BLEU"),
+}
+AFTER = ("{value} after {time}", "{time}后为 {value}")
+MINUTES = ("{} core minutes", " {} 核分钟")
+SECONDS = ("{} core seconds", " {} 核秒")
 
 
 def read_lines(task: str) -> list[dict[str, Any]]:
@@ -15,4 +46,32 @@ def read_lines(task: str) -> list[dict[str, Any]]:
     return [line for each in lines if (line := json.loads(each))["task"] == task]
 
 
-def write_tables() -> None: ...
+def table(readme: str) -> str:
+    """Rows are runs, in the order in which they were finished."""
+    i = list(HEADINGS).index(readme)
+    rows = [HEADINGS[readme], ("---",) * 4]
+    for task, title in TASKS.items():
+        lines = read_lines(task)
+        for run in dict.fromkeys(line["run"] for line in lines):
+            mine = [line for line in lines if line["run"] == run]
+            found = [_result(line, i) for line in sorted(mine, key=lambda x: x.get("minutes", 0))]
+            tool = f"{TOOLS[run.rpartition('-')[0]]} {mine[0]['version']}".strip()
+            rows.append((title[i], tool, SETTINGS[run][i], ("; ", "；")[i].join(found)))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _result(line: dict[str, Any], i: int) -> str:
+    if "points" in line:
+        last = line["points"][-1]
+        value, time = f"{last['loss']:.3f}", SECONDS[i].format(round(last["core_seconds"]))
+    else:
+        value, time = f"{line['BLEU']:.1f}", MINUTES[i].format(f"{line['minutes']:g}")
+    return AFTER[i].format(value=value, time=time)
+
+
+def write_tables() -> None:
+    for readme in HEADINGS:
+        path = ROOT / readme
+        text = path.read_text(encoding="utf-8")
+        assert TABLE.search(text), f"{readme} has no place for the table of the peers"
+        path.write_text(TABLE.sub(lambda _: table(readme), text), encoding="utf-8")  # noqa: B023

@@ -9,12 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import clearhead as ch
 from clearhead.api.study_worker import ProcessorClock, carry_out
 from clearhead.cli import main
+from clearhead.config import ModelConfig
 from clearhead.errors import ClearheadError
-from clearhead.studies.result_lines import RESULTS, read_lines
+from clearhead.parts.attention import MultiHeadAttention
+from clearhead.studies.result_lines import RESULTS, add_line, read_lines
+from clearhead.studies.study_file import SHIPPED
 from clearhead.studies.workers import StudyJob, run_jobs
 from tests.studies.conftest import STUDY
 
@@ -108,6 +112,50 @@ def test_further_test_sets_are_measured_and_missing_ones_found_before_training(
     (place / "study.toml").write_text(text + more.format("copy_task_long/32.txt"))
     with pytest.raises(ClearheadError, match="get it with: clearhead data get copy-task-long"):
         ch.study(place / "study.toml", folder=place / "out").run()
+
+
+def test_gradients_are_measured_by_layer_before_the_first_step_and_after_the_last(place: Path):
+    text = (place / "study.toml").read_text().replace('"exact", ', "")
+    text = text.replace('"loss"', '"loss", "gradients_at_start", "gradients_at_end"')
+    text += "[arms.deep]\nmodel.n_layers = 6\nmodel.residual = false\n"
+    (place / "study.toml").write_text(text.replace("[3, 5]", "[3]"))
+    found = ch.study(place / "study.toml", folder=place / "out")
+    found._prepare(lambda _: None)
+    costs = {arm.key: {"steps": 3, "parameters": 1, "seconds": 1.0} for arm in found.plan.arms}
+    (place / "out").mkdir(exist_ok=True)
+    lines = {job.name: carry_out(job.task) for job in found._jobs(costs) if "wide" not in job.name}
+    base, deep = lines["base-3"], lines["deep-3"]
+    assert base is not None and deep is not None
+    assert list(base["values"]) == found.plan.columns and list(base["left_out"]) == ["loss"]
+    assert base["values"]["gradients_at_start"] == 0.0  # one layer in each stack
+    norms = deep["gradients"]["gradients_at_start"]
+    assert [len(norms[stack]) for stack in ("encoder", "decoder")] == [6, 6]
+    # Without a residual connection the gradient fades on its way down, the more the deeper.
+    assert deep["values"]["gradients_at_start"] > 3
+    assert norms["encoder"][0] < norms["encoder"][-1] and norms["decoder"][0] < norms["decoder"][-1]
+    assert deep["gradients"]["gradients_at_end"] != norms
+    for line in (base, deep):
+        add_line(place / "out" / RESULTS, line)
+    page = found.page(place / "pages")[1].read_text()
+    assert "## Gradient norms by layer" in page and page.count("| encoder |") == 2
+
+
+def test_the_shipped_attention_without_a_scale_is_the_formula_without_its_root():
+    config = ModelConfig(
+        family="encoder-decoder", vocab_size=12, d_model=16, n_layers=2, n_heads=4, d_ff=20
+    )
+    own = ch.build_model(config, attention=f"{SHIPPED / 'unscaled.py'}:UnscaledAttention").eval()
+    plain = ch.build_model(config).eval()
+    plain.load_state_dict(own.state_dict())
+    source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 5, 6]])
+    with torch.no_grad():
+        assert not torch.allclose(own(source, target), plain(source, target))
+        for module in plain.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.query.weight *= module.d_head**0.5
+                if module.query.bias is not None:
+                    module.query.bias *= module.d_head**0.5
+        torch.testing.assert_close(own(source, target), plain(source, target))
 
 
 def test_processor_time_counts_steps_that_a_kill_has_undone_once(tmp_path: Path):

@@ -15,18 +15,26 @@ from typing import Any
 import torch
 
 from clearhead.api.evaluating import evaluate, pairs_to_translate
+from clearhead.api.own_parts import own_parts
+from clearhead.api.recipes import as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.api.training import train
+from clearhead.data.batches import move
+from clearhead.data.corpus import open_corpus
 from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
 from clearhead.models import Seq2Seq
+from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
 from clearhead.studies.result_lines import ResultLine
 from clearhead.studies.statistics import N_BLOCKS
+from clearhead.studies.study_file import GRADIENTS
 from clearhead.studies.workers import end_with_parent
+from clearhead.training.distributed import joined
 from clearhead.training.loop import NotFiniteError
 from clearhead.training.report import METRICS, MetricsLine, read_metrics
+from clearhead.training.run import open_run
 from clearhead.training.signals import STOPPED
 
 RESULT = "result.json"
@@ -53,11 +61,15 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
         return line | {"values": {}, "failed": str(error), "tokens": last}
     if run.ending is None or not run.ending.finished:
         return None
-    measured = _measure(run, task["measures"], task["beam"], None, "")
+    texts = [name for name in task["measures"] if name not in GRADIENTS]
+    measured = _measure(run, texts, task["beam"], None, "")
     for test in task["tests"]:
         files = [data_folder() / test[side] for side in ("source", "reference")]
-        further = _measure(run, task["measures"], task["beam"], files, f"@{test['name']}")
+        further = _measure(run, texts, task["beam"], files, f"@{test['name']}")
         measured = {kind: measured[kind] | further[kind] for kind in measured}
+    if len(texts) < len(task["measures"]):
+        measured["gradients"] = norms = _gradients(run, task)
+        measured["values"] |= {name: spread(norms[name]) for name in GRADIENTS}
     return (
         line
         | measured
@@ -67,6 +79,18 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
             "core_seconds": round(clock.total, 2),
         }
     )
+
+
+def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]:
+    """Norms by layer on the first batch of training: with the first weights, and with the last."""
+    recipe, corpus = as_recipe(task["recipe"]), open_corpus(Path(task["prepared"]))
+    with joined(recipe.train) as ranks:
+        parts = own_parts(**task["parts"])
+        trial = open_run(recipe, corpus, None, ranks, lambda _: None, own_parts=parts)
+        batch = move(next(iter(trial.loader)), ranks.device)
+        first = gradient_norms(trial.objective, batch)
+        put_weights(trial.objective, run.model)
+        return dict(zip(GRADIENTS, (first, gradient_norms(trial.objective, batch))))
 
 
 def _last(folder: Path, name: str, *, valid: bool = False) -> Any:

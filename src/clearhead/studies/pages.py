@@ -1,5 +1,7 @@
 """A study's result as Markdown, in both languages, with a picture and the lines it is made from."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from clearhead.errors import ClearheadError
@@ -7,7 +9,7 @@ from clearhead.files import write_whole
 from clearhead.studies.comparing import StudyResult
 from clearhead.studies.picture import picture
 from clearhead.studies.result_lines import as_text
-from clearhead.studies.study_file import LANGUAGES, StudyPlan
+from clearhead.studies.study_file import GRADIENTS, LANGUAGES, StudyPlan
 from clearhead.studies.wording import (
     budget,
     chance_of,
@@ -63,6 +65,8 @@ def page(result: StudyResult, language: str) -> str:
     lines += ["", f"![{say['picture']}]({plan.name}{SUFFIX[language]}.svg)"]
     for column in plan.columns:
         lines += ["", f"## {heading(column, language)}", "", *_table(result, column, language)]
+    if any("gradients" in line for line in result.lines):
+        lines += ["", f"## {say['norms']}", "", say["about_norms"], "", *_norms(result, language)]
     lines += ["", f"## {say['costs']}", "", *_costs(result, language)]
     lines += ["", f"## {say['method']}", "", _method(result, language), ""]
     lines += [_provenance(result, language), "", "```bash"]
@@ -89,6 +93,33 @@ def _table(result: StudyResult, column: str, language: str) -> list[str]:
             ]
         )
     return [_row(cells) for cells in rows]
+
+
+def _norms(result: StudyResult, language: str) -> list[str]:
+    """Of each layer, the geometric mean over the seeds."""
+    say, plan = words(language), result.plan
+    rows = [[say["arm"], say["stack"], *(say[when] for when in GRADIENTS)], ["---"] * 4]
+    for arm in result.arms:
+        lines = [
+            line["gradients"]
+            for line in result.lines
+            if (line["arm"], line["lr"]) == (arm.name, arm.lr) and "gradients" in line
+        ]
+        for stack in lines[0][GRADIENTS[0]] if lines else ():
+            cells = [
+                ", ".join(
+                    f"{geometric_mean(norms):.2g}"
+                    for norms in zip(*(line[when][stack] for line in lines), strict=True)
+                )
+                for when in GRADIENTS
+            ]
+            rows.append([plan.title_of(arm.name, language), say[stack], *cells])
+    return [_row(cells) for cells in rows]
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """0 if one of them is."""
+    return math.prod(values) ** (1 / len(values))
 
 
 def _costs(result: StudyResult, language: str) -> list[str]:

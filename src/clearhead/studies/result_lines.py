@@ -13,7 +13,8 @@ from clearhead.studies.study_file import StudyPlan
 RESULTS = "results.jsonl"
 ResultLine = dict[str, Any]
 """arm, lr, seed, steps, fingerprint: which run. values, left_out, n_lines: by column. valid_loss,
-parameters, tokens, core_seconds: what it took. failed: why there are no values."""
+parameters, tokens, core_seconds: what it took. gradients: norms by layer, if they are measured.
+failed: why there are no values."""
 NEEDED = ("arm", "lr", "seed", "steps", "fingerprint", "values", "parameters", "tokens")
 
 

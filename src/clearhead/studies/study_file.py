@@ -18,6 +18,8 @@ LANGUAGES = ("en", "zh")
 ROLES = ("attention", "feed_forward", "norm", "positions")
 HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": True}
 """Measures that are not named here, such as losses and perplexities, are better if lower."""
+GRADIENTS = ("gradients_at_start", "gradients_at_end")
+"""Measures of a training batch, before the first step and after the last; no test set has them."""
 ByLanguage = dict[str, str]
 """A text for each of LANGUAGES."""
 BudgetKind = Literal["steps", "tokens", "core_minutes"]
@@ -101,7 +103,8 @@ class StudyPlan:
     @property
     def columns(self) -> list[str]:
         """Every measure on the recipe's test set, and on the further ones."""
-        further = [f"{m}@{test.name}" for test in self.tests for m in self.measures]
+        texts = [measure for measure in self.measures if measure not in GRADIENTS]
+        further = [f"{measure}@{test.name}" for test in self.tests for measure in texts]
         return [*self.measures, *further]
 
 

@@ -1,0 +1,55 @@
+"""Gradients by layer: whether every layer of a stack learns, or only those near the loss."""
+
+import math
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.data.batches import Batch
+from clearhead.training.distributed import layers_of, objective_of
+from clearhead.training.loss import count_targets
+
+NormsByStack = dict[str, list[float]]
+"""By the name of a stack: the norm of the gradient of each of its layers, the lowest first."""
+
+
+def gradient_norms(objective: nn.Module, batch: Batch) -> NormsByStack:
+    """Of the batch's mean loss, without dropout and before any clipping. The objective is in fp64
+    afterwards: without residual connections a gradient can be smaller than fp32 holds."""
+    inner = objective_of(objective).double().eval()
+    inner.zero_grad()
+    (inner(batch) / count_targets(batch, inner.model)).backward()
+    names = {module: name for name, module in inner.model.named_modules()}
+    found: NormsByStack = {}
+    for layer in layers_of(inner.model):
+        gradients = [p.grad for p in layer.parameters() if p.grad is not None]
+        stack = names[layer].split(".")[0]
+        found.setdefault(stack, []).append(_norm(gradients))
+    inner.zero_grad()
+    return found
+
+
+def _norm(gradients: Sequence[Tensor]) -> float:
+    """Of all of them together. They are scaled first: squares would vanish even in fp64."""
+    largest = max(float(gradient.abs().max()) for gradient in gradients)
+    if not largest:
+        return 0.0
+    return largest * float(nn.utils.get_total_norm([each / largest for each in gradients]))
+
+
+def spread(norms: NormsByStack) -> float:
+    """How many powers of ten lie between the largest and the smallest norm of a stack's layers; of
+    the stack that has more of them. 0: all alike."""
+
+    def power(norm: float) -> float:
+        return math.log10(max(norm, sys.float_info.min))  # 0 has none
+
+    return max(power(max(each)) - power(min(each)) for each in norms.values())
+
+
+@torch.no_grad()
+def put_weights(objective: nn.Module, model: nn.Module) -> None:
+    """Gives an objective's model the weights of another of the same kind."""
+    objective_of(objective).model.load_state_dict(model.state_dict())
