@@ -21,7 +21,6 @@ def test_the_table_of_a_readme_is_the_one_that_the_results_make(name: str):
 def test_the_table_of_the_peers_is_the_one_that_their_lines_make(name: str):
     found = tables.TABLE.search((ROOT / name).read_text("utf-8"))
     assert found is not None and found[0] == tables.table(name)
-    assert tables.read_lines("shakespeare-char")
 
 
 def test_every_recipe_has_a_result():
