@@ -186,7 +186,7 @@ def memory_by_tenths(share: Callable[[], float]) -> Iterator[dict[int, list[int]
         while not finished.wait(0.05):
             done = share()
             if 0 <= done <= 1:
-                tenths.setdefault(min(9, int(done * 10)), []).append(_anonymous_memory())
+                tenths.setdefault(min(9, int(done * 10)), []).append(anonymous_memory(os.getpid()))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -197,26 +197,23 @@ def memory_by_tenths(share: Callable[[], float]) -> Iterator[dict[int, list[int]
         watcher.join()
 
 
-def _anonymous_memory() -> int:
-    """Bytes, of this process and those it started."""
-    own = os.getpid()
-    children = Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii").split()
-    total = 0
-    for process in [str(own), *children]:
-        try:
-            status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-        except OSError:
-            continue  # it has just ended
-        line = next((each for each in status.splitlines() if each.startswith("RssAnon")), "0 0 kB")
-        total += int(line.split()[1]) * 1024
-    return total
+def anonymous_memory(process: int) -> int:
+    """Bytes, of a process and all that it started."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+        started = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
+    except OSError:
+        return 0  # it has just ended
+    line = next((each for each in status.splitlines() if each.startswith("RssAnon")), "0 0 kB")
+    own = int(line.split()[1]) * 1024
+    return own + sum(anonymous_memory(int(child)) for child in started.split())
 
 
 def flatness(tenths: dict[int, list[int]]) -> dict[str, Any]:
     peaks = {tenth: max(samples) for tenth, samples in sorted(tenths.items())}
     return {
         "peak_mb_by_tenths": {tenth + 1: round(peak / 1e6) for tenth, peak in peaks.items()},
-        "last_tenth_to_first": round(peaks[9] / peaks[0], 3),
+        "last_tenth_to_first": round(peaks[max(peaks)] / peaks[min(peaks)], 3),
     }
 
 
