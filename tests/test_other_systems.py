@@ -1,5 +1,6 @@
 """Other systems: modules that only Unix has may be missing, and Windows has rules of its own."""
 
+import io
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.cli import main
 from clearhead.files import sync
 
 IMPORT_EVERYTHING = """
@@ -51,3 +53,14 @@ def test_a_file_is_synced_by_a_handle_that_may_write(
     sync(file)
     sync(tmp_path)
     assert flags == [os.O_RDWR, os.O_RDONLY]
+
+
+def test_a_pipe_without_chinese_characters_gets_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr("sys.stdout", pipe)
+    assert main(["learn", "--language", "zh"]) == 0
+    pipe.flush()
+    assert b"\\u5df2\\u521b\\u5efa  clearhead-learn" in pipe.buffer.getvalue()  # pyright: ignore

@@ -18,6 +18,7 @@ from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
 from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, nearest
 from clearhead.interop.model_folder import read_description
+from clearhead.serving.limits import Limits  # without what the extra `serve` installs
 
 if TYPE_CHECKING:
     from clearhead.serving.served import ModelToServe
@@ -41,10 +42,10 @@ def serve(
     max_new: int = 256,
     api_keys: str | Path | None = None,
     allow_origin: Iterable[str] | None = None,
-    max_characters: int = 20_000,
-    max_texts: int = 256,
-    max_waiting: int = 100_000,
-    seconds: float = 60.0,
+    max_characters: int = Limits.max_characters,
+    max_texts: int = Limits.max_texts,
+    max_waiting: int = Limits.max_waiting,
+    seconds: float = Limits.seconds,
     log_level: str = "info",
 ) -> None:
     """Answers requests over HTTP until SIGTERM or Ctrl-C, and then finishes what it accepted.
@@ -65,7 +66,6 @@ def serve(
                 "pip install 'clearhead[serve]'"
             )
     from clearhead.serving.access import digest, is_loopback
-    from clearhead.serving.limits import Limits
     from clearhead.serving.logs import LEVELS
     from clearhead.serving.ports import take_port
     from clearhead.serving.served import Searching

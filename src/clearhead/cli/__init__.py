@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import io
 import logging
 import signal
 import sys
@@ -45,6 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     log = logging.getLogger("clearhead")
     if not any(isinstance(handler, _ShowWarnings) for handler in log.handlers):
         log.addHandler(_ShowWarnings(logging.WARNING))
+    # A pipe on Windows has a code page without ✓ or Chinese: what it lacks is written as an escape.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     with text_only_terminal():
         return _run_to_its_end(arguments)
 

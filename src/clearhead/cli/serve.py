@@ -19,17 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run, a model folder, or a shipped model; NAME=MODEL gives it a name. A translator "
         "needs a pair of languages: a folder like multi30k-de-en, or de-en=MODEL",
     )
-    parser.add_argument("--host", help="address to listen on (default 127.0.0.1, this machine)")
-    parser.add_argument("--port", type=int, metavar="N", help="default 8080; 0: a free one")
+    parser.add_argument("--host", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, metavar="N", help="default: %(default)s; 0: a free one")
     parser.add_argument(
-        "--workers", type=at_least_one, metavar="N", help="processes of one core each (default 1)"
+        "--workers",
+        type=at_least_one,
+        metavar="N",
+        help="processes of one core each (default: %(default)s)",
     )
     parser.add_argument(
-        "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
+        "--log-level", metavar="LEVEL", help="debug, info, warning or error (default: %(default)s)"
     )
     group = parser.add_argument_group("translators")
     group.add_argument(
-        "--precision", choices=["float32", "int8"], help="of the weights (default float32)"
+        "--precision", choices=["float32", "int8"], help="of the weights (default: %(default)s)"
     )
     group.add_argument(
         "--engine-folder",
@@ -38,9 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where ctranslate2's folders are kept (default: the cache directory)",
     )
     group.add_argument(
-        "--beam", type=at_least_one, metavar="N", help="width (default 4; 1 is greedy)"
+        "--beam", type=at_least_one, metavar="N", help="width (default: %(default)s; 1 is greedy)"
     )
-    group.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens of a sentence")
+    group.add_argument(
+        "--max-new",
+        type=at_least_one,
+        metavar="N",
+        help="tokens of a sentence (default: %(default)s)",
+    )
     group = parser.add_argument_group("who may ask")
     group.add_argument(
         "--api-keys",
@@ -56,18 +64,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("limits")
     group.add_argument(
-        "--max-characters", type=at_least_one, metavar="N", help="of a request (default 20000)"
+        "--max-characters",
+        type=at_least_one,
+        metavar="N",
+        help="of a request (default: %(default)s)",
     )
     group.add_argument(
-        "--max-texts", type=at_least_one, metavar="N", help="of a request (default 256)"
+        "--max-texts", type=at_least_one, metavar="N", help="of a request (default: %(default)s)"
     )
     group.add_argument(
         "--max-waiting",
         type=at_least_one,
         metavar="N",
-        help="tokens in the queue of a model; more is refused with 503 (default 100000)",
+        help="tokens in the queue of a model; more is refused with 503 (default: %(default)s)",
     )
-    group.add_argument("--seconds", type=float, metavar="S", help="for an answer (default 60)")
+    group.add_argument(
+        "--seconds", type=float, metavar="S", help="for an answer (default: %(default)g)"
+    )
 
 
 def run(namespace: argparse.Namespace) -> int:
