@@ -37,7 +37,8 @@ BATCH_TOKENS_AT_MOST = 16_384
 FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
-FIRST_WEIGHTS = 0.7  # their standard deviation, times √d_model; see docs/en/recipes.md
+# Of the first weights, their standard deviation times √d_model; see docs/en/recipes.md.
+FIRST_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "classification": 1.0}
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
 VALIDATIONS = 10
@@ -256,7 +257,8 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
         "model.d_ff": size.d_ff,
     }
     if template.train.start_from is None:
-        shape["model.init_std"] = round(FIRST_WEIGHTS / math.sqrt(size.d_model), 3)
+        std = FIRST_WEIGHTS[template.data.task] / math.sqrt(size.d_model)
+        shape["model.init_std"] = round(std, 3)
     if template.data.task != "language-model":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
         most, at_least = _lengths(template)
