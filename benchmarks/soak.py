@@ -400,8 +400,8 @@ def wait_for_warning(process: subprocess.Popen[bytes], log: Path) -> None:
 
 def quarters(samples: list[tuple[float, int]]) -> dict[str, Any]:
     """Median memory of all processes of the undisturbed run, by quarters of its time."""
-    end = max(moment for moment, _ in samples)
-    edges = [end * quarter / 4 for quarter in range(5)]
+    start, end = samples[0][0], samples[-1][0]
+    edges = [start + (end - start) * quarter / 4 for quarter in range(5)]
     medians = [
         median(memory for moment, memory in samples if low < moment <= high)
         for low, high in pairwise(edges)
