@@ -119,6 +119,8 @@ def build(name: str) -> torch.nn.Module:
     kind, model = getattr(transformers, names()[name]), getattr(transformers, name)
     known = vars(kind())
     given = {k: v for k, v in TINY.items() if k in known or k.startswith("attn_")}
+    if known.get("is_encoder_decoder"):  # T5's has no default
+        given["decoder_start_token_id"] = TINY["decoder_start_token_id"]
     if "kv_lora_rank" in known:  # latent attention has a key for each head
         given["num_key_value_heads"] = TINY["num_attention_heads"]
     config = kind(**given)

@@ -207,6 +207,39 @@ class Recurrence(nn.Module):
         return self.out(value.cumsum(1) / counts * F.silu(gate))
 
 
+class Running(Recurrence):
+    """In the place of attention, before a feed-forward layer: a sum that grows with the place."""
+
+    def forward(self, x):
+        value, gate = self.into(x).chunk(2, dim=-1)
+        return self.out(value.cumsum(1) * F.silu(gate)), None
+
+
+class Routed(nn.Linear):
+    """A router that narrows, and returns more than its scores; the experts are bare weights."""
+
+    def __init__(self):
+        super().__init__(WIDTH, 2)
+        self.experts = nn.Parameter(torch.randn(2, WIDTH, WIDTH) / 4)
+
+    def forward(self, x):
+        scores = super().forward(x)
+        return scores, scores.softmax(-1)
+
+
+class RoutedLayer(Layer):
+    def __init__(self, attend: nn.Module):
+        super().__init__(attend)
+        self.feed = Routed()
+
+    def forward(self, x):
+        y, weights = self.attend(self.norm_1(x))
+        x = x + y
+        _, shares = self.feed(self.norm_2(x))
+        read = torch.einsum("btd,edf->btef", self.norm_2(x), self.feed.experts)
+        return x + (shares[..., None] * read).sum(2), weights
+
+
 class RecurrentLayer(nn.Module):
     def __init__(self):
         super().__init__()
@@ -296,6 +329,16 @@ DESIGNS: dict[str, tuple[str, Build, Build]] = {
         "residual.skips",
         lambda: Decoder(Layer(Attend(), "skips"), Layer(Attend(), "skips")),
         lambda: Decoder(RecurrentLayer(), RecurrentLayer()),
+    ),
+    "a router that returns two things": (
+        "residual.skips",
+        lambda: Decoder(Layer(Attend(), "skips"), Layer(Attend(), "skips")),
+        lambda: Decoder(RoutedLayer(Attend()), RoutedLayer(Attend())),
+    ),
+    "attention behind a recurrence": (
+        "relative.values",
+        of(TurnedValues),
+        lambda: Decoder(Layer(Running()), Layer(Attend())),
     ),
     "layers that take turns to know places": (
         "positions.tokens",

@@ -48,7 +48,7 @@ def relative(patient: Patient) -> Iterator[Finding]:
     by_place = change_size(one, one[:, :1].expand_as(one))
     # Beside what another token would change: some models hardly hear anything.
     if not by_place <= _TOLERANCE * change_size(one, other):
-        if _turned(seen[0].values) and _enters_alike(patient, inputs):
+        if _turned(seen[0].values) and _enters_alike(patient, inputs, seen[0].place):
             yield Finding("relative.values", "error", place=seen[0].place)
             return
         raise NotApplicableError("absolute_positions")
@@ -77,14 +77,17 @@ def relative(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _enters_alike(patient: Patient, inputs: CallInputs) -> bool:
-    """Whether one token, again and again, enters the first layer alike at each position."""
-    towers, model = find_towers(patient), patient.specimen
-    if not towers:
+def _enters_alike(patient: Patient, inputs: CallInputs, place: str) -> bool:
+    """Whether one token, again and again, enters the layer of this attention alike at each
+    position: behind a recurrent layer it does not."""
+    layers = [layer for tower in find_towers(patient) for layer in tower.layers]
+    if not layers:
         return False
+    around = next((layer for layer in layers if f"{place}.".startswith(f"{layer}.")), layers[0])
+    model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, inputs))
-    stream = stream_into(next(visit for visit in visits if visit.path == towers[0].layers[0]))
+    stream = stream_into(next(visit for visit in visits if visit.path == around))
     return change_size(stream, stream[:, :1].expand_as(stream)) <= _TOLERANCE
 
 

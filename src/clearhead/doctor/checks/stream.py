@@ -47,10 +47,14 @@ def residual(patient: Patient) -> Iterator[Finding]:
 
 
 def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> Iterator[Finding]:
-    last = max(i for i, visit in enumerate(visits) if visit.path == tower.layers[-1])
+    # Counted in each run: a model may change its parts after its first.
+    last, again = (
+        max(i for i, visit in enumerate(run) if visit.path == tower.layers[-1])
+        for run in (visits, changed)
+    )
     # What is read of a model with several streams need not be the one that carries the tokens.
-    carried = differs(stream_out_of(visits[last]), stream_out_of(changed[last]), 1e-6)
-    if not carried and not _stream_goes_on(tower, visits[last + 1 :], changed[last + 1 :]):
+    carried = differs(stream_out_of(visits[last]), stream_out_of(changed[again]), 1e-6)
+    if not carried and not _stream_goes_on(tower, visits[last + 1 :], changed[again + 1 :]):
         yield Finding("residual.none", "error", place=tower.layers[0])
         return
     for layer in tower.layers:
@@ -152,7 +156,10 @@ def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
             part = matrices[-1].path.rpartition(".")[0]
             weights = model.get_submodule(layer).named_parameters(prefix=layer)
             apart = any(p.dim() > 1 and not name.startswith(f"{part}.") for name, p in weights)
-            if last.in_features > last.out_features and (apart or part == layer):
+            # A router narrows too, and does not write into the stream.
+            width = stream_into(next(v for v in visits if v.path == layer)).shape[-1]
+            writes = last.in_features > last.out_features == width
+            if writes and (apart or part == layer):
                 found.add(matrices[-1].path)
     return found
 
