@@ -249,6 +249,44 @@ class RecurrentLayer(nn.Module):
         return x + self.mixer(self.norm(x)), None
 
 
+class OneFeedForward(Layer):
+    """A second stream runs through the same feed-forward layer and its norm; or, a bug, one norm
+    is before both attention and that layer."""
+
+    def __init__(self, attend: nn.Module, one_norm=False):
+        super().__init__(attend)
+        self.one_norm = one_norm
+
+    def forward(self, x):
+        y, weights = self.attend((self.norm_2 if self.one_norm else self.norm_1)(x))
+        x = x + y
+        out = x + self.feed(self.norm_2(x))
+        if not self.one_norm:
+            out = out + self.feed(self.norm_2(F.pad(x, (0, 0, 1, 0))[:, :-1]))
+        return out, weights
+
+
+class Choosing(nn.Module):
+    """Two experts, weighed together where their scores are near each other; or, a bug, never."""
+
+    def __init__(self, near: float):
+        super().__init__()
+        self.near, self.router = near, nn.Linear(WIDTH, 2, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
+
+    def forward(self, x):
+        scores = self.router(x)
+        far = scores.amax(-1, keepdim=True) - scores > self.near
+        shares = scores.masked_fill(far, float("-inf")).softmax(-1)
+        return sum(shares[..., i : i + 1] * e(x).relu() for i, e in enumerate(self.experts))
+
+
+class ChoosingLayer(Layer):
+    def __init__(self, near: float):
+        super().__init__(Attend())
+        self.feed = Choosing(near)
+
+
 class Decoder(nn.Module):
     def __init__(self, *layers: nn.Module, padding_idx: int | None = None, rows=LIMIT):
         super().__init__()
@@ -339,6 +377,16 @@ DESIGNS: dict[str, tuple[str, Build, Build]] = {
         "relative.values",
         of(TurnedValues),
         lambda: Decoder(Layer(Running()), Layer(Attend())),
+    ),
+    "a feed-forward layer for two streams": (
+        "shared.norm",
+        lambda: Decoder(OneFeedForward(Attend(), True), OneFeedForward(Attend(), True)),
+        lambda: Decoder(OneFeedForward(Attend()), OneFeedForward(Attend())),
+    ),
+    "a router that few tokens teach": (
+        "gradients.zero",
+        lambda: Decoder(ChoosingLayer(0.0)),
+        lambda: Decoder(ChoosingLayer(0.005)),
     ),
     "layers that take turns to know places": (
         "positions.tokens",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clearhead.doctor.blocks import is_norm
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
-from clearhead.doctor.witness import watch
+from clearhead.doctor.witness import Visit, watch
 
 
 def tied(patient: Patient) -> Iterator[Finding]:
@@ -45,13 +45,18 @@ def shared(patient: Patient) -> Iterator[Finding]:
     calls = Counter(visit.path for visit in visits)
     # The same numbers twice (as query and as key) are one use.
     norms: dict[str, list[Tensor]] = {}
-    for visit in visits:
+    readers: dict[str, set[str | None]] = {}  # what runs next after a norm
+    for index, visit in enumerate(visits):
         given = norms.setdefault(visit.path, [])
         if visit.given and not any(torch.equal(visit.given[0], other) for other in given):
             given.append(visit.given[0])
+            readers.setdefault(visit.path, set()).add(_next_with_weights(visits[index + 1 :]))
     lists = {p for p, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential)}
     for path, module in model.named_modules():
         weighted = is_norm(module) and list(module.parameters(recurse=False))
+        # One sublayer that serves two streams has one norm.
+        if len(readers.get(path, ())) < 2:
+            continue
         # Twice as often as the layer around it: one norm for two sublayers.
         around = [path.rpartition(".")[0], *_members(path, lists)]
         if weighted and any(
@@ -59,6 +64,11 @@ def shared(patient: Patient) -> Iterator[Finding]:
         ):
             yield Finding("shared.norm", "warning", {"n": calls[path]}, place=path)
             return
+
+
+def _next_with_weights(visits: list[Visit]) -> str | None:
+    weighted = (v for v in visits if next(v.module.parameters(recurse=False), None) is not None)
+    return next((visit.path for visit in weighted), None)
 
 
 def _members(path: str, lists: set[str]) -> list[str]:

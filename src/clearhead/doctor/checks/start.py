@@ -21,7 +21,7 @@ _SPREAD_ALLOWED = 1.0
 _KNOWLEDGE_ALLOWED = 0.2
 # A change of the loss that is large beside rounding and small beside its curvature.
 _STEP, _FAINT, _SLOPE_ALLOWED = 1e-3, 0.01, 0.03
-_LONG = 256
+_LONG, _MANY = 256, 64
 _SMALL_STEP, _TABLE_ALLOWED = 1e-6, 0.1
 
 
@@ -92,7 +92,9 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     if infinite:
         yield Finding("gradients.not_finite", "error", _names(infinite), place=infinite[0])
     # Vectors may rightly have none: attention does not feel the bias of its keys.
-    still = [n for n, p in trained if p.dim() > 1 and p.grad is not None and not p.grad.any()]
+    if _still(trained):
+        _learn_from_many(patient, model)
+    still = _still(trained)
     if still:
         yield Finding("gradients.zero", "error", _names(still), place=_common(still))
 
@@ -107,6 +109,18 @@ def _learn_from_more(patient: Patient, model: nn.Module) -> None:
     except CALL_ERRORS:
         return  # another check says which lengths fail
     logits.square().mean().backward()
+
+
+def _still(trained: list[tuple[str, nn.Parameter]]) -> list[str]:
+    return [n for n, p in trained if p.dim() > 1 and p.grad is not None and not p.grad.any()]
+
+
+def _learn_from_many(patient: Patient, model: nn.Module) -> None:
+    """Some parts, such as a router that weighs only experts of nearly one score, learn from few
+    tokens."""
+    logits = patient.logits(model, patient.draw(_MANY, seed=2))
+    targets = patient.draw(_MANY, seed=3).tokens % logits.shape[-1]
+    F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
 
 
 def _wrong_row(patient: Patient) -> Iterator[Finding]:
