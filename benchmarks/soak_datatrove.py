@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from datatrove.data import Document
 from datatrove.executor import LocalPipelineExecutor
@@ -39,7 +41,7 @@ def plant(text: Path, planted: Path) -> dict[str, int]:
     counts_of = planted.with_suffix(".counts.json")
     if counts_of.is_file():
         return json.loads(counts_of.read_text(encoding="utf-8"))
-    counts = dict.fromkeys(("originals", "copies", "marked", "repetitive"), 0)
+    counts: dict[str, int] = {"originals": 0, "copies": 0, "marked": 0, "repetitive": 0}
     earlier: list[str] = []
     for path in sorted(text.glob("*.jsonl")):
         copies, earlier = earlier, []
@@ -91,10 +93,11 @@ def run(folder: Path) -> None:
     hashing = HashConfig(hash_fc="sha1", precision=64)  # its first choice is one more package
     config = ExactDedupConfig(content_getter=content, hash_config=hashing)
     signatures, duplicates = folder / "signatures", folder / "duplicates"
+    words: Any = WordsAtSpaces()  # which datatrove takes in the place of a language's name
     out = folder / "theirs"
     out.mkdir(exist_ok=True)
     shutil.copy(folder / "tokenizer.json", out / "tokenizer.json")
-    stages: dict[str, tuple[list[PipelineStep], int]] = {
+    stages: dict[str, tuple[Sequence[PipelineStep], int]] = {
         "signatures": (
             [JsonlReader(str(planted)), ExactDedupSignature(str(signatures), config)],
             tasks,
@@ -106,7 +109,7 @@ def run(folder: Path) -> None:
                 ExactDedupFilter(str(duplicates), config),
                 RegexFilter("planted marker"),
                 LambdaFilter(long_enough),
-                GopherRepetitionFilter(language=WordsAtSpaces()),
+                GopherRepetitionFilter(language=words),
                 JsonlWriter(str(folder / "kept"), "${rank}.jsonl", compression=None),
                 TokenFiles(out / "train", out / "tokenizer.json"),
             ],
@@ -115,7 +118,10 @@ def run(folder: Path) -> None:
     }
     for name, (pipeline, n) in stages.items():
         LocalPipelineExecutor(
-            pipeline=pipeline, tasks=n, workers=WORKERS, logging_dir=str(folder / "logs" / name)
+            pipeline=list(pipeline),
+            tasks=n,
+            workers=WORKERS,
+            logging_dir=str(folder / "logs" / name),
         ).run()
     adopt(out)
 

@@ -6,7 +6,7 @@ import math
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -67,7 +67,8 @@ def build_tokenizer(data: Path, size: int) -> PreTrainedTokenizerFast:
 
 def build(settings: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> MarianMTModel:
     torch.manual_seed(settings["training"]["seed"])
-    pad, eos = tokenizer.pad_token_id, tokenizer.eos_token_id
+    ids: Any = tokenizer
+    pad, eos = ids.pad_token_id, ids.eos_token_id
     model = MarianMTModel(
         MarianConfig(
             vocab_size=len(tokenizer),
@@ -172,7 +173,7 @@ def translate(
             return_token_type_ids=False,
         )
         with torch.inference_mode():
-            written = model.generate(**batch)
+            written = cast(Any, model).generate(**batch)
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         for i, text in zip(chosen, texts):
             found[i] = text.strip()

@@ -213,11 +213,17 @@ class HtmlText(HTMLParser):
         del data
         self._from_here(self._markup if self._untranslated else self._text)
 
-    def _stays(self, data: str) -> None:
+    def handle_comment(self, data: str) -> None:
+        """Stays as it was sent, as everything below."""
         del data
         self._from_here(self._markup)
 
-    handle_comment = handle_decl = handle_pi = unknown_decl = _stays
+    def handle_decl(self, decl: str) -> None:
+        """A declaration."""
+        del decl
+        self._from_here(self._markup)
+
+    handle_pi = unknown_decl = handle_comment
 
     def _from_here(self, take: Callable[[str], None]) -> None:
         """What begins here goes to `take` as soon as it is known where it ends."""

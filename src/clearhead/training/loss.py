@@ -77,7 +77,7 @@ class Objective(nn.Module):
         this dtype where possible (autocast); sharding has its own policy for that."""
         super().__init__()
         self.model = model
-        self.packed, self.half = packed, half
+        self.packed, self.autocast_to = packed, half
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
         self.chunk = config.loss_chunk
         self.stays_gathered = False  # sharding sets it
@@ -88,7 +88,7 @@ class Objective(nn.Module):
         """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
         perplexity is made of."""
         device = next(self.model.parameters()).device.type
-        with torch.autocast(device, self.half, enabled=self.half is not None):
+        with torch.autocast(device, self.autocast_to, enabled=self.autocast_to is not None):
             return self._summed(batch, smooth)
 
     def _summed(self, batch: Batch, smooth: bool) -> Float[Tensor, ""]:
