@@ -1,5 +1,6 @@
 """The command line, as a shell sees it."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,12 @@ def test_importing_is_silent_and_costs_little_beyond_torch(what: str):
         [sys.executable, "-c", f"{code}; assert t < 0.3, t"], capture_output=True, text=True
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_a_reader_that_leaves_early_ends_every_verb_without_a_word():
+    command = [sys.executable, "-m", "clearhead", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 128 + signal.SIGPIPE

@@ -4,6 +4,7 @@ import argparse
 import errno
 import io
 import logging
+import os
 import signal
 import sys
 from difflib import get_close_matches
@@ -55,7 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run_to_its_end(arguments: list[str]) -> int:
     try:
-        return _run(arguments)
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
     except ClearheadError as error:
         print(f"clearhead: {visible(str(error))}", file=sys.stderr)
         return 2
@@ -65,6 +68,10 @@ def _run_to_its_end(arguments: list[str]) -> int:
         remedy = "give fewer or shorter texts, a smaller batch or a smaller model"
         print(f"clearhead: there is not enough memory; {remedy}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of the output has closed it (`| head`)
+        # Python flushes once more when it ends, and must find an open file.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13  # as the shell says after SIGPIPE, which Windows has not
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         if not full and error.filename is None:

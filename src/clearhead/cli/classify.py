@@ -15,7 +15,6 @@ from clearhead.cli.lines import (
     answer_lines,
     is_typed,
     of_lines,
-    polite,
     talk,
 )
 from clearhead.cli.terminal import as_field
@@ -34,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_batch_argument(parser)
 
 
-@polite
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
     given = settings(namespace, TextModel.classify)

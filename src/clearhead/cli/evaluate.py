@@ -13,7 +13,6 @@ from clearhead.api.paths import PREPARED
 from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments, add_start_argument
 from clearhead.cli.folders import add_folder, open_model
-from clearhead.cli.lines import polite
 
 CALLS = evaluate
 
@@ -94,7 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@polite
 def run(namespace: argparse.Namespace) -> int:
     given: dict[str, Any] = settings(namespace, evaluate)
     given["model"] = None if namespace.model is None else open_model(namespace)

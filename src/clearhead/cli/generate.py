@@ -22,7 +22,6 @@ from clearhead.cli.lines import (
     is_typed,
     of_lines,
     opened_output,
-    polite,
     talk,
 )
 from clearhead.cli.terminal import one_line
@@ -95,7 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_arguments(parser)
 
 
-@polite
 def run(namespace: argparse.Namespace) -> int:
     if namespace.greedy:
         namespace.temperature = 0.0

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -44,23 +43,6 @@ def add_line_arguments(parser: argparse.ArgumentParser) -> None:
         help="text: one output line per input line (default); jsonl: also scores, tokens and "
         "their log-probabilities, as JSON",
     )
-
-
-def polite(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Ends without a message when the reader of the output closes the pipe (`| head`)."""
-
-    @wraps(run)
-    def polite_run(arguments: argparse.Namespace) -> int:
-        try:
-            status = run(arguments)
-            sys.stdout.flush()
-            return status
-        except BrokenPipeError:
-            # Python flushes once more when it ends, and must find an open file.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + 13  # as the shell says after SIGPIPE, which Windows has not
-
-    return polite_run
 
 
 def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]:

@@ -9,7 +9,7 @@ from clearhead.api.text_model import TextModel
 from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_start_argument
 from clearhead.cli.folders import add_folder, open_model
-from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines, polite
+from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines
 from clearhead.errors import DataError
 from clearhead.models import Seq2Seq
 
@@ -29,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@polite
 def run(namespace: argparse.Namespace) -> int:
     model, given = open_model(namespace), settings(namespace, TextModel.score)
     pairs = isinstance(model.model, Seq2Seq)

@@ -21,7 +21,6 @@ from clearhead.cli.lines import (
     at_least_one,
     is_typed,
     of_lines,
-    polite,
     talk,
 )
 from clearhead.cli.terminal import one_line, visible
@@ -82,7 +81,6 @@ def _svg(text: str) -> Path:
     return Path(text)
 
 
-@polite
 def run(namespace: argparse.Namespace) -> int:
     if namespace.attention is not None and namespace.engine != "clearhead":
         raise ClearheadError("--attention needs the engine clearhead; leave --engine out")
