@@ -1,7 +1,6 @@
 """Hugging Face's Seq2SeqTrainer, inside its own environment:
 `python -m benchmarks.peers.in_hugging_face train|translate`."""
 
-import argparse
 import math
 import time
 import tomllib
@@ -22,7 +21,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from benchmarks.peers.marks import Marks
+from benchmarks.peers.marks import Marks, of_a_translator
 
 PAD, EOS = "<pad>", "</s>"
 TRIAL_STEPS = 12
@@ -30,13 +29,7 @@ MAX_LENGTH = 100
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["train", "translate"])
-    parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, nargs="+", required=True)
-    arguments = parser.parse_args()
+    arguments = of_a_translator()
     torch.set_num_threads(1)
     settings = tomllib.loads(arguments.config.read_text(encoding="utf-8"))
     tokenizer = build_tokenizer(arguments.data, settings["vocab_size"])

@@ -2,7 +2,6 @@
 
 # pyright: reportMissingImports=false
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from joeynmt.config import load_config, parse_global_args
 from joeynmt.helpers import make_model_dir
 from joeynmt.tokenizers import BasicTokenizer, SentencePieceTokenizer
 
-from benchmarks.peers.marks import Marks
+from benchmarks.peers.marks import Marks, of_a_translator
 
 # What torch and sentencepiece have had and no longer have.
 plateau = builders.ReduceLROnPlateau
@@ -25,13 +24,7 @@ SentencePieceTokenizer.set_vocab = BasicTokenizer.set_vocab
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["train", "translate"])
-    parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, nargs="+", required=True)
-    arguments = parser.parse_args()
+    arguments = of_a_translator()
     torch.set_num_threads(1)
     settings = load_config(arguments.config)
     build_vocabulary(arguments.data, settings["data"]["src"]["voc_limit"])

@@ -1,6 +1,7 @@
 """Points of a run: the weights at given processor times. Needs nothing but Python: it is imported
 inside the environments of all peers."""
 
+import argparse
 import json
 import os
 import time
@@ -48,6 +49,17 @@ class Marks:
 
     def weights(self, minutes: float) -> Path:
         return self.folder / f"{name_of(minutes)}.pt"
+
+
+def of_a_translator() -> argparse.Namespace:
+    """The arguments of a process that trains one, or translates with what it has become."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=["train", "translate"])
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, nargs="+", required=True)
+    return parser.parse_args()
 
 
 def name_of(minutes: float) -> str:

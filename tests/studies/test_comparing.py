@@ -9,7 +9,7 @@ import pytest
 
 from clearhead import build_model
 from clearhead.studies.comparing import compare
-from clearhead.studies.pages import SUFFIX, page, write_pages
+from clearhead.studies.pages import SUFFIX, geometric_mean, page, write_pages
 from clearhead.studies.picture import picture
 from clearhead.studies.result_lines import add_line, lines_of, read_lines
 from clearhead.studies.showing import table
@@ -161,3 +161,8 @@ def test_a_study_without_results_has_no_page(place: Path):
     with pytest.raises(Exception, match="run it first: clearhead study run study"):
         write_pages(found, place / "out")
     assert "(no finished run yet)" in table(found)
+
+
+def test_the_mean_of_norms_holds_what_their_product_cannot():
+    assert geometric_mean([1e-180, 1e-182, 1e-181]) == pytest.approx(1e-181)
+    assert geometric_mean([1e-180, 0.0]) == 0

@@ -118,8 +118,10 @@ def _norms(result: StudyResult, language: str) -> list[str]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """0 if one of them is."""
-    return math.prod(values) ** (1 / len(values))
+    """0 if one of them is. By logarithms: a product of tiny norms would vanish."""
+    if not all(values):
+        return 0.0
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def _costs(result: StudyResult, language: str) -> list[str]:
