@@ -57,8 +57,8 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def corpora(
     pairs: Corpus, text: Corpus, masked: Corpus, labelled: Corpus
 ) -> Callable[[str], Corpus]:
-    found = {"pairs": pairs, "text": text, "packed": text, "masked": masked, "labelled": labelled}
-    return found.__getitem__
+    found = {"pairs": pairs, "joined": pairs, "text": text, "packed": text, "masked": masked}
+    return {**found, "labelled": labelled}.__getitem__
 
 
 @pytest.fixture

@@ -20,14 +20,14 @@ from clearhead.data.order import derive_key, permute
 from clearhead.errors import ConfigError, DataError
 
 Corpora = Callable[[str], Corpus]
-KINDS = ("pairs", "text", "packed", "masked", "labelled")
+KINDS = ("pairs", "joined", "text", "packed", "masked", "labelled")
 WORLDS = (1, 2, 3, 4, 7)
 # More workers than cores are slow, and must be right all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def config_of(kind: str, **changes: Any) -> BatchConfig:
-    layout = "documents" if kind == "packed" else "stream"
+    layout = {"packed": "documents", "joined": "joined"}.get(kind, "stream")
     small: dict[str, Any] = {"length": 24, "batch_size": 5, "batch_tokens": 200, "window": 100}
     return BatchConfig(**{**small, "layout": layout, **changes})
 
@@ -108,8 +108,8 @@ def test_stopping_anywhere_and_going_on_with_other_ranks_changes_nothing(
     worlds: tuple[int, int],
     seed: int,
 ):
-    found = {"pairs": pairs, "text": text, "packed": text, "masked": masked, "labelled": labelled}
-    corpus = found[kind]
+    found = {"pairs": pairs, "joined": pairs, "text": text, "packed": text, "masked": masked}
+    corpus = {**found, "labelled": labelled}[kind]
     config = config_of(kind, seed=seed)
     whole, _ = global_batches(corpus, config, stop + 6)
     head, state = global_batches(corpus, config, stop, worlds[0])
@@ -167,6 +167,28 @@ def test_pairs_start_with_bos_end_with_eos_and_are_padded_on_the_right(corpora: 
             assert _unpadded(tuple(batch.source[row].tolist())) == tuple(source)
             assert _unpadded(tuple(batch.target_output[row].tolist())) == tuple(target)
             assert _unpadded(tuple(batch.target_input[row].tolist())) == (1, *target[:-1])
+
+
+def test_a_joined_row_is_source_start_and_target_and_only_the_target_is_to_be_guessed(
+    corpora: Corpora,
+):
+    corpus = corpora("joined")
+    sides = {side: corpus.store("train", side) for side in ("source", "target")}
+    for batch in islice(Loader(corpus, config_of("joined")), 10):
+        assert batch.inputs.numel() <= 200
+        for row, (sample,) in enumerate(batch.samples):
+            source, target = (sides[side].document(sample).tolist() for side in sides)
+            n = len(source) + len(target)
+            assert batch.inputs[row].tolist()[:n] == [*source, 1, *target[:-1]]
+            assert batch.targets[row].tolist()[:n] == [*[IGNORED] * len(source), *target]
+            assert batch.documents[row].tolist()[:n] == [0] * n
+            assert set(batch.targets[row].tolist()[n:]) <= {IGNORED}
+            assert set(batch.documents[row].tolist()[n:]) <= {NO_DOCUMENT}
+
+
+def test_a_text_cannot_be_joined(corpora: Corpora):
+    with pytest.raises(ConfigError, match="joins the two sides of pairs, and this corpus is for"):
+        Loader(corpora("text"), config_of("joined"))
 
 
 @pytest.mark.parametrize("budget", [90, 200, 5_000])

@@ -33,7 +33,7 @@ from clearhead.evaluation.translation import (
     translate_lines,
     translation_scores,
 )
-from clearhead.models import MaskedLM, Seq2Seq
+from clearhead.models import MaskedLM
 
 Split = Literal["train", "valid", "test"]
 
@@ -103,7 +103,7 @@ def evaluate(
 ) -> Evaluation:
     """How good a model is. Of a run, on its own test set (or the `split`), unless text is given.
 
-    An encoder-decoder: BLEU and chrF++ (the extra `eval`) of translations of `source` against
+    A model of pairs: BLEU and chrF++ (the extra `eval`) of translations of `source` against
     `reference`, with 95 % intervals from `resamples`, and whether it differs from the model
     `against`; with `exact`, the share of lines that are right to the last character. Without a
     model, the `hypothesis`, which is the output of any system, is scored in the same way, and
@@ -127,7 +127,7 @@ def evaluate(
         raise InputError("MODEL is missing: a model folder or a run; or --hypothesis FILE")
     found = as_text_model(model)
     _refuse_what_does_not_apply(found, given)
-    if isinstance(found.model, Seq2Seq):
+    if found.opened.translates:
         other = against
         if other is not None and not isinstance(other, TextModel):
             if not isinstance(other, str | Path):
@@ -180,8 +180,8 @@ def _translate(model: TextModel, sources: list[str], search: _Search) -> list[st
 def _refuse_what_does_not_apply(model: TextModel, given: dict[str, Any]) -> None:
     """A setting of another kind of model would be ignored, and its user misled."""
     kind, takes = "a language model", ("text",)
-    if isinstance(model.model, Seq2Seq):
-        kind, takes = "an encoder-decoder", ("source", "reference")
+    if model.opened.translates:
+        kind, takes = "a model of pairs", ("source", "reference")
     elif isinstance(model.model, MaskedLM):
         kind, takes = "an encoder", ("prepared",)
     for name, value in given.items():

@@ -25,7 +25,6 @@ from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
-from clearhead.models import Seq2Seq
 from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
 from clearhead.studies.result_lines import ResultLine
 from clearhead.studies.statistics import N_BLOCKS
@@ -145,7 +144,7 @@ def _measure(
     run: TrainedRun, measures: Sequence[str], beam: int, files: list[Path] | None, suffix: str
 ) -> Measured:
     found: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
-    if not isinstance(run.model, Seq2Seq):
+    if not run.opened.translates:
         values = evaluate(run).values
         for name in measures:
             if name not in values:

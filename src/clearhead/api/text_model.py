@@ -35,7 +35,6 @@ from clearhead.decoding.text import (
 from clearhead.errors import InputError
 from clearhead.evaluation.classification import label_texts
 from clearhead.inspection.attention import AttentionMap
-from clearhead.models import Seq2Seq
 
 if TYPE_CHECKING:
     from clearhead.api.evaluating import Evaluation
@@ -289,15 +288,15 @@ class TextModel(TokenizedModel):
         number: int = 1,
         called: str = "text",
     ) -> Any:
-        """log p of each text. An encoder-decoder scores `targets`, given the texts as sources. A
+        """log p of each text. A model of pairs scores `targets`, given the texts as sources. A
         language model scores whole texts; without a `start`, their first token is given.
         `details` gives `Scored` objects, with each token's log-probability."""
         model = self.opened.writer
         sources = as_list(texts)
         wanted = None if targets is None else as_list(targets)
-        if isinstance(model, Seq2Seq):
+        if self.opened.translates:
             if wanted is None:
-                raise InputError("an encoder-decoder scores translations; give them as targets=")
+                raise InputError("a model of pairs scores translations; give them as targets=")
             if len(wanted) != len(sources) or isinstance(texts, str) != isinstance(targets, str):
                 raise InputError(
                     f"{len(sources)} texts and {len(wanted)} targets; give one for each"

@@ -16,13 +16,14 @@ from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.shards import Progress
 from clearhead.decoding.opening import RECIPE
+from clearhead.decoding.text import ids_of_run
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.translation import WatchedTranslations
 from clearhead.files import write_whole
 from clearhead.interop.labels import Labels, write_labels
-from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.interop.model_folder import save_model
 from clearhead.models import MaskedLM, Model
 from clearhead.models.own_parts import OwnParts
 from clearhead.training.averaging import borrowed
@@ -188,7 +189,7 @@ def _measure(run: Run, corpus: Corpus) -> Measure | None:
     if run.valid is None or not (n or task == "classification"):
         return None
     if n:
-        return WatchedTranslations(corpus, n)
+        return WatchedTranslations(corpus, n, run.recipe.batches.layout)
 
     def measure(model: Model) -> dict[str, float]:
         assert isinstance(model, MaskedLM)
@@ -231,11 +232,7 @@ def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:
             old.rename(place)
         shutil.rmtree(new, ignore_errors=True)
         tokenizers = list(corpus.tokenizers.values())
-        ids = TokenIds(
-            bos=tokenizers[-1].bos_id,
-            eos=tokenizers[-1].eos_id,
-            decoder_start=tokenizers[-1].bos_id,
-        )
+        ids = ids_of_run(tokenizers[-1], run.recipe.batches.layout)
         save_model(model, new, ids=ids, tokenizer=corpus.folder)
         if corpus.manifest.task == "classification":
             mask = tokenizers[0].mask_id

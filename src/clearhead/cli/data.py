@@ -18,6 +18,7 @@ from clearhead.data.batches import (
     IGNORED,
     NO_DOCUMENT,
     Batch,
+    JoinedBatch,
     LabelledBatch,
     MaskedBatch,
     PairBatch,
@@ -138,7 +139,8 @@ def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
                 ("target output", batch.target_output, "target"),
             ]
         case _:
-            return [("inputs", batch.inputs, "text"), ("targets", batch.targets, "text")]
+            side = "target" if isinstance(batch, JoinedBatch) else "text"
+            return [("inputs", batch.inputs, side), ("targets", batch.targets, side)]
 
 
 def _visible(ids: Tensor, tokenizer: Tokenizer) -> str:

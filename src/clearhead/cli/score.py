@@ -1,5 +1,5 @@
-"""Prints the log-probability of given texts, line by line: for an encoder-decoder of pairs `source
-TAB target`, for a language model of whole lines."""
+"""Prints the log-probability of given texts, line by line: for a model of pairs (`source TAB
+target`), for a language model of whole lines."""
 
 import argparse
 import json
@@ -11,7 +11,6 @@ from clearhead.cli.engines import add_start_argument
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines
 from clearhead.errors import DataError
-from clearhead.models import Seq2Seq
 
 CALLS = TextModel.score
 
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     model, given = open_model(namespace), settings(namespace, TextModel.score)
-    pairs = isinstance(model.model, Seq2Seq)
+    pairs = model.opened.translates
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         texts, targets = [line for _, line in chunk], None

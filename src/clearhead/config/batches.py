@@ -6,7 +6,7 @@ from typing import Literal
 from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError
 
-Layout = Literal["stream", "documents"]
+Layout = Literal["stream", "documents", "joined"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,14 +16,15 @@ class BatchConfig:
     seed: int = 1
     """Decides the order of the samples."""
     layout: Layout = "stream"
-    """Language models only: "stream" cuts samples from one long row of tokens, "documents" packs
-    whole documents into rows."""
+    """Language models: "stream" cuts samples from one long row of tokens, "documents" packs whole
+    documents into rows. Pairs: "joined" puts source and target into one row, for a decoder."""
     length: int = 256
     """Tokens of a row (language models)."""
     batch_size: int = 64
     """Rows of a global batch (language models)."""
     batch_tokens: int = 4096
-    """Positions of a global batch, padding included (classification; pairs: on each side)."""
+    """Positions of a global batch, padding included (classification; pairs: on each side, or of
+    joined rows)."""
     window: int = 32_768
     """Samples that are sorted by length together (pairs, classification, packed documents). A
     larger window means less padding and more memory, which does not depend on the corpus."""

@@ -48,6 +48,12 @@ class TokenBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JoinedBatch(TokenBatch):
+    """Pairs for a decoder: a row is the source, <bos> and the target. Only the target has targets:
+    IGNORED everywhere else."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MaskedBatch:
     """For an encoder: some tokens corrupted, and what they were; IGNORED everywhere else."""
 

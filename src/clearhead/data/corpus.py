@@ -7,6 +7,7 @@ from clearhead.config.batches import BatchConfig
 from clearhead.data.batches import Corruption
 from clearhead.data.layouts import (
     BatchLayout,
+    JoinedLayout,
     LabelledLayout,
     MaskedLayout,
     PackedLayout,
@@ -45,9 +46,15 @@ class Corpus:
         """The kind of batches that the corpus's task asks for."""
         facts = self.facts(split)
         if self.manifest.task == "pairs":
-            self._check_holds(split, max(facts.longest.values()), config)
+            joined = config.layout == "joined"
+            longest = (sum if joined else max)(facts.longest.values())
+            self._check_holds(split, longest, config)
             source, target = (self.store(split, side) for side in ("source", "target"))
-            return PairLayout(source, target, config, self.tokenizers["target"])
+            kind = JoinedLayout if joined else PairLayout
+            return kind(source, target, config, self.tokenizers["target"])
+        if config.layout == "joined":
+            rule = f"joins the two sides of pairs, and this corpus is for {self.manifest.task}"
+            raise ConfigError("layout", config.layout, rule, "try layout='stream'")
         store, tokenizer = self.store(split, "text"), self.tokenizers["text"]
         if self.manifest.task == "classification":
             self._check_holds(split, facts.longest["text"] + 1, config)

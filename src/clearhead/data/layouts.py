@@ -1,5 +1,5 @@
-"""How samples lie in token files and how they are put together: pairs, texts with a label, a
-stream, a masked stream, packed documents.
+"""How samples lie in token files and how they are put together: pairs, pairs in one row, texts with
+a label, a stream, a masked stream, packed documents.
 
 Each layout says how many samples there are and how many of them form a window; cuts the samples of
 a window into global batches; and turns rows of a batch into tensors."""
@@ -17,6 +17,7 @@ from clearhead.data.batches import (
     NO_DOCUMENT,
     Batch,
     Corruption,
+    JoinedBatch,
     LabelledBatch,
     MaskedBatch,
     PairBatch,
@@ -83,6 +84,29 @@ class PairLayout:
             source=pad_rows(sources, self.pad_id),
             target_input=pad_rows([_shifted(each, self.bos_id) for each in targets], self.pad_id),
             target_output=pad_rows(targets, self.pad_id),
+            samples=samples,
+        )
+
+
+class JoinedLayout(PairLayout):
+    """Source and target in one row, for a decoder; rows of about the same length together."""
+
+    def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
+        lengths = self.source.lengths(samples) + self.target.lengths(samples)
+        order = np.lexsort((samples, lengths))
+        return _shuffled(_within(self.budget, samples[order], lengths[order]), key)
+
+    def collate(self, rows: Sequence[BatchRow], key: int) -> JoinedBatch:  # noqa: ARG002
+        samples = tuple((row[0].sample,) for row in rows)
+        numbers = np.array(samples, np.int64).reshape(-1)
+        sources, targets = self.source.documents(numbers), self.target.documents(numbers)
+        pairs = list(zip(sources, targets))
+        inputs = [np.concatenate([source, _shifted(end, self.bos_id)]) for source, end in pairs]
+        wanted = [np.concatenate([np.full(len(source), IGNORED), end]) for source, end in pairs]
+        return JoinedBatch(
+            inputs=pad_rows(inputs, self.pad_id),
+            targets=pad_rows(wanted, IGNORED),
+            documents=pad_rows([np.zeros(len(row), np.int64) for row in inputs], NO_DOCUMENT),
             samples=samples,
         )
 

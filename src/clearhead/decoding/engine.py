@@ -140,6 +140,8 @@ class CTranslate2Engine:
     ) -> list[list[Output]]:
         """Batches are made by tokens: `how.batch` is not used."""
         beam = how.beam
+        if self.config.family != "encoder-decoder":
+            _refuse("family", self.config.family, "an encoder-decoder for translations")
         if beam.groups > 1:
             _refuse("groups", beam.groups, "groups=1")
         if beam.patience is None:

@@ -35,14 +35,22 @@ class Opened:
         return Codec(source=self.source, target=self.target, ids=self.ids)
 
     @property
-    def translator(self) -> Seq2Seq:
+    def translates(self) -> bool:
+        """Whether it was trained on pairs: an encoder-decoder, or a decoder that has read the
+        source and the target in one row."""
+        return isinstance(self.model, Seq2Seq) or (
+            isinstance(self.model, CausalLM) and self.ids.target_start is not None
+        )
+
+    @property
+    def translator(self) -> Seq2Seq | CausalLM:
         """The model, if it can translate."""
-        if not isinstance(self.model, Seq2Seq):
+        if not self.translates:
             raise ClearheadError(
                 f"this model is of the family {self.model.config.family!r}, and cannot translate; "
                 "a decoder writes with: clearhead generate"
             )
-        return self.model
+        return self.writer
 
     @property
     def classifier(self) -> tuple[MaskedLM, Labels]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clearhead.config import DecodeConfig, GenerateConfig, TranslateConfig
+from clearhead.config.batches import Layout
 from clearhead.config.decode import Start, TooLong, TooLongSource, Window
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint, one_of_strings
@@ -29,6 +30,13 @@ from clearhead.text.tokenizer import Tokenizer
 _log = logging.getLogger("clearhead")
 
 
+def ids_of_run(tokenizer: Tokenizer, layout: Layout) -> TokenIds:
+    """Of a model that is trained with this tokenizer of the target, on batches of this layout."""
+    start = tokenizer.bos_id
+    between = start if layout == "joined" else None
+    return TokenIds(bos=start, eos=tokenizer.eos_id, decoder_start=start, target_start=between)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Codec:
     """What turns text into a model's tokens and back."""
@@ -39,9 +47,14 @@ class Codec:
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """As in training: blanks at the ends do not count, and the end token stands behind each,
-        if the model has one."""
-        end = [] if self.ids.eos is None else [self.source.eos_id]
+        if the model has one; and for a decoder, what the target begins with."""
+        end = self._behind_source
         return [[*ids, *end] for ids in self.source.encode_batch([text.strip() for text in texts])]
+
+    @property
+    def _behind_source(self) -> list[int]:
+        end = [] if self.ids.eos is None else [self.source.eos_id]
+        return end if self.ids.target_start is None else [*end, self.ids.target_start]
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of target texts, each with its end."""
@@ -73,13 +86,16 @@ class Codec:
     def fit_source(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
     ) -> list[int]:
-        """What the encoder is given: of a source that is too long, the first tokens and the end."""
+        """What the model is given: of a source that is too long, the first tokens and the end."""
         if len(ids) <= longest:
             return ids
         if too_long == "refuse":
             what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
             raise InputError(f"{what}; split it, or have it cut: too_long='cut' (--too-long cut)")
-        return ids[:longest] if self.ids.eos is None else [*ids[: longest - 1], ids[-1]]
+        if self.ids.target_start is not None:
+            longest //= 2  # a decoder needs the other half for the target
+        end = self._behind_source
+        return [*ids[: longest - len(end)], *end]
 
     def fit_prompt(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
@@ -320,16 +336,18 @@ def score_texts(
     start: Start = "none",
     names: Sequence[str] | None = None,
 ) -> list[Scored]:
-    """log p of each token: of `targets`, given the texts as sources, for an encoder-decoder; of the
+    """log p of each token: of `targets`, given the texts as sources, for a model of pairs; of the
     texts themselves for a language model (without a `start`, their first token is given). An empty
     text has no tokens."""
     filled = [place for place, text in enumerate(texts) if text.strip()]
-    if isinstance(model, Seq2Seq):
+    seq2seq = isinstance(model, Seq2Seq)
+    if seq2seq or codec.ids.target_start is not None:
         if targets is None or len(targets) != len(texts):
-            raise InputError("an encoder-decoder scores pairs; give a target for each text")
+            raise InputError("a model of pairs scores pairs; give a target for each text")
         given = codec.encode_sources([texts[place] for place in filled])
         wanted = codec.encode_targets([targets[place] for place in filled])
-        lengths = [max(len(source), len(target)) for source, target in zip(given, wanted)]
+        together = max if seq2seq else sum
+        lengths = [together(map(len, pair)) for pair in zip(given, wanted)]
     else:
         ids = codec.encode_prompts([texts[place] for place in filled], start)
         given, wanted = [each[:1] for each in ids], [each[1:] for each in ids]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.config.batches import Layout
 from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.engine import Engine, OwnEngine
-from clearhead.decoding.text import Codec, translate_texts
+from clearhead.decoding.text import Codec, ids_of_run, translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
-from clearhead.interop.model_folder import TokenIds
-from clearhead.models import Model, Seq2Seq
+from clearhead.models import MaskedLM, Model
 
 N_RESAMPLES = 1000
 N_SAMPLES = 3  # that a validation shows
@@ -76,7 +76,7 @@ class WatchedTranslations:
     """Sentences of the validation split, chosen at random (seeded), whose translations a training
     run scores and shows. Greedy, so that nothing is drawn: the run's steps stay the same."""
 
-    def __init__(self, corpus: Corpus, n: int) -> None:
+    def __init__(self, corpus: Corpus, n: int, layout: Layout) -> None:
         _metrics("13a", lowercase=False)  # before an hour of training, not after
         tokenizers = corpus.tokenizers
         target = tokenizers["target"]
@@ -89,7 +89,7 @@ class WatchedTranslations:
             ]
             for side in ("source", "target")
         )
-        ids = TokenIds(bos=target.bos_id, eos=target.eos_id, decoder_start=target.bos_id)
+        ids = ids_of_run(target, layout)
         self.codec = Codec(source=tokenizers["source"], target=target, ids=ids)
         # A model that has hardly begun never ends a sentence by itself.
         longest = max(corpus.store("valid", "target").lengths(numbers).tolist())
@@ -97,7 +97,7 @@ class WatchedTranslations:
 
     def __call__(self, model: Model) -> dict[str, Any]:
         """BLEU and chrF++ by name, and `samples`: the first few with their translations."""
-        assert isinstance(model, Seq2Seq)
+        assert not isinstance(model, MaskedLM)
         lines = translate_lines(OwnEngine(model), self.codec, self.sources, self.config)
         scores = translation_scores(lines, self.references, n_resamples=0)
         rows = list(zip(self.sources, lines, self.references))[:N_SAMPLES]

@@ -44,6 +44,8 @@ class TokenIds:
     eos: int | None = 2
     decoder_start: int | None = 1
     """The first input token of the decoder of an encoder-decoder."""
+    target_start: int | None = None
+    """Of a decoder that was trained on pairs: the token between the source and the target."""
 
 
 @dataclass(frozen=True, kw_only=True)

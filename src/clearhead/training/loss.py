@@ -12,6 +12,7 @@ from clearhead.config.train import Precision, TrainConfig
 from clearhead.data.batches import (
     IGNORED,
     Batch,
+    JoinedBatch,
     LabelledBatch,
     MaskedBatch,
     PairBatch,
@@ -117,7 +118,7 @@ class Objective(nn.Module):
         """The input of the output projection, and the target of each position."""
         match self.model, batch:
             case Seq2Seq() as model, PairBatch():
-                # Padding on the right of a target is behind all that counts: no mask is needed.
+                # Padding on the right is behind all that counts: no mask is needed.
                 memory = model.encode(batch.source)
                 hidden = model.decode_hidden(batch.target_input, memory, real="all")
                 targets = batch.target_output
@@ -125,6 +126,9 @@ class Objective(nn.Module):
                 documents = batch.documents if self.packed else None
                 hidden = model.hidden(batch.inputs, real="all", documents=documents)
                 targets = batch.targets
+                if isinstance(batch, JoinedBatch):  # a source needs no logits
+                    chosen = targets != IGNORED
+                    return hidden[chosen], targets[chosen]
             case MaskedLM() as model, MaskedBatch():
                 # A stream has no padding, and texts of different lengths have.
                 real = None if isinstance(batch, LabelledBatch) else "all"

@@ -248,15 +248,23 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
             f"the recipe {recipe.name!r} has no [model]; write one, for example: "
             '[model] family = "decoder", d_model = 128, n_layers = 4, n_heads = 4, d_ff = 512'
         )
-    family = FAMILIES[corpus.manifest.task]
+    task, joined = corpus.manifest.task, recipe.batches.layout == "joined"
+    family = "decoder" if joined else FAMILIES[task]
     if recipe.model.family != family:
-        rule = f"does not fit data.task={corpus.manifest.task!r}"
-        raise ConfigError("model.family", recipe.model.family, rule, f"try family={family!r}")
+        rule, remedy = f"does not fit data.task={task!r}", f"try family={family!r}"
+        if joined:
+            rule += " with batches.layout='joined'"
+        elif task == "pairs" and recipe.model.family == "decoder":
+            remedy += ", or batches.layout='joined'"
+        raise ConfigError("model.family", recipe.model.family, rule, remedy)
     first, *others = corpus.tokenizers.values()
     shared = len({facts.file for facts in corpus.manifest.tokenizers.values()}) == 1
+    if joined and not shared:
+        rule = "gives each side a table, and a decoder has one for both"
+        raise ConfigError("data.vocabularies", "separate", rule, "try 'shared', and prepare again")
     # A tokenizer without padding, such as GPT-2's, gives the end for it; cut from one stream, no
     # sample is padded, and an end is not to be hidden.
-    unpadded = corpus.manifest.task == "language-model" and recipe.batches.layout == "stream"
+    unpadded = task == "language-model" and recipe.batches.layout == "stream"
     model = replace(
         recipe.model,
         vocab_size=first.vocab_size,
@@ -264,11 +272,11 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
         pad_id=None if unpadded and first.pad_id == first.eos_id else first.pad_id,
     )
     longest = recipe.batches.length
-    if corpus.manifest.task in ("pairs", "classification"):
+    if task in ("pairs", "classification"):
         splits = corpus.manifest.splits.items()
-        used = [facts for split, facts in splits if split in ("train", "valid")]
-        longest = max(length for facts in used for length in facts.longest.values())
-        longest += corpus.manifest.task == "classification"  # the mask
+        used = [facts.longest.values() for split, facts in splits if split in ("train", "valid")]
+        longest = max((sum if joined else max)(lengths) for lengths in used)
+        longest += task == "classification"  # the mask
     if longest > model.max_length:
         rule = f"must hold the longest sample, which has {longest} tokens"
         raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")
