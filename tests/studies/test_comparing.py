@@ -109,15 +109,33 @@ def test_lines_of_an_arm_that_was_changed_do_not_count(place: Path):
 
 def test_part_of_a_line_is_removed_when_the_next_is_added(tmp_path: Path):
     path = tmp_path / "results.jsonl"
-    one = dict.fromkeys(("arm", "lr", "seed", "steps", "fingerprint"), 1)
-    one |= {"values": {}, "parameters": 1, "tokens": 1}
-    add_line(path, one)
+    add_line(path, one := a_line())
     path.write_bytes(path.read_bytes() + b'{"arm": "hal')
     assert read_lines(path) == [one]
     add_line(path, one)
     assert read_lines(path) == [one, one]
-    path.write_text("no JSON\n" + json.dumps(one) + "\n")
-    with pytest.raises(ValueError, match="line 1 is not a result; remove that line"):
+
+
+def a_line() -> dict[str, Any]:
+    run = {"arm": "base", "lr": None, "seed": 1, "steps": 1, "fingerprint": "f"}
+    return run | {"values": {"loss": 1.5}, "parameters": 1, "tokens": 1}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "no JSON",
+        "[]",
+        "{}",
+        json.dumps(a_line() | {"seed": "1"}),
+        json.dumps(a_line() | {"values": [1.5]}),
+        json.dumps(a_line() | {"values": {"loss": "low"}}),
+    ],
+)
+def test_a_line_that_is_no_result_is_named(tmp_path: Path, damaged: str):
+    path = tmp_path / "results.jsonl"
+    path.write_text(f"{json.dumps(a_line())}\n{damaged}\n")
+    with pytest.raises(ValueError, match="line 2 is not a result; remove that line"):
         read_lines(path)
 
 

@@ -15,7 +15,7 @@ import clearhead as ch
 from clearhead.api.study_worker import ProcessorClock, carry_out
 from clearhead.cli import main
 from clearhead.config import ModelConfig
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, FolderError
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.studies.result_lines import RESULTS, add_line, read_lines
 from clearhead.studies.study_file import SHIPPED
@@ -168,6 +168,13 @@ def test_processor_time_counts_steps_that_a_kill_has_undone_once(tmp_path: Path)
     known = dict(again.seconds)
     again.step({"step": 3})  # steps 3 to 5 were not saved
     assert again.total == known[2] < known[5]
+
+
+@pytest.mark.parametrize("damaged", ["", "[1]", '{"1": "soon"}', '{"one": 1}'])
+def test_damaged_notes_of_a_run_are_named(tmp_path: Path, damaged: str):
+    (tmp_path / "processor.json").write_text(damaged)
+    with pytest.raises(FolderError, match=r"processor\.json"):
+        ProcessorClock(tmp_path)
 
 
 def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):

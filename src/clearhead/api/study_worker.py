@@ -22,9 +22,10 @@ from clearhead.api.training import train
 from clearhead.data.batches import move
 from clearhead.data.corpus import open_corpus
 from clearhead.environment import data_folder
-from clearhead.errors import ClearheadError, InputError
+from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
+from clearhead.interop.folders import read_json
 from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
 from clearhead.studies.result_lines import ResultLine
 from clearhead.studies.statistics import N_BLOCKS
@@ -105,8 +106,12 @@ class ProcessorClock:
         self.path, self.every = folder / CLOCK, every
         self.seconds: dict[int, float] = {}
         if self.path.is_file():
-            known: dict[str, float] = json.loads(self.path.read_bytes())
-            self.seconds = {int(step): seconds for step, seconds in known.items()}
+            known = read_json(folder, CLOCK)
+            try:
+                self.seconds = {int(step): float(seconds) for step, seconds in known.items()}
+            except (TypeError, ValueError):
+                remedy = f"remove {folder}, and its run begins anew"
+                raise FolderError(f"{self.path} does not hold seconds by step; {remedy}") from None
         self.started: float | None = None
         self.before = self.total
 

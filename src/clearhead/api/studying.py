@@ -23,6 +23,7 @@ from clearhead.data.public import public_corpora
 from clearhead.environment import data_folder, processor_name
 from clearhead.errors import ConfigError, InputError
 from clearhead.files import locked, write_whole
+from clearhead.interop.folders import read_json
 from clearhead.studies.comparing import StudyResult, compare
 from clearhead.studies.pages import write_pages
 from clearhead.studies.result_lines import (
@@ -189,11 +190,12 @@ class Study:
         """Steps, seconds and parameters of a run, by the key of its arm. They are measured once,
         and kept: a budget in processor time must give the same steps when the study resumes."""
         path = self.folder / COSTS
-        known: dict[str, dict[str, Any]] = json.loads(path.read_bytes()) if path.exists() else {}
+        known = read_json(self.folder, COSTS) if path.exists() else {}
         budget = f"{self.plan.budget}={self.plan.amount}"
         for arm in self.plan.arms:
             made_of = f"{arm.fingerprint(arm.recipe)} {budget}"
-            if known.get(arm.key, {}).get("made_of") != made_of:
+            of_arm = known.get(arm.key)
+            if not isinstance(of_arm, dict) or of_arm.get("made_of") != made_of:
                 known[arm.key] = {"made_of": made_of, **self._measure_cost(arm)}
                 say(
                     f"{arm.key}: {known[arm.key]['parameters']:,} parameters, "
@@ -244,12 +246,12 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
     minutes = seconds / 60 / max(1, min(workers, n_missing))
     known = f"{n_runs - n_missing} of {n_runs} runs are finished; "
     take = f"{n_missing} runs will take about {minutes:,.0f} minutes, {workers} at a time"
-    told = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
+    start = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
     spreads = detectable_in_spreads(len(plan.seeds))
     if spreads is None:
-        return f"{told}. One seed gives no interval: name more to compare arms."
+        return f"{start}. One seed gives no interval: name more to compare arms."
     return (
-        f"{told}. {len(plan.seeds)} seeds show a difference of {spreads:.2g} standard deviations "
+        f"{start}. {len(plan.seeds)} seeds show a difference of {spreads:.2g} standard deviations "
         f"(of the differences between paired runs) with a probability of {POWER:.0%}."
     )
 

@@ -61,7 +61,7 @@ def page(result: StudyResult, language: str) -> str:
     ]
     if missing := _missing(result):
         minutes = _core_minutes(result) * (result.n_runs - result.n_finished)
-        lines += ["", say["missing"].format(missing=", ".join(missing), minutes=minutes)]
+        lines += ["", say["missing"].format(missing=say["and"].join(missing), minutes=minutes)]
     lines += ["", f"![{say['picture']}]({plan.name}{SUFFIX[language]}.svg)"]
     for column in plan.columns:
         lines += ["", f"## {heading(column, language)}", "", *_table(result, column, language)]
@@ -84,7 +84,7 @@ def _table(result: StudyResult, column: str, language: str) -> list[str]:
         title = plan.title_of(arm.name, language)
         rows.append(
             [
-                title if arm.lr is None else f"{title} ({say['lr']} {arm.lr:g})",
+                title if arm.lr is None else f"{title}{say['comma']}{say['lr']} {arm.lr:g}",
                 str(arm.n_seeds),
                 value_of(arm, column),
                 difference_of(arm, column),
@@ -142,20 +142,23 @@ def _row(cells: list[str]) -> str:
 def _method(result: StudyResult, language: str) -> str:
     say = words(language)
     rates = sorted({arm.lr for arm in result.plan.arms if arm.lr is not None})
-    sweep = say["sweep"].format(rates=", ".join(f"{rate:g}" for rate in rates)) if rates else ""
-    return " ".join(filter(None, [say["text"], chance_of(result, language), sweep]))
+    shown = say["and"].join(f"{rate:g}" for rate in rates)
+    sweep = say["sweep"].format(rates=shown) if rates else ""
+    return say["space"].join(filter(None, [say["text"], chance_of(result, language), sweep]))
 
 
 def _provenance(result: StudyResult, language: str) -> str:
-    def of(name: str) -> list[str]:
-        return sorted({str(line.get(name, "?")) for line in result.lines})
+    say = words(language)
 
-    dates = of("date")
-    return words(language)["by"].format(
+    def of(name: str) -> str:
+        return say["and"].join(sorted({str(line.get(name, "?")) for line in result.lines}))
+
+    dates = sorted({str(line.get("date", "?")) for line in result.lines})
+    return say["by"].format(
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
-        versions=", ".join(of("clearhead")),
-        torch=", ".join(of("torch")),
-        processor=", ".join(of("processor")),
+        versions=of("clearhead"),
+        torch=of("torch"),
+        processor=of("processor"),
         file=f"{result.plan.name}.jsonl",
     )
 

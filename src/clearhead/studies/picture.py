@@ -115,7 +115,7 @@ def _axis(
             return PLOT * min(1.0, max(0.0, (power - first) / (last - first)))
 
         return logarithmic, [(10.0**p, f"{10.0**p:g}") for p in range(first, last + 1)]
-    room = 0.1 * (high - low) or abs(high) or 1.0
-    low, high = low - room, high + room
+    margin = 0.1 * (high - low) or abs(high) or 1.0
+    low, high = low - margin, high + margin
     ticks = [(x, f"{x:.3g}") for x in (low + (high - low) * n / 4 for n in range(5))]
     return (lambda x: PLOT * min(1.0, max(0.0, (x - low) / (high - low)))), ticks

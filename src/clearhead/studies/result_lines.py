@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from clearhead.errors import DataError
@@ -15,7 +16,16 @@ ResultLine = dict[str, Any]
 """arm, lr, seed, steps, fingerprint: which run. values, left_out, n_lines: by column. valid_loss,
 parameters, tokens, core_seconds: what it took. gradients: norms by layer, if they are measured.
 failed: why there are no values."""
-NEEDED = ("arm", "lr", "seed", "steps", "fingerprint", "values", "parameters", "tokens")
+NEEDED: dict[str, tuple[type, ...]] = {
+    "arm": (str,),
+    "lr": (float, int, NoneType),
+    "seed": (int,),
+    "steps": (int,),
+    "fingerprint": (str,),
+    "values": (dict,),
+    "parameters": (int,),
+    "tokens": (int, NoneType),
+}
 
 
 def read_lines(path: Path) -> list[ResultLine]:
@@ -29,10 +39,19 @@ def read_lines(path: Path) -> list[ResultLine]:
             line = json.loads(text)
         except ValueError:
             line = None
-        if not isinstance(line, dict) or any(key not in line for key in NEEDED):
+        if not _is_result(line):
             raise DataError(f"{path}, line {number} is not a result; remove that line")
         found.append(line)
     return found
+
+
+def _is_result(line: Any) -> bool:
+    return (
+        isinstance(line, dict)
+        and NEEDED.keys() <= line.keys()
+        and all(type(line[name]) in types for name, types in NEEDED.items())
+        and all(type(value) in (float, int) for value in line["values"].values())
+    )
 
 
 def add_line(path: Path, line: ResultLine) -> None:

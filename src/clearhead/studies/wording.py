@@ -23,8 +23,9 @@ def heading(column: str, language: str) -> str:
     """A measure, on which test set, and which direction is better."""
     say = words(language)
     measure, _, test = column.partition("@")
-    where = f", {say['test'].format(name=test)}" if test else ""
-    return f"{measure}{where} ({say['higher' if higher_is_better(column) else 'lower']})"
+    where = say["comma"] + say["test"].format(name=test) if test else ""
+    better = say["higher" if higher_is_better(column) else "lower"]
+    return say["which"].format(what=measure + where, better=better)
 
 
 def budget(plan: StudyPlan, language: str) -> str:
@@ -63,13 +64,14 @@ def finding_of(arm: ArmResult, column: str, language: str) -> str:
         found.append(say[verdict])
     if arm.n_failed:
         found.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
-    return "; ".join(found)
+    return say["semicolon"].join(found)
 
 
 def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
     """What an arm has more or less of than the baseline."""
-    return ", ".join(
-        f"{words(language)[cost]} {share:+.1%}"
+    say = words(language)
+    return say["comma"].join(
+        f"{say[cost]} {share:+.1%}"
         for cost, share in arm.unequal.items()
         if times or cost != "core_seconds"
     )
