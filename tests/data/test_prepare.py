@@ -1,6 +1,7 @@
 """Prepare gives the same bytes whatever the processes and shards, and knows its own."""
 
 import json
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from clearhead.data.corpus import open_corpus
 from clearhead.data.manifest import VERIFIED, sha256_of
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job, Progress
-from clearhead.errors import DataError
+from clearhead.errors import ClearheadError, DataError
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -50,6 +51,23 @@ def test_the_number_of_processes_changes_no_byte(tmp_path: Path):
     manifests = [prepare(replace(pairs_job(tmp_path, f"out{n}"), processes=n)) for n in (1, 2, 3)]
     assert len(manifests[0].splits["train"].files["source"]) > 4
     assert contents(tmp_path / "out1") == contents(tmp_path / "out2") == contents(tmp_path / "out3")
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_process_that_is_killed_while_it_encodes_is_named_and_the_same_command_continues(
+    tmp_path: Path,
+):
+    job = replace(pairs_job(tmp_path), processes=2)
+
+    def kill(_: Progress) -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    with pytest.raises(ClearheadError, match="was killed, perhaps for lack of memory; run the"):
+        prepare(replace(job, report=kill))
+    prepare(job)
+    prepare(pairs_job(tmp_path, "whole"))
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -2,9 +2,10 @@
 
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ import pytest
 
 from benchmarks import serve_faults as faults
 from clearhead.cli import main
+from clearhead.serving.workers import PAUSE
 from tests.serving.process import RunningServer
 
 TEXT = {"q": "ein Hund läuft", "source": "de", "target": "zh"}
@@ -136,6 +138,34 @@ def test_workers_end_when_their_supervisor_is_killed(small: Small):
         server.process.kill()
         gone, alive = psutil.wait_procs(workers, timeout=20)
         assert not alive and len(gone) >= 2
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_at_once_is_started_again_after_a_pause(small: Small):
+    with small.running("--workers", 2) as server:
+        server.wait_for("ready", 2)
+        supervisor, started = psutil.Process(server.process.pid), []
+        known = {worker.pid for worker in workers_of(supervisor)}
+        workers_of(supervisor)[0].kill()
+        while len(started) < 2:
+            for worker in workers_of(supervisor):
+                if worker.pid not in known:
+                    known.add(worker.pid)
+                    started.append(worker.create_time())
+                    worker.kill()
+            time.sleep(0.05)
+        assert started[1] - started[0] > PAUSE - 0.5
+        assert server.stop() == 0
+
+
+def workers_of(supervisor: psutil.Process) -> list[psutil.Process]:
+    """Those that run, without the process that keeps track of shared memory."""
+    found = []
+    for each in supervisor.children():
+        with suppress(psutil.Error):  # it has just ended
+            if "spawn_main" in " ".join(each.cmdline()):
+                found.append(each)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import NamedTuple, Protocol, TypeVar
@@ -16,6 +17,7 @@ import numpy as np
 
 from clearhead.data.token_files import Integers, TokenArray, token_dtype
 from clearhead.environment import one_tokenizer_thread
+from clearhead.errors import ClearheadError
 from clearhead.text.tokenizer import Tokenizer, tokenizer_from_json
 
 WAITING_PER_PROCESS = 2  # chunks under way: enough to keep a process busy while its result travels
@@ -87,6 +89,11 @@ def encode_in_order(
                     yield first, future.result()
             for chunk, future in under_way:
                 yield chunk, future.result()
+        except BrokenProcessPool:
+            raise ClearheadError(
+                "a process that encoded text was killed, perhaps for lack of memory; run the same "
+                "command again to continue, with fewer processes: --processes 1"
+            ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

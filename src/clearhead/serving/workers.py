@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -28,6 +29,8 @@ from clearhead.serving.server import ServerPlan, server_app
 STOPS = (signal.SIGTERM, signal.SIGINT)
 CANNOT_START = 3
 """The exit status of a worker that could not open its models."""
+PAUSE = 5.0
+"""Seconds between two starts: workers that end at once would keep the machine busy."""
 _log = logging.getLogger(LOGGER)
 
 
@@ -82,8 +85,8 @@ def _stop_with(parent: BaseProcess) -> None:
 
 
 def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> None:
-    """Starts the workers, and starts those again that end. A worker that cannot open its models
-    ends the server: the next one could not either."""
+    """Starts the workers, and starts those again that end, in each place at most every PAUSE
+    seconds. A worker that cannot open its models ends the server: the next one could not either."""
     context = multiprocessing.get_context("spawn")
     stopping = False
 
@@ -94,27 +97,27 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
     for number in STOPS:
         signal.signal(number, stop)
 
-    def start() -> BaseProcess:
-        worker = context.Process(target=run_worker, args=(plan, listening))
-        worker.start()
-        return worker
-
-    workers = [start() for _ in range(n_workers)]
+    workers: dict[int, BaseProcess] = {}  # by place
+    started = [-PAUSE] * n_workers
     failed = False
     while not (stopping or failed):
-        wait([worker.sentinel for worker in workers], timeout=0.5)
-        for place, worker in enumerate(workers):
+        for place in range(n_workers):
+            if place not in workers and time.monotonic() - started[place] >= PAUSE:
+                started[place] = time.monotonic()
+                workers[place] = context.Process(target=run_worker, args=(plan, listening))
+                workers[place].start()
+        wait([worker.sentinel for worker in workers.values()], timeout=0.5)
+        for place, worker in list(workers.items()):
             if worker.exitcode is None or stopping:
                 continue
             fields = {"worker": worker.pid, "exit_status": worker.exitcode}
             _log.error("a worker has ended", extra={"fields": fields})
             forget_worker(worker.pid or 0)
             failed = failed or worker.exitcode == CANNOT_START
-            if not failed:
-                workers[place] = start()
-    for worker in workers:
+            del workers[place]
+    for worker in workers.values():
         worker.terminate()
-    for worker in workers:
+    for worker in workers.values():
         worker.join()
     if failed:
         raise ClearheadError("a worker could not open its models; its log says why")
