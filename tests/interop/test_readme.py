@@ -17,7 +17,7 @@ from clearhead.interop.model_folder import TokenIds, save_model
 from tests.drawing import random_model
 
 SMALL = ModelConfig(vocab_size=300, d_model=24, n_layers=2, n_heads=4, d_ff=31, max_length=40)
-FAMILIES = ("encoder-decoder", "decoder", "encoder")
+FAMILIES = ("encoder-decoder", "decoder", "decoder on pairs", "encoder")
 IDS = TokenIds(bos=1, eos=2, decoder_start=1)
 
 
@@ -30,8 +30,10 @@ def test_the_lines_of_the_readme_run(tmp_path, tokenizer, monkeypatch, capsys, f
     if family == "encoder":
         options |= {"positions": "learned", "feed_forward": "gelu", "embedding_norm": True}
         options |= {"norm_placement": "post"}
-    model = random_model(replace(SMALL, family=family, **options), dtype=torch.float32)
-    save_model(model, tmp_path / "ours", ids=IDS, tokenizer=tokenizer)
+    ids = IDS if family != "decoder on pairs" else replace(IDS, target_start=1)
+    config = replace(SMALL, family=family.removesuffix(" on pairs"), **options)
+    model = random_model(config, dtype=torch.float32)
+    save_model(model, tmp_path / "ours", ids=ids, tokenizer=tokenizer)
     export = export_model if library == "huggingface" else export_ctranslate2
     export(tmp_path / "ours", tmp_path / "out")
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.text import score_texts
 from clearhead.errors import ClearheadError, ConfigError, InputError
+from clearhead.inspection.seeing import finished_text, subject_of
 from clearhead.training.loss import Objective
 from clearhead.training.run import fit_model
 from tests.data.small_corpora import make_corpus, write_pairs
@@ -101,6 +102,15 @@ def test_a_model_folder_that_is_saved_again_still_translates(trained: Path, tmp_
     clearhead.load(trained).save(tmp_path / "again")
     again = TextModel(tmp_path / "again")
     assert again.translate("ab", max_new=3) == clearhead.load(trained).translate("ab", max_new=3)
+
+
+def test_the_microscope_shows_the_source_and_what_is_written_behind_it(trained: Path):
+    model = clearhead.load(trained)
+    shown, _ = finished_text(subject_of(model.opened, "joined"), "ab", max_new=3)
+    given, codec = shown.n_given + 1, model.opened.codec
+    assert shown.fed[:given] == codec.encode_sources(["ab"])[0]
+    (found,) = model.translate(["ab"], beam=1, max_new=3, details=True)
+    assert shown.written[given - 1 :] == found.tokens
 
 
 def test_ctranslate2_refuses_to_translate_by_a_decoder(trained: Path):

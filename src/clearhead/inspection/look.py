@@ -45,6 +45,8 @@ class Subject(NamedTuple):
     target: Tokenizer
     start_id: int | None = None
     eos_id: int | None = None
+    target_start: int | None = None
+    """Of a decoder of pairs: the token between the source and the target."""
 
 
 class Text(NamedTuple):

@@ -19,8 +19,15 @@ PAGE_LANGUAGES: tuple[PageLanguage, ...] = get_args(PageLanguage)
 
 def subject_of(opened: Opened, name: str) -> Subject:
     """The model of a folder, called `name` on the page."""
+    ids = opened.ids
     return Subject(
-        name, opened.model, opened.source, opened.target, opened.ids.decoder_start, opened.ids.eos
+        name,
+        opened.model,
+        opened.source,
+        opened.target,
+        ids.decoder_start,
+        ids.eos,
+        target_start=ids.target_start,
     )
 
 
@@ -55,8 +62,9 @@ def finished_text(
     """What the model reads and writes, and how the search went if there was one.
 
     An encoder-decoder translates the text (by beam search, `beam` 4 unless given), or is shown
-    `target` instead. A decoder continues the text: greedily, with a `beam`, or drawn at a
-    `temperature`. An encoder fills in each place of the text.
+    `target` instead. A decoder continues the text (one that was trained on pairs writes the
+    translation behind it): greedily, with a `beam`, or drawn at a `temperature`. An encoder fills
+    in each place of the text.
     """
     if not text.strip():
         raise InputError("the text is empty, so there is nothing to see; give a sentence")
@@ -68,6 +76,9 @@ def finished_text(
     if isinstance(model, Seq2Seq):
         source = _fitting(subject, subject.source.encode(text.strip()), end=True)
         prompt: list[int] = []
+    elif subject.target_start is not None:
+        ids = _fitting(subject, subject.target.encode(text.strip()), end=True)
+        source, prompt = None, _fitting(subject, [*ids, subject.target_start], end=False)
     else:
         source, prompt = None, _fitting(subject, subject.target.encode(text), end=False)
     if target is not None:

@@ -4,16 +4,21 @@ a few lines that run as they stand."""
 from pathlib import Path
 from typing import Literal
 
-from clearhead.config import BeamConfig, ModelConfig
+from clearhead.config import BeamConfig
 from clearhead.interop.certificate import PARITY, Certificate
+from clearhead.interop.model_folder import Description
 from clearhead.interop.tokenizer_file import has_tokenizer
 
 README = "README.md"
 Library = Literal["huggingface", "ctranslate2"]
 
+JOINED = "decoder on pairs"
+"""Beside the families: a decoder that reads a line and writes its translation behind it."""
+
 _WHAT = {
     "encoder-decoder": "translates a text into another",
     "decoder": "continues a text",
+    JOINED: "translates a text into another, which it writes behind it",
     "encoder": "fills in masked tokens",
 }
 _INSTALL = {
@@ -40,6 +45,19 @@ model = AutoModelForCausalLM.from_pretrained(folder)
 batch = tokenizer("The text begins", return_tensors="pt")
 written = model.generate(**batch, max_new_tokens=20, do_sample=True)
 print(tokenizer.batch_decode(written, skip_special_tokens=True))
+""",
+    ("huggingface", JOINED): """\
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = "."  # where this file is
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder)
+line = tokenizer("A line to translate", add_special_tokens=False).input_ids
+given = torch.tensor([[*line, BETWEEN]])  # the tokens between a line and its translation
+all_real = torch.ones_like(given)
+written = model.generate(given, attention_mask=all_real, max_new_tokens=20, num_beams=BEAM)
+print(tokenizer.decode(written[0, given.shape[1] :], skip_special_tokens=True))
 """,
     ("huggingface", "encoder"): """\
 from transformers import AutoModelForMaskedLM, AutoTokenizer
@@ -75,18 +93,34 @@ tokens = tokenizer.encode("The text begins", add_special_tokens=False).tokens
 found = generator.generate_batch([tokens], max_length=20, sampling_topk=20)
 print(tokenizer.decode(found[0].sequences_ids[0]))
 """,
+    ("ctranslate2", JOINED): """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+folder = "."  # where this file is
+tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+generator = ctranslate2.Generator(folder)  # compute_type="int8" is smaller and faster
+line = tokenizer.encode("A line to translate", add_special_tokens=False).tokens
+given = [*line, *map(tokenizer.id_to_token, [BETWEEN])]  # what its translation stands behind
+found = generator.generate_batch(
+    [given], max_length=20, beam_size=BEAM, include_prompt_in_result=False
+)
+print(tokenizer.decode(found[0].sequences_ids[0]))
+""",
 }
 
 
 def write_readme(
-    folder: Path, library: Library, config: ModelConfig, certificate: Certificate
+    folder: Path, library: Library, description: Description, certificate: Certificate
 ) -> None:
     """Writes the README.md of an exported folder: how to open it, with commands that run."""
+    config, ids = description.model, description.ids
+    kind = config.family if ids.target_start is None else JOINED
     name = "Hugging Face Transformers" if library == "huggingface" else "CTranslate2"
     lines = [
         f"# A Transformer for {name}",
         "",
-        f"This model {_WHAT[config.family]}. It has {config.n_layers} layers of width "
+        f"This model {_WHAT[kind]}. It has {config.n_layers} layers of width "
         f"{config.d_model}, {config.output_vocab_size:,} tokens, and takes at most "
         f"{config.max_length} tokens at once.",
         "",
@@ -94,10 +128,15 @@ def write_readme(
         "",
     ]
     if has_tokenizer(folder):
-        code = _CODE[library, config.family]
-        code = code.replace("BEAM", str(BeamConfig().width)).replace(
-            "LONGEST", str(config.max_length)
-        )
+        between = [each for each in (ids.eos, ids.target_start) if each is not None]
+        figures = {
+            "BEAM": BeamConfig().width,
+            "LONGEST": config.max_length,
+            "BETWEEN": ", ".join(map(str, between)),
+        }
+        code = _CODE[library, kind]
+        for word, figure in figures.items():
+            code = code.replace(word, str(figure))
         lines += [f"```python\n{code}```", ""]
     else:
         lines += ["The folder has no single tokenizer: the model takes and gives token ids.", ""]

@@ -57,7 +57,7 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
         else:
             certificate = unchecked(architecture, "the check was left out, as asked")
         certificate.keep(unfinished)
-        write_readme(unfinished, "ctranslate2", description.model, certificate)
+        write_readme(unfinished, "ctranslate2", description, certificate)
     return certificate
 
 

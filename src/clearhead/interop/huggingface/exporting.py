@@ -48,7 +48,7 @@ def export_model(
         else:
             certificate = unchecked(family, "the check was left out, as asked")
         certificate.keep(unfinished)
-        write_readme(unfinished, "huggingface", description.model, certificate)
+        write_readme(unfinished, "huggingface", description, certificate)
     return certificate
 
 
