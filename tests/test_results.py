@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import own_text_page
 from benchmarks.peers import tables
 from benchmarks.result_pages import HEADINGS, RESULTS, page, read_results, same_recipe, with_table
 from clearhead.config import recipe_names
@@ -21,6 +22,12 @@ def test_the_table_of_a_readme_is_the_one_that_the_results_make(name: str):
 def test_the_table_of_the_peers_is_the_one_that_their_lines_make(name: str):
     found = tables.TABLE.search((ROOT / name).read_text("utf-8"))
     assert found is not None and found[0] == tables.table(name)
+
+
+@pytest.mark.parametrize("language", own_text_page.PAGES)
+def test_the_table_of_ones_own_text_is_the_one_that_its_lines_make(language: str):
+    found = own_text_page.TABLE.search(own_text_page.PAGES[language].read_text("utf-8"))
+    assert found is not None and found[0] == own_text_page.table(language)
 
 
 def test_every_recipe_has_a_result():

@@ -1,0 +1,71 @@
+"""The table of docs/*/recipes.md, from the lines that `python -m benchmarks.own_text` wrote.
+
+python -m benchmarks.own_text_page      # writes it into both languages' pages
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from benchmarks.own_text import JOBS, LONG, MAIN_SCORE, MINUTES, finished
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = {language: DOCS / language / "recipes.md" for language in ("en", "zh")}
+TABLE = re.compile(r"(?<=<!-- own text -->\n).*?(?=<!-- end of own text -->)", flags=re.S)
+HEADINGS = {
+    "en": ("text", "score", "{} min", "best of {} by hand, 10 min"),
+    "zh": ("文本", "得分", "{} 分钟", "手工调整 {} 次中最好的，10 分钟"),
+}
+TITLES = {  # of the jobs, in the order of HEADINGS
+    "pairs-1k": ("1,000 pairs, German to English", "1,000 个句对，德译英"),
+    "pairs-5k": ("5,000 pairs, German to English", "5,000 个句对，德译英"),
+    "pairs-27k": ("27,000 pairs, English to Chinese", "27,000 个句对，英译中"),
+    "paragraphs-20k": ("20,000 paragraphs, English to Chinese", "20,000 个段落，英译中"),
+    "text": ("one Chinese novel", "一部中文小说"),
+    "labels": ("10,000 labelled lines", "10,000 行带标签的文本"),
+}
+SCORES = {
+    "BLEU": ("BLEU", "BLEU"),
+    "nats_per_byte": ("nats a byte (less is better)", "奈特/字节（越小越好）"),
+    "accuracy": ("right, %", "正确率 %"),
+}
+
+
+def table(language: str) -> str:
+    """Rows are jobs, columns are core minutes; what has not been measured is empty."""
+    i = list(HEADINGS).index(language)
+    text, score, minutes, by_hand = HEADINGS[language]
+    lines = finished()
+    n_by_hand = len({line["setting"] for line in lines} - {"new"})
+    times = (*MINUTES, LONG)
+    head = [text, score, *(minutes.format(f"{time:g}") for time in times)]
+    rows = [head + ([by_hand.format(n_by_hand)] if n_by_hand else [])]
+    rows.append(["---"] * len(rows[0]))
+    for job in JOBS:
+        name = MAIN_SCORE[job.template]
+        mine = [line for line in lines if line["job"] == job.name and line["seed"] == 1]
+        chosen = {line["minutes"]: line for line in mine if line["setting"] == "new"}
+        cells = [_shown(chosen[time], name) if time in chosen else "" for time in times]
+        if n_by_hand:
+            tried = [line for line in mine if line["setting"] != "new"]
+            best = min if name == "nats_per_byte" else max
+            cells.append(
+                _shown(best(tried, key=lambda x: x["scores"][name]), name) if tried else ""
+            )
+        rows.append([TITLES[job.name][i], SCORES[name][i], *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _shown(line: dict[str, Any], name: str) -> str:
+    return f"{line['scores'][name]:.{3 if name == 'nats_per_byte' else 1}f}"
+
+
+def main() -> None:
+    for language, path in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        assert TABLE.search(page), f"{path} has lost its markers"
+        path.write_text(TABLE.sub(lambda _: table(language), page), encoding="utf-8")  # noqa: B023
+
+
+if __name__ == "__main__":
+    main()
