@@ -64,7 +64,7 @@ JOBS = (
     Job("pairs-27k", "my-pairs", "tatoeba_cmn_eng", 27_000, long=True),
     Job("paragraphs-20k", "my-pairs", "python_docs_zh_cn", 20_000, long=True),
     Job("text", "my-text", "hongloumeng", None, noise=True),
-    Job("labels", "my-labels", "mr_sentence_polarity", None),
+    Job("labels", "my-labels", "mr_sentence_polarity", None, noise=True),
 )
 
 
@@ -160,15 +160,15 @@ def recipe_of(run: Run, folder: Path, start: Path | None = None) -> tuple[Recipe
     template = replace(template, data=data)
     if start is not None:
         template = recipe_from(template, start)
-    table, wanted = sizing.SIZES, sizing.UPDATES_WANTED
+    table = sizing.SIZES
     try:
         if run.setting != "new":
             number, rate = GRID[run.setting]
             size = table[number]._replace(tokens=float("inf"), lr=table[number].lr * rate)
-            sizing.SIZES, sizing.UPDATES_WANTED = (size,), 0
+            sizing.SIZES = (size,)
         sized = sizing.size_recipe(template, run.minutes, time.process_time)
     finally:
-        sizing.SIZES, sizing.UPDATES_WANTED = table, wanted
+        sizing.SIZES = table
     seeds = {"train.seed": run.seed, "batches.seed": run.seed}
     return with_values(template, {**sized.values, **seeds}), sized.reasons
 

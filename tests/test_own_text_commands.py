@@ -201,7 +201,7 @@ def test_one_line_that_is_too_long_does_not_cost_the_others(translator: Path, ca
 def test_an_option_of_another_kind_of_model_is_refused(translator: Path, capsys):
     assert main(["evaluate", "runs/first", "--text", "source.txt"]) == 2
     told = capsys.readouterr().err
-    assert "--text does not apply to an encoder-decoder; give --source and --reference" in told
+    assert "--text does not apply to a translator; give --source and --reference" in told
 
 
 def test_any_systems_output_can_be_scored_and_compared(here: Path, capsys):

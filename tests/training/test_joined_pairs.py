@@ -66,9 +66,9 @@ def test_it_translates_scores_and_is_evaluated_like_an_encoder_decoder(trained: 
     lines = {"source": ["ab", "ba"], "reference": ["ba", "ab"]}
     found = evaluate(trained, **lines, max_new=5, resamples=0)
     assert set(found.values) == {"BLEU", "chrF++"}
-    with pytest.raises(InputError, match="--text does not apply to a model of pairs"):
+    with pytest.raises(InputError, match="--text does not apply to a translator"):
         evaluate(trained, text="ab")
-    with pytest.raises(InputError, match="a model of pairs scores translations"):
+    with pytest.raises(InputError, match="a translator scores translations"):
         model.score("ab")
 
 

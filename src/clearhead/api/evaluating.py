@@ -103,7 +103,7 @@ def evaluate(
 ) -> Evaluation:
     """How good a model is. Of a run, on its own test set (or the `split`), unless text is given.
 
-    A model of pairs: BLEU and chrF++ (the extra `eval`) of translations of `source` against
+    A translator: BLEU and chrF++ (the extra `eval`) of translations of `source` against
     `reference`, with 95 % intervals from `resamples`, and whether it differs from the model
     `against`; with `exact`, the share of lines that are right to the last character. Without a
     model, the `hypothesis`, which is the output of any system, is scored in the same way, and
@@ -181,7 +181,7 @@ def _refuse_what_does_not_apply(model: TextModel, given: dict[str, Any]) -> None
     """A setting of another kind of model would be ignored, and its user misled."""
     kind, takes = "a language model", ("text",)
     if model.opened.translates:
-        kind, takes = "a model of pairs", ("source", "reference")
+        kind, takes = "a translator", ("source", "reference")
     elif isinstance(model.model, MaskedLM):
         kind, takes = "an encoder", ("prepared",)
     for name, value in given.items():

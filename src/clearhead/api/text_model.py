@@ -288,7 +288,7 @@ class TextModel(TokenizedModel):
         number: int = 1,
         called: str = "text",
     ) -> Any:
-        """log p of each text. A model of pairs scores `targets`, given the texts as sources. A
+        """log p of each text. A translator scores `targets`, given the texts as sources. A
         language model scores whole texts; without a `start`, their first token is given.
         `details` gives `Scored` objects, with each token's log-probability."""
         model = self.opened.writer
@@ -296,7 +296,7 @@ class TextModel(TokenizedModel):
         wanted = None if targets is None else as_list(targets)
         if self.opened.translates:
             if wanted is None:
-                raise InputError("a model of pairs scores translations; give them as targets=")
+                raise InputError("a translator scores translations; give them as targets=")
             if len(wanted) != len(sources) or isinstance(texts, str) != isinstance(targets, str):
                 raise InputError(
                     f"{len(sources)} texts and {len(wanted)} targets; give one for each"

@@ -1,5 +1,5 @@
-"""Prints the log-probability of given texts, line by line: for a model of pairs (`source TAB
-target`), for a language model of whole lines."""
+"""Prints the log-probability of given texts, line by line: for a translator of pairs `source TAB
+target`, for a language model of whole lines."""
 
 import argparse
 import json

@@ -336,14 +336,14 @@ def score_texts(
     start: Start = "none",
     names: Sequence[str] | None = None,
 ) -> list[Scored]:
-    """log p of each token: of `targets`, given the texts as sources, for a model of pairs; of the
+    """log p of each token: of `targets`, given the texts as sources, for a translator; of the
     texts themselves for a language model (without a `start`, their first token is given). An empty
     text has no tokens."""
     filled = [place for place, text in enumerate(texts) if text.strip()]
     seq2seq = isinstance(model, Seq2Seq)
     if seq2seq or codec.ids.target_start is not None:
         if targets is None or len(targets) != len(texts):
-            raise InputError("a model of pairs scores pairs; give a target for each text")
+            raise InputError("a translator scores pairs; give a target for each text")
         given = codec.encode_sources([texts[place] for place in filled])
         wanted = codec.encode_targets([targets[place] for place in filled])
         together = max if seq2seq else sum

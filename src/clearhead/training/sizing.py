@@ -28,15 +28,17 @@ from clearhead.training.run import open_run
 # Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
 VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
 PASSES_WANTED = 5  # a model that sees its text less often is too large for the time
-# After that, small models learn by heart.
-PASSES_ENOUGH = {"pairs": 40, "language-model": 15, "classification": 20}
+# After that, more would teach little: small models learn by heart.
+PASSES_ENOUGH = {"pairs": 100, "language-model": 15, "classification": 6}
 STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
-UPDATES_WANTED = 2000  # a larger model or batch is worth its time only with as many
+UPDATES_WANTED = 800  # a larger model is worth its time only with as many
+UPDATES_KEPT = 2000  # a larger batch is, if it leaves as many
 BATCH_TOKENS = 1024  # of the smallest batch; a smaller one leaves a processor core idle
 BATCH_TOKENS_AT_MOST = 16_384
 FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
+DROPOUT_OF_LABELS = 0.3
 # Of the first weights, their standard deviation times √d_model; see docs/en/recipes.md.
 FIRST_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "classification": 1.0}
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
@@ -59,7 +61,7 @@ class Size(NamedTuple):
 
 
 SIZES = (
-    Size(200_000, 64, 2, 4, 256, 0.003),
+    Size(40_000, 64, 2, 4, 256, 0.003),
     Size(2_000_000, 128, 3, 4, 512, 0.003),
     Size(20_000_000, 256, 4, 4, 1024, 0.001),
     Size(200_000_000, 384, 6, 6, 1536, 0.0007),
@@ -150,10 +152,10 @@ def _with_larger_batches(
     """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
     tokens in all, more updates teach more: where it is not faster, a batch stays small."""
     batch_tokens = BATCH_TOKENS
-    while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_WANTED:
+    while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_KEPT:
         batch_tokens *= 2
         larger = _candidate(template, text, chosen.size, batch_tokens, clock)
-        if larger.updates(minutes) < UPDATES_WANTED or larger.speed < FASTER * chosen.speed:
+        if larger.updates(minutes) < UPDATES_KEPT or larger.speed < FASTER * chosen.speed:
             break
         chosen = larger
     return chosen
@@ -168,6 +170,9 @@ def _described(
     steps = max(1, min(possible, enough))
     passes = steps * targets / text.tokens
     dropout = next(share for least, share in DROPOUTS if passes >= least)
+    why = f"the model sees the text {passes:.1f} times"
+    if template.data.task == "classification":
+        dropout, why = DROPOUT_OF_LABELS, "one label for a whole text is soon known by heart"
     often = max(1, steps // VALIDATIONS)
     rhythm = {
         "model.p_dropout": dropout,
@@ -181,13 +186,12 @@ def _described(
     if template.data.task == "pairs" and _can_watch(shape["data.max_tokens"], seconds, minutes):
         rhythm["train.translate_valid"] = WATCHED
     took = steps * seconds / FOR_STEPS / 60
+    limit = "; more would teach little, and the time allows more."
     if possible < STEPS_AT_LEAST:
         needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
         limit = f". That is too few to learn from: give --minutes {needed}."
     elif possible <= enough:
         limit = ", as often as the time allows."
-    else:
-        limit = "; more would teach little, and the time allows more."
     learner = "a model that has learnt already" if template.train.start_from else "this width"
     warmup = rhythm["train.warmup_steps"]
     reasons = [
@@ -196,7 +200,7 @@ def _described(
         *_about_first_weights(shape),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
-        f"Dropout: {dropout}, since the model sees the text {passes:.1f} times.",
+        f"Dropout: {dropout}, since {why}.",
         f"Learning rate: {size.lr:g} at most, which suits {learner}, after {warmup:,} steps of "
         "warm-up, and down to nearly nothing.",
     ]
