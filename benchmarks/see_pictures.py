@@ -2,7 +2,7 @@
 
     python -m benchmarks.see_pictures MODEL TEXT NAME [--off SWITCH]
     python -m benchmarks.see_pictures tatoeba-en-zh "His father passed away last year." \\
-        see-tatoeba --token 1 --off decoder.layers.1.cross_attention.heads:0    # the guide's
+        see-tatoeba --token 1 --off decoder.layers.0.cross_attention.heads:0    # the guide's
 
 Writes docs/pictures/NAME-{light-en,dark-zh,phone}.png and, with --off, NAME-live-{en,zh}.png, on
 which that head or sublayer is switched off. Needs Playwright and Debian's chromium.

@@ -255,11 +255,11 @@ def shares() -> Measured:
 
 
 def norms() -> Measured:
-    """How long the token vectors of the shipped translator are when they meet the positions: first
-    weights without and with √d_model, and trained (tokens that a sentence uses)."""
+    """How long the token vectors of the shipped translator are when they meet the positions: usual
+    first weights without and with √d_model, and trained (tokens that a sentence uses)."""
     model = ch.load("tatoeba-en-zh")
     network: Any = model.model
-    untrained: Any = ch.build_model(model.config)
+    untrained: Any = ch.build_model(replace(model.config, init_std=0.02))
     d, table = model.config.d_model, network.tokens.weight.detach().float()
     (ids,) = model.opened.codec.encode_prompts([SENTENCE])
     first = untrained.tokens.weight.detach()
