@@ -1,13 +1,14 @@
 """The planner's memory of a rank against real training steps on this machine: one process, and two
-and four that share the model (FSDP2 over gloo). The peak is what the operating system counts
-(VmHWM) above what the process had before the model was built.
+and four that share the model (FSDP2 and tensor parallel over gloo). The peak is what the operating
+system counts (VmHWM) above what the process had before the model was built.
 
-    python -m benchmarks.rank_memory
+    python -m benchmarks.rank_memory             # and the tables of docs/*/scale.md
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -59,14 +60,25 @@ MODELS = {
     ),
 }
 ROWS, STEPS = 2, 2
-RANKS = (1, 2, 4)
+LAYOUTS = {
+    "1 rank": RankLayout(rows=ROWS),
+    "2 ranks": RankLayout(shard=2, rows=ROWS),
+    "4 ranks": RankLayout(shard=4, rows=ROWS),
+    "tensor 2": RankLayout(tensor=2, rows=ROWS),
+    "2 × tensor 2": RankLayout(shard=2, tensor=2, rows=ROWS),
+}
+DIFFERENCES = tuple(combinations(list(LAYOUTS)[:3], 2))
 RESULT = FOLDER / "rank_memory.json"
 # With these a freed tensor goes back to the system at once: what is counted is what is held.
 RETURN_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
-def config(n_ranks: int, recompute: bool) -> TrainConfig:
-    return TrainConfig(parallel="fsdp" if n_ranks > 1 else "ddp", recompute=recompute)
+def config(layout: RankLayout, recompute: bool) -> TrainConfig:
+    return TrainConfig(
+        parallel="fsdp" if layout.sharded else "ddp",
+        tensor_parallel=layout.tensor,
+        recompute=recompute,
+    )
 
 
 def resident(key: str) -> int:
@@ -84,10 +96,10 @@ def take_steps(model: ModelConfig, train: TrainConfig, ranks: Ranks, rows: int) 
         take_step(objective, optimizers, batch, ranks=ranks, lr=1e-3, clip_norm=1.0)
 
 
-def work(name: str, n_ranks: int, recompute: bool, out: Path) -> None:
+def work(name: str, layout: str, recompute: bool, out: Path) -> None:
     """In each process: a tiny model first, so that what torch loads once is not counted."""
     torch.set_num_threads(1)
-    train = config(n_ranks, recompute)
+    train = config(LAYOUTS[layout], recompute)
     with joined(train) as ranks:
         model = MODELS[name]
         tiny = replace(model, d_model=8 * model.n_heads, n_layers=1, d_ff=64, vocab_size=100)
@@ -100,12 +112,13 @@ def work(name: str, n_ranks: int, recompute: bool, out: Path) -> None:
             out.write_text(json.dumps(peaks), encoding="utf-8")
 
 
-def measure(name: str, n_ranks: int, recompute: bool) -> int:
+def measure(name: str, layout: str, recompute: bool) -> int:
     """The first rank's, whose shares are the largest."""
+    n_ranks = LAYOUTS[layout].ranks
     with TemporaryDirectory() as folder:
         out = Path(folder) / "peaks.json"
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
-        arguments = ["--work", name, str(n_ranks), str(int(recompute)), str(out)]
+        arguments = ["--work", name, layout, str(int(recompute)), str(out)]
         subprocess.run(
             [sys.executable, *launch, "-m", "benchmarks.rank_memory", *arguments],
             env={**os.environ, **RETURN_MEMORY, "OMP_NUM_THREADS": "1"},
@@ -114,25 +127,31 @@ def measure(name: str, n_ranks: int, recompute: bool) -> int:
         return json.loads(out.read_text(encoding="utf-8"))[0]
 
 
-def case(recompute: bool, n_ranks: int) -> str:
-    return f"recompute {recompute}, ranks {n_ranks}"
+def case(recompute: bool, layout: str) -> str:
+    return f"{layout}, {'with' if recompute else 'without'} recompute"
+
+
+def planned(name: str, layout: str, recompute: bool) -> float:
+    """MB at the peak."""
+    model = MODELS[name]
+    asked = replace(LAYOUTS[layout], recompute=recompute)
+    train = config(asked, recompute)
+    return rank_memory(model, train, asked, length=model.max_length).peak / 1e6
 
 
 def compared(name: str, measured: dict[str, float]) -> dict[str, dict[str, float]]:
     """Each case, and each difference between numbers of ranks, with the planner's figure."""
-    model, rows = MODELS[name], {}
+    rows: dict[str, dict[str, float]] = {}
     for recompute in (False, True):
-        sizes: dict[int, tuple[float, float]] = {}
-        for n_ranks in RANKS:
-            if (found := measured.get(case(recompute, n_ranks))) is not None:
-                layout = RankLayout(shard=n_ranks, rows=ROWS, recompute=recompute)
-                train = config(n_ranks, recompute)
-                planned = rank_memory(model, train, layout, length=model.max_length).peak / 1e6
-                sizes[n_ranks] = (found, planned)
-                rows[case(recompute, n_ranks)] = _row(found, planned)
-        for few, many in combinations(sizes, 2):
+        sizes = {
+            layout: (measured[case(recompute, layout)], planned(name, layout, recompute))
+            for layout in LAYOUTS
+        }
+        for layout, size in sizes.items():
+            rows[case(recompute, layout)] = _row(*size)
+        for few, many in DIFFERENCES:
             drops = [a - b for a, b in zip(sizes[few], sizes[many])]
-            rows[f"recompute {recompute}, from {few} to {many}"] = _row(*drops)
+            rows[case(recompute, f"from {few} to {many}")] = _row(*drops)
     return rows
 
 
@@ -144,25 +163,70 @@ def _row(measured: float, planned: float) -> dict[str, float]:
     }
 
 
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = {language: DOCS / language / "scale.md" for language in ("en", "zh")}
+TABLES = re.compile(r"(?<=<!-- rank memory -->\n).*?(?=<!-- end of rank memory -->)", flags=re.S)
+WORDS = {  # in Chinese
+    "llama-like, tied": "类 Llama，共享词表",
+    "gpt-like, untied": "类 GPT，不共享词表",
+    "model": "模型",
+    "recompute": "重算",
+    "no": "否",
+    "yes": "是",
+    "1 rank": "1 个进程",
+    "2 ranks": "2 个进程",
+    "4 ranks": "4 个进程",
+    "tensor 2": "张量并行 2",
+    "2 × tensor 2": "2 × 张量并行 2",
+}
+
+
+def tables(language: str) -> str:
+    """Peaks by layout, then the differences between numbers of ranks; each measured, with the error
+    of the plan."""
+
+    def word(english: str) -> str:
+        return WORDS[english] if language == "zh" else english
+
+    measured = json.loads(RESULT.read_text(encoding="utf-8"))["measured_mb"]
+    found = {name: compared(name, measured[name]) for name in MODELS}
+    # A heading, and the case that stands below it.
+    peaks = {word(layout): layout for layout in LAYOUTS}
+    drops = {f"{word(few)} → {word(many)}": f"from {few} to {many}" for few, many in DIFFERENCES}
+    texts: list[str] = []
+    for columns in (peaks, drops):
+        rows = [[word("model"), word("recompute"), *columns]]
+        rows.append(["---"] * len(rows[0]))
+        for name, recompute in product(MODELS, (False, True)):
+            cells = [found[name][case(recompute, each)] for each in columns.values()]
+            shown = [f"{each['measured_mb']:.1f} ({each['error']:+.1%})" for each in cells]
+            rows.append([word(name), word("yes" if recompute else "no"), *shown])
+        texts.append("".join(f"| {' | '.join(row)} |\n" for row in rows))
+    return "\n".join(texts)
+
+
+def write_pages() -> None:
+    for language, path in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        assert TABLES.search(page), f"{path} has lost its markers"
+        path.write_text(TABLES.sub(lambda _: tables(language), page), encoding="utf-8")  # noqa: B023
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", nargs=4, metavar=("MODEL", "RANKS", "RECOMPUTE", "FILE"))
+    parser.add_argument("--work", nargs=4, metavar=("MODEL", "LAYOUT", "RECOMPUTE", "FILE"))
     arguments = parser.parse_args()
     if arguments.work:
-        name, ranks, recompute, out = arguments.work
-        work(name, int(ranks), bool(int(recompute)), Path(out))
+        name, layout, recompute, out = arguments.work
+        work(name, layout, bool(int(recompute)), Path(out))
         return
     found: dict[str, dict[str, float]] = {name: {} for name in MODELS}
-    if RESULT.is_file():  # an interrupted run resumes
-        found |= json.loads(RESULT.read_text(encoding="utf-8"))["measured_mb"]
-    for name, recompute, n_ranks in product(MODELS, (False, True), RANKS):
-        if case(recompute, n_ranks) not in found[name]:
-            size = measure(name, n_ranks, recompute) / 1e6
-            found[name][case(recompute, n_ranks)] = round(size, 1)
-            write_result("rank_memory", {"measured_mb": found})
-    for name in MODELS:
-        for what, row in compared(name, found[name]).items():
-            print(f"{name}, {what}: {row}")
+    for name, recompute, layout in product(MODELS, (False, True), LAYOUTS):
+        size = measure(name, layout, recompute) / 1e6
+        found[name][case(recompute, layout)] = round(size, 1)
+        print(f"{name}, {case(recompute, layout)}: {size:.1f} MB", flush=True)
+    write_result("rank_memory", {"measured_mb": found})
+    write_pages()
 
 
 if __name__ == "__main__":
