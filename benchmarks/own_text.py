@@ -7,8 +7,9 @@ time give a better model, and is the recipe as good as one tuned by hand?
 
 Each finished run is a line of results/own_text.jsonl, and the same command does those that are
 missing; a run that was interrupted begins anew. Minutes are those of one processor core, for the
-steps that are timed to size the recipe and for the training, so a machine that does other things
-does not change them; what a run has really used stands in its line.
+steps that are timed to size the recipe and for the training. What a run has really used stands in
+its line, and the load of the machine: cores share memory, so where more than a run for each core
+works, a step takes longer, and a recipe gets fewer of them.
 """
 
 import argparse
@@ -202,6 +203,7 @@ def take(run: Run) -> dict[str, Any]:
     here = WORK / "runs" / "-".join(map(str, run.key)).replace(" ", "_").replace(",", "")
     recipe, reasons = recipe_of(run, folder)
     minutes = train(recipe, reasons, here)
+    load = os.getloadavg()[1]  # of the last 5 minutes
     return {
         "job": run.job.name,
         "minutes": run.minutes,
@@ -209,6 +211,7 @@ def take(run: Run) -> dict[str, Any]:
         "setting": run.setting,
         "scores": score(run.job, folder, here / "run"),
         "core_minutes": round(minutes, 2),
+        "load": round(load, 1),
         **chosen(recipe),
         **{key: circumstances()[key] for key in ("commit", "date", "machine")},
     }
