@@ -9,6 +9,7 @@ resuming; useless for what a model learns.
 import gzip
 import json
 import re
+import signal
 from collections.abc import Iterator
 from functools import partial
 from multiprocessing import Pool
@@ -33,7 +34,8 @@ def write_corpus(data: Path, folder: Path, *, n_shards: int, shard_bytes: int, s
     """Writes shards that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [n for n in range(n_shards) if not _path(folder, n).is_file()]
-    with Pool(2) as pool:
+    # A pool ends its workers with SIGTERM, for which the caller may have a handler of its own.
+    with Pool(2, signal.signal, (signal.SIGTERM, signal.SIG_DFL)) as pool:
         pool.map(partial(_write_shard, data, folder, shard_bytes, seed), missing, chunksize=1)
 
 
