@@ -56,6 +56,27 @@ def weights(folder: Path) -> bytes:
     return (folder / "model/model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_a_reader_that_leaves_does_not_end_the_training(pairs: Corpus, tmp_path: Path, both: bool):
+    """`clearhead train … | head -1`, and the same with `2>&1`."""
+    recipe = with_train(PAIRS, steps=6, log_every=1, validate_every=3)
+    process = subprocess.Popen(
+        command(recipe, pairs, tmp_path / "run"),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if both else subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    said = "" if process.stderr is None else process.stderr.read()
+    assert process.wait(timeout=600) == 0
+    assert (tmp_path / "run/model/model.safetensors").is_file()
+    assert "ended after step 6" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+    assert said.count("the command continues") == (0 if both else 1) and "Traceback" not in said
+
+
 @pytest.fixture(scope="module")
 def unbroken(pairs: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unbroken") / "run"

@@ -7,12 +7,13 @@ import logging
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from difflib import get_close_matches
 from importlib import import_module
 from keyword import iskeyword
 
 from clearhead import __version__
-from clearhead.cli.terminal import text_only_terminal, visible
+from clearhead.cli.terminal import discard, output_may_close, text_only_terminal, visible
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
@@ -40,17 +41,25 @@ VERBS = {
     "translate": "lines into another language",
 }
 
+WRITE_FILES = ("prepare", "study", "train")
+"""Verbs that work for long, and whose product is files: they continue when nobody reads their
+output."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one verb. Returns 0, 2 for a user error, or 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed before the start: `>&-`, or a service
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     log = logging.getLogger("clearhead")
     if not any(isinstance(handler, _ShowWarnings) for handler in log.handlers):
         log.addHandler(_ShowWarnings(logging.WARNING))
     # A pipe on Windows has a code page without ✓ or Chinese: what it lacks is written as an escape.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    with text_only_terminal():
+    outlives = arguments[:1] and arguments[0] in WRITE_FILES
+    with text_only_terminal(), output_may_close() if outlives else nullcontext():
         return _run_to_its_end(arguments)
 
 
@@ -69,8 +78,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
         print(f"clearhead: there is not enough memory; {remedy}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of the output has closed it (`| head`)
-        # Python flushes once more when it ends, and must find an open file.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 128 + 13  # as the shell says after SIGPIPE, which Windows has not
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

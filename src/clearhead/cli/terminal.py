@@ -2,6 +2,7 @@
 name or a label could move the cursor, hide what follows, or write to the clipboard: it is shown as
 an escape. Only the sequences that rich makes itself pass (`console.py`)."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -66,3 +67,58 @@ def text_only_terminal() -> Iterator[None]:
         yield
     finally:
         sys.stdout = before
+
+
+class MayClose:
+    """Standard output or standard error whose reader may leave: what it no longer reads is
+    discarded."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self.stream, self.name = stream, name
+
+    def write(self, text: str) -> int:
+        """Writes the text, as long as there is a reader."""
+        try:
+            self.stream.write(text)
+        except BrokenPipeError:
+            self._discard()
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes the stream, as long as there is a reader."""
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._discard()
+
+    def _discard(self) -> None:
+        discard(self.stream)
+        if self.name == "standard output":
+            what = "the reader of standard output has left; the command continues without output"
+            print(f"clearhead: {what}", file=sys.stderr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def discard(stream: TextIO) -> None:
+    """Sends the rest of a stream nowhere, with what is in its buffer: Python flushes once more when
+    it ends, and must find an open file."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def output_may_close() -> Iterator[None]:
+    """Inside the block, a reader that leaves (`| head`) ends nothing. For verbs whose product is
+    files: their output only tells how far they are. A terminal does not leave in this way."""
+    before = sys.stdout, sys.stderr
+    if not before[0].isatty():
+        sys.stdout = cast(TextIO, MayClose(before[0], "standard output"))
+    if not before[1].isatty():
+        sys.stderr = cast(TextIO, MayClose(before[1], "standard error"))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
