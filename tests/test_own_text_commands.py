@@ -57,6 +57,28 @@ def test_a_table_becomes_a_recipe_by_the_columns_that_are_proposed(here: Path, c
     assert load_recipe("two.toml").data.columns == ("en text", "de text")
 
 
+def test_of_whole_files_no_defects_are_claimed_to_have_been_looked_for(here: Path, capsys):
+    assert main(["new", "mine", "--text", "source.txt", *QUICK]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Defects: not looked for, since each file is one text." in told
+
+
+def test_rows_without_a_field_are_skipped_and_counted_if_one_says_so(here: Path, capsys):
+    rows = [json.dumps({"src": source, "tgt": target}) for source, target in pairs(here)]
+    rows[6:6] = ['{"src": "alone"}', '{"src": "null", "tgt": null}']
+    (here / "pairs.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    assert main(["new", "mine", "--table", "pairs.jsonl", *QUICK]) == 2
+    assert capsys.readouterr().err.endswith(
+        "line 7: no field 'tgt' (there are 'src'); fix it, or have such lines skipped and counted: "
+        "--skip malformed\n"
+    )
+    assert main(["new", "mine", "--table", "pairs.jsonl", "--skip", "malformed", *QUICK]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Text: 300 pairs" in told and "Skipped: 2 malformed." in told
+    assert load_recipe("mine.toml").data.skip == ("blank", "too-long", "malformed")
+    assert main(["prepare", "mine.toml"]) == 0
+
+
 def _numbered(folder: Path) -> list[tuple[str, str, str]]:
     return [(f"k{number}", *pair) for number, pair in enumerate(pairs(folder))]
 

@@ -118,7 +118,7 @@ def test_the_columns_of_text_and_labels_are_proposed(tmp_path: Path):
     assert found.labels == ("good", "bad")
     found = propose(write_tmx(tmp_path / "c.tmx"))
     assert (found.task, found.columns) == ("pairs", ("en-us", "zh-cn"))
-    assert propose(tmp_path / "c.tmx", ("zh", "EN-us")).columns == ("zh-cn", "en-us")
+    assert propose(tmp_path / "c.tmx", ("zh", "EN_us")).columns == ("zh", "en-us")
     assert propose(path, columns=("chinese", "english")).columns == ("chinese", "english")
 
 
@@ -254,3 +254,97 @@ def test_a_command_that_is_proposed_can_be_pasted(tmp_path: Path):
     path.write_bytes("a\tb\n".encode("utf-16"))
     with pytest.raises(DataError, match=r"UTF-8 '.*/my text\.tsv' > 'my text\.utf8\.tsv'"):
         read(path, format="tsv", columns=(1, 2))
+
+
+def test_an_error_in_a_csv_names_the_line_that_an_editor_shows(tmp_path: Path):
+    rows = [("en", "zh"), ("two\nlines", "两行"), *PAIRS[:2], ("alone",)]
+    path = write_csv(tmp_path / "a.csv", rows)
+    with pytest.raises(DataError, match=r"a\.csv, line 6: 1 column\(s\) where 2 are expected"):
+        read(path, format="csv", columns=("en", "zh"))
+    with pytest.raises(DataError, match=r"a\.tmx, unit 1: no text in 'fr' .*such units skipped"):
+        read(write_tmx(tmp_path / "a.tmx"), format="tmx", columns=("en", "fr"))
+
+
+def test_a_language_is_found_in_every_region_that_a_memory_has(tmp_path: Path):
+    path = write_tmx(tmp_path / "a.tmx")
+    text = path.read_text("utf-8").replace('"zh-CN"', '"zh_SG"', 7).replace('"en-US"', '"en-GB"', 3)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"'en-gb' .*'zh-cn' .* such as --columns en zh$"):
+        propose(path)
+    own = own_table(path, ("zh", "en"))
+    assert own.values["data.columns"] == ("zh", "en") and "Other columns" not in own.summary
+    assert len(read(path, format="tmx", columns=("zh", "en"))) == len(PAIRS)
+
+
+def test_numbers_can_be_labels_and_never_texts(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"id": n, "text": en, "label": n % 2 == 1} for n, (en, _) in enumerate(PAIRS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = propose(path)
+    assert (found.task, found.columns) == ("classification", ("text", "label"))
+    settings = {"task": "classification", "format": "jsonl", "labels": found.labels}
+    special = {"special_tokens": ("<pad>", "<bos>", "<eos>", "<mask>")}
+    texts = read(path, columns=found.columns, **settings, **special)
+    assert texts[:2] == [(PAIRS[0][0], "false"), (PAIRS[1][0], "true")]
+    with pytest.raises(DataError, match=r"line 1: field 'id' is 0, not text"):
+        read(path, format="jsonl", columns=("id", "text"))
+    path.write_text('{"a": null, "b": "x"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 1: field 'a' is null, not text"):
+        read(path, format="jsonl", columns=("a", "b"))
+
+
+def test_a_parquet_table_may_have_numbers_for_labels(tmp_path: Path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"text": [en for en, _ in PAIRS], "label": [n % 3 for n in range(len(PAIRS))]}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    found = propose(tmp_path / "a.parquet")
+    assert (found.task, found.labels) == ("classification", ("0", "1", "2"))
+    settings = {"task": "classification", "format": "parquet", "labels": found.labels}
+    special = {"special_tokens": ("<pad>", "<bos>", "<eos>", "<mask>")}
+    texts = read(tmp_path / "a.parquet", columns=found.columns, **settings, **special)
+    assert texts[:2] == [(PAIRS[0][0], "0"), (PAIRS[1][0], "1")]
+
+
+def test_a_column_with_one_value_is_no_label(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"lang": "en", "text": en} for en, _ in PAIRS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = propose(path)
+    assert (found.task, found.columns, found.others) == ("language-model", ("text",), ("lang",))
+    with pytest.raises(DataError, match=r"column 'lang' has 'en' in every row, .*choose another"):
+        propose(path, ("text", "lang"))
+    rows = [{"lang": "en", "text": en, "label": n % 2} for n, (en, _) in enumerate(PAIRS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert propose(path).columns == ("text", "label")
+
+
+def test_a_tsv_with_cells_in_quotes_is_read_as_csv(tmp_path: Path):
+    rows = [(f'"{en}" he said', zh) for en, zh in PAIRS]
+    path = tmp_path / "a.tsv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t").writerows(rows)
+    found = propose(path)
+    assert found.format == "csv" and found.sample == rows[0]
+    assert read(path, format=found.format, columns=found.columns) == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"The dog," he said\tder Hund\n' * 9,
+        '"The dog."\t"Der Hund."\n' * 9,
+        'a " of inches\tein Zoll\n' * 9,
+        '"The dog\tder Hund\n' + "The dog\tder Hund\n" * 9,
+    ],
+)
+def test_quotes_that_are_text_stay_in_a_tsv(tmp_path: Path, text: str):
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+    found = propose(tmp_path / "a.tsv", columns=(1, 2), task="pairs")
+    assert found.format == "tsv" and found.sample[0] == text.split("\t")[0]
+
+
+def test_an_uneven_line_of_a_tsv_with_quotes_says_what_it_may_be(tmp_path: Path):
+    (tmp_path / "a.tsv").write_text('a\tb\n"a\tb"\tc\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 2: 3 column\(s\) where 2 .*let its name end in"):
+        read(tmp_path / "a.tsv", format="tsv", columns=(1, 2))

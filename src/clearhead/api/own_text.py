@@ -49,6 +49,7 @@ def recipe_for(
     label: Sequence[str] | None = None,
     start: str | Path | None = None,
     minutes: float = 30.0,
+    skip: Sequence[str] | None = None,
     clean: Sequence[str] | None = None,
     out: str | Path | None = None,
     folder: str | Path | None = None,
@@ -65,7 +66,9 @@ def recipe_for(
     folder whose tokenizer, shape and weights are taken over.
 
     Text in memory is written into `folder` (text/NAME unless given), where the recipe's run finds
-    it again. `clean` names kinds of defects that prepare removes (`[]`: all kinds); what was found
+    it again. `skip` names kinds of invalid input that are skipped and counted, such as "malformed"
+    rows, beside blank lines and lines that are too long; any other stops with its place. `clean`
+    names kinds of defects that prepare removes (`[]`: all kinds); what was found
     is in the recipe's `defects`. `out` is a .toml file for the recipe, with every key explained.
     """
     if sum(each is not None for each in (pairs, texts, table, label)) != 1:
@@ -74,7 +77,7 @@ def recipe_for(
             "(a file with columns) and label= (for a classifier); for example "
             "pairs=[(source, target), …]"
         )
-    for what, several in (("columns", columns), ("label", label)):
+    for what, several in (("columns", columns), ("label", label), ("skip", skip)):
         if several is not None:
             _check_strings(what, several)
     removed = () if clean is None else defect_kinds(clean)
@@ -103,6 +106,7 @@ def recipe_for(
     if own is None:
         place = as_path("folder", folder, TEXT / name)
         data = replace(data, **_given_text(pairs, texts, place, data.sides))
+    data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
     check_files(data)
     defects = find_defects(data, Path("/"))
     keep_freed_memory()  # as training does: the steps are timed

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from clearhead.api.own_text import WIDTH, recipe_for
 from clearhead.cli.calling import add_clean_argument, settings
+from clearhead.config.data import InvalidInput
 from clearhead.data.cleaning import describe_defects
 from clearhead.errors import ClearheadError
 
 CALLS = recipe_for
+SKIPPABLE: tuple[InvalidInput, ...] = ("invalid-utf8", "malformed")
+"""Blank and too long lines are skipped anyway, and files that are not in step are refused."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--minutes", type=float, metavar="N", help="minutes of training (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--skip",
+        nargs="+",
+        choices=SKIPPABLE,
+        metavar="KIND",
+        help="skip and count lines or rows that are invalid, of these kinds: "
+        f"{', '.join(SKIPPABLE)} (blank ones always are)",
     )
     add_clean_argument(parser, "remove documents with defects")
     parser.add_argument(

@@ -256,7 +256,9 @@ def _names(text: str) -> list[str]:
 
 def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
     """The counts, and samples of each kind: what somebody has to see before deciding."""
-    if not found.findings:
+    if not found.documents:
+        said = "Defects: not looked for, since each file is one text."
+    elif not found.findings:
         said = f"Defects: none found in {found.documents:,} documents."
     else:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in found.counts.items())
@@ -270,7 +272,7 @@ def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> lis
     for kind in found.counts:
         lines.append(f"  {kind}: {MEANINGS[kind]}")
         for each in found.of(kind)[:n_samples]:
-            where = f"    line {each.place.line}: "
+            where = f"    {each.place.where}: "
             share = (width - len(where)) // len(each.texts) - 3
             lines.append(where + " | ".join(_cut(_on_one_line(text), share) for text in each.texts))
     return lines
@@ -307,7 +309,7 @@ def removal_report(config: DataConfig, root: Path) -> str:
     for each in find_defects(config, root).findings:
         if each.kind in config.clean:
             texts = map(_on_one_line, each.texts)
-            place = (str(each.place.path), str(each.place.line))
+            place = (str(each.place.path), str(each.place.number))
             lines.append("\t".join((each.kind, each.reason, *place, *texts)))
     return "\n".join(lines) + "\n"
 

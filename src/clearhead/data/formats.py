@@ -57,9 +57,9 @@ def _documents(
         case "csv":
             return _clean(read_csv(files[0], config.columns, sieve), sieve)
         case "jsonl":
-            return _clean(_records(files[0], sieve, json_fields(config.columns)), sieve)
+            return _clean(_records(files[0], sieve, json_fields(config)), sieve)
         case "parquet":
-            return _clean(read_parquet(files[0], config.columns, sieve), sieve)
+            return _clean(read_parquet(files[0], config, sieve), sieve)
         case "tmx":
             return _clean(read_tmx(files[0], config.columns, sieve), sieve)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig, InvalidInput
-from clearhead.data.recognise import guess_encoding
+from clearhead.data.recognise import conversion, guess_encoding
 from clearhead.errors import DataError
 
 DROPPED = "dropped"  # counted beside the kinds of invalid input: strings that the recipe leaves out
@@ -19,9 +19,24 @@ class Place(NamedTuple):
 
     path: Path
     line: int
+    """Splits go by it."""
+    shown: int | None = None
+    """The number that other programs show, where it is another: the line of a CSV file, in which a
+    header and the line ends of quoted cells count."""
+    unit: str = "line"
+
+    @property
+    def where(self) -> str:
+        """Such as "line 12"."""
+        return f"{self.unit} {self.number}"
+
+    @property
+    def number(self) -> int:
+        """The number to show."""
+        return self.line if self.shown is None else self.shown
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}"
+        return f"{self.path}, {self.where}"
 
 
 class Sieve:
@@ -41,24 +56,29 @@ class Sieve:
         """Whether this line or row belongs to the split."""
         return self.lines is None or place.line in self.lines
 
-    def reject(self, kind: InvalidInput, place: Place, what: str) -> None:
-        """Counts the invalid input if its kind is skipped, otherwise raises with its place."""
+    def reject(
+        self, kind: InvalidInput, place: Place, what: str, encoding: str | None = None
+    ) -> None:
+        """Counts the invalid input if its kind is skipped, otherwise raises with its place. The
+        encoding is what the bytes seem to be, if they are not UTF-8."""
         if not self.wants(place):
             return
         if kind not in self.config.skip:
-            raise DataError(f"{place}: {what}; {self._remedy(kind)}")
+            raise DataError(f"{place}: {what}; {self._remedy(kind, place, encoding)}")
         self.counts[kind] += 1
 
-    def _remedy(self, kind: InvalidInput) -> str:
+    def _remedy(self, kind: InvalidInput, place: Place, encoding: str | None) -> str:
         whole_file = self.config.document == "file"
-        # Of a text in another encoding, skipping would leave little or nothing.
-        if kind == "invalid-utf8" and (whole_file or not self.has_recipe):
-            return "convert it to UTF-8, for example with iconv"
+        skip = f"data.skip = {json.dumps([*self.config.skip, kind])} in the recipe"
         if not self.has_recipe:
-            return "fix it"
-        skip = json.dumps([*self.config.skip, kind])
-        what = "files" if whole_file else "lines"
-        return f"fix it, or have such {what} skipped and counted: data.skip = {skip} in the recipe"
+            skip = f"--skip {kind}"
+        what = "files" if whole_file else f"{place.unit}s"
+        skipping = f"have such {what} skipped and counted: {skip}"
+        if encoding is None or (self.has_recipe and not whole_file):
+            return f"fix it, or {skipping}"
+        converting = f"convert it to UTF-8: {conversion(place.path, encoding)}"
+        # Of a text in another encoding, skipping would leave little or nothing.
+        return converting if whole_file else f"if they are few, {skipping}; if not, {converting}"
 
     def clean(self, raw: bytes | str, place: Place) -> str | None:
         """The text of a line or field; None if it was rejected or is one to drop."""
@@ -76,18 +96,18 @@ class Sieve:
 
     def decode(self, raw: bytes | str, place: Place) -> str | None:
         """The bytes as text; None if they were rejected."""
+        encoding = None
         try:
             if isinstance(raw, bytes):
                 return raw.decode("utf-8")
             raw.encode("utf-8")  # JSON can hold half a surrogate pair
             return raw
         except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8"
-            what += f" (it looks like {guess_encoding(error.object)})"
+            byte, encoding = error.object[error.start], guess_encoding(error.object)
+            what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8 (it looks like {encoding})"
         except UnicodeEncodeError as error:
             what = f"character {error.start + 1} is half a surrogate pair"
-        self.reject("invalid-utf8", place, what)
+        self.reject("invalid-utf8", place, what, encoding)
         return None
 
 

@@ -31,11 +31,12 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     given = tuple(int(column) if column.isdecimal() else column for column in columns)
     found = propose(place, given)
     names = ", ".join(map(str, found.columns))
-    others = [str(name) for name in found.seen if name not in found.columns]
+    others = [str(name) for name in found.others]
     summary = f"Table: {found.format}, columns {names}, for {found.task}"
     if found.labels:
         summary += f" (labels: {', '.join(found.labels)})"
-    summary += f". The first: {' | '.join(text[:40] for text in found.sample)}."
+    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in found.sample)
+    summary += f". The first: {' | '.join(shown)}."
     if others:
         summary += f" Other columns: {', '.join(others)}; choose with --columns."
     values: dict[str, Any] = {

@@ -17,6 +17,8 @@ ROWS_OF_A_BYTE = 1000
 """More rows for each byte of a file are not text: they can be written down as one repeated row."""
 HEAD = 2**16
 MAX_HEAD = 2**24
+TYPES = ("BYTE_ARRAY", "INT32", "INT64", "BOOLEAN")
+"""How text is stored, and labels that are numbers."""
 DICTIONARY_PAGE = 2
 DELTA_BYTE_ARRAY = 7
 
@@ -40,14 +42,14 @@ class Table(NamedTuple):
         return n
 
     def texts(self) -> dict[str, int]:
-        """The columns that can be text, by their dotted names: one value in each row, and not a
-        list of them. With their numbers in the file."""
+        """The columns that can be text or labels, by their dotted names: one value in each row, and
+        not a list of them. With their numbers in the file."""
         schema = self.arrow.schema
         found = {n: schema.column(n) for n in range(len(schema.names))}
         return {
             column.path: n
             for n, column in found.items()
-            if column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0
+            if column.physical_type in TYPES and column.max_repetition_level == 0
         }
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
@@ -56,7 +58,7 @@ class Table(NamedTuple):
         for name in names:
             if name not in known:
                 raise DataError(
-                    f"{self.file.path} has no column of text {name!r}; it has "
+                    f"{self.file.path} has no column {name!r} that holds text or labels; it has "
                     f"{', '.join(map(repr, known)) or 'none'}; name one in data.columns"
                 )
         if self.n_rows == 0:

@@ -17,7 +17,7 @@ from typing import Any
 from clearhead.config.data import Format, Task
 from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import check_text
-from clearhead.data.tables import cells_up_to, read_units, separator_of
+from clearhead.data.tables import cells_up_to, in_language, label_text, read_units, separator_of
 from clearhead.data.unpack import (
     COMPRESSIONS,
     MAX_RECORD,
@@ -51,10 +51,10 @@ class Proposal:
     format: Format
     columns: tuple[int | str, ...]
     labels: tuple[str, ...]
-    seen: tuple[int | str, ...]
-    """Every column of text."""
+    others: tuple[int | str, ...]
+    """Every other column of text."""
     sample: tuple[str, ...]
-    """The first record's texts of the columns."""
+    """The texts of the columns, of the first record that has them all."""
 
 
 def format_of(path: Path) -> Format:
@@ -86,53 +86,72 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         file = open_bytes(path, stack)
         if kind not in ("parquet", "tmx"):
             check_text(file)
+        if kind == "tsv" and _has_quoted_cells(path):
+            kind = "csv"
         rows = list(islice(_READERS[kind](file), N_ROWS))
     if not rows:
         raise DataError(f"{path} is empty; name a file with text in it")
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = tuple(_named(column, names, kind) for column in columns)
     for column in columns:
-        if column not in names:
+        if column not in names and (kind != "tmx" or column not in map(_language, names)):
             raise DataError(
                 f"{path} has no column {column!r}; it has {', '.join(map(repr, names))}"
             )
     values = {name: [row[name] for row in rows if row.get(name, "").strip()] for name in names}
     values = {name: texts for name, texts in values.items() if texts}
-    chosen = columns or _choose(path, values, task)
+    chosen = columns or _choose(path, values, task, kind)
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
     found: Task = task or (
         "language-model" if len(chosen) == 1 else "classification" if is_label else "pairs"
     )
     labels = _labels(file, kind, chosen[-1]) if found == "classification" else ()
+    if len(labels) == 1 and columns:
+        raise DataError(
+            f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, and labels must "
+            "differ; choose another with --columns"
+        )
+    if len(labels) == 1:
+        found, labels, chosen = "language-model", (), chosen[:1]
+    samples = [tuple(_text_in(row, name, kind) for name in chosen) for row in rows]
     return Proposal(
         task=found,
         format=kind,
         columns=chosen,
         labels=labels,
-        seen=tuple(values),
-        sample=tuple(rows[0].get(name, "") for name in chosen),
+        others=tuple(name for name in values if not _is_one_of(name, chosen, kind)),
+        sample=next((sample for sample in samples if all(sample)), samples[0]),
     )
 
 
 def _named(column: int | str, names: list[str | int], kind: Format) -> int | str:
-    """The name of a column that was given by its number; of a language, also `en` for `en-us`."""
+    """The name of a column that was given by its number; a language as units have it."""
     if isinstance(column, int):
         return names[column - 1] if 0 < column <= len(names) else column
-    if kind != "tmx":
-        return column
-    language = column.lower()
-    found = [name for name in names if str(name) == language] or [
-        name for name in names if str(name).split("-")[0] == language
-    ]
-    return found[0] if found else column
+    return column.lower().replace("_", "-") if kind == "tmx" else column
+
+
+def _is_one_of(name: int | str, columns: tuple[int | str, ...], kind: Format) -> bool:
+    return name in columns or (kind == "tmx" and _language(name) in columns)
+
+
+def _language(name: str | int) -> str:
+    """Of a language and a region, such as en-us, the language."""
+    return str(name).split("-")[0]
+
+
+def _text_in(row: Row, name: str | int, kind: Format) -> str:
+    unit = {str(key): text for key, text in row.items()}
+    return (in_language(unit, str(name)) if kind == "tmx" else row.get(name)) or ""
 
 
 def _choose(
-    path: Path, values: dict[str | int, list[str]], task: Task | None
+    path: Path, values: dict[str | int, list[str]], task: Task | None, kind: Format
 ) -> tuple[int | str, ...]:
     """Texts are long and differ; labels are short and few. Of more than two texts, it is impossible
     to tell."""
     labels = [name for name, texts in values.items() if _is_label(texts)]
+    labels.sort(key=lambda name: len(set(values[name])) == 1)  # a table may be sorted by its labels
     texts = [
         name
         for name, each in values.items()
@@ -147,7 +166,10 @@ def _choose(
     seen = ", ".join(
         f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in texts + labels
     )
-    example = " ".join(shlex.quote(str(name)) for name in (texts + labels)[:2])
+    names = texts + labels
+    if kind == "tmx":  # each with all of its regions
+        names = list(dict.fromkeys(map(_language, names)))
+    example = " ".join(shlex.quote(str(name)) for name in names[:2])
     raise DataError(
         f"{path} has these columns of text: {seen}; choose with --columns, such as "
         f"--columns {example}"
@@ -216,6 +238,26 @@ def _tsv(file: OpenedFile) -> Iterator[Row]:
     return _cells(line.rstrip("\r\n").split("\t") for line in _lines(file) if line.strip())
 
 
+def _has_quoted_cells(path: Path) -> bool:
+    """Whether a file with tabs was written as spreadsheets do it, with quotes around cells that
+    hold quotes, tabs or line ends: every row has as many cells then, and either not without the
+    quotes, or some have their own quotes doubled."""
+    with ExitStack() as stack:
+        lines = list(islice(_lines(open_bytes(path, stack)), N_ROWS))
+    reader = csv.reader(lines, delimiter="\t", strict=True)
+    rows: list[list[str]] = []
+    try:
+        rows.extend(reader)
+    except csv.Error:
+        if reader.line_num < len(lines):  # not at the end of what was read: they are just text
+            return False
+        rows.append([])
+    split = [line.rstrip("\r\n").split("\t") for line in lines if line.strip()]
+    doubled = any(re.fullmatch(r'".*"".*"', cell) for cells in split for cell in cells)
+    widths, without = ({len(cells) for cells in each if cells} for each in (rows[:-1], split))
+    return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
+
+
 def _csv(file: OpenedFile) -> Iterator[Row]:
     return _cells(row for row in _csv_rows(file) if row)
 
@@ -245,8 +287,8 @@ def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int,
     for name, value in record.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{name}.")
-        elif isinstance(value, str):
-            yield f"{before}{name}", value
+        elif (text := label_text(value)) is not None:
+            yield f"{before}{name}", text
 
 
 def _parquet(file: OpenedFile) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 import codecs
 import shlex
+from pathlib import Path
 
 from clearhead.data.unpack import OpenedFile, naming
 from clearhead.errors import DataError
@@ -49,12 +50,18 @@ def check_text(file: OpenedFile) -> None:
 
 
 def _encoded(file: OpenedFile, encoding: str) -> DataError:
-    path = file.path
-    given, made = shlex.quote(str(path)), shlex.quote(f"{path.stem}.utf8{path.suffix}")
     return DataError(
-        f"{path} is {encoding}, not UTF-8; convert it: "
-        f"iconv -f {encoding} -t UTF-8 {given} > {made}"
+        f"{file.path} is {encoding}, not UTF-8; convert it: {conversion(file.path, encoding)}"
     )
+
+
+def conversion(path: Path, encoding: str) -> str:
+    """The command that writes a file anew as UTF-8, into the current folder; users paste it."""
+    given, made = shlex.quote(str(path)), shlex.quote(f"{path.stem}.utf8{path.suffix}")
+    if path.suffix == ".gz":
+        made = shlex.quote(f"{Path(path.stem).stem}.utf8{Path(path.stem).suffix}")
+        return f"gzip -dc {given} | iconv -f {encoding} -t UTF-8 > {made}"
+    return f"iconv -f {encoding} -t UTF-8 {given} > {made}"
 
 
 def guess_encoding(raw: bytes) -> str:

@@ -28,6 +28,8 @@ class Survey:
     sample: DataConfig
     """The settings for the sample, which is all of the text if there is little."""
     sample_bytes: int
+    skipped: dict[str, int]
+    """Invalid input, by kind."""
 
 
 def check_files(config: DataConfig) -> None:
@@ -94,4 +96,5 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
         longest=longest,
         sample=replace(whole, train=(str(file),), **layout),
         sample_bytes=sampled,
+        skipped=dict(reader.sieve.counts),
     )

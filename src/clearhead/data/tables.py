@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
+from clearhead.config.data import DataConfig
 from clearhead.data.invalid_input import Place, Sieve
 from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import HEAD
@@ -49,7 +50,10 @@ class TabSeparated:
             if has_header(self.columns):
                 return None
         if len(cells) != self.expected:
-            raise ValueError(f"{len(cells)} column(s) where {self.expected} are expected")
+            what = f"{len(cells)} column(s) where {self.expected} are expected"
+            if b'"' in line:
+                what += " (if cells are in quotes, it is CSV: let its name end in .csv)"
+            raise ValueError(what)
         return [cells[place] for place in self.places]
 
 
@@ -81,6 +85,7 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
         while True:
             try:
                 record.begin()
+                line = rows.line_num + 1
                 cells = next(rows, None)
             except csv.Error as error:
                 raise DataError(
@@ -94,7 +99,7 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
                 if has_header(columns):
                     continue
             row += 1
-            place = Place(file.path, row)
+            place = Place(file.path, row, line)
             if len(cells) != expected:
                 what = f"{len(cells)} column(s) where {expected} are expected"
                 sieve.reject("malformed", place, what)
@@ -135,7 +140,7 @@ def separator_of(file: OpenedFile) -> str:
     return best
 
 
-def json_fields(columns: Columns) -> Callable[[bytes], list[bytes | str]]:
+def json_fields(config: DataConfig) -> Callable[[bytes], list[bytes | str]]:
     """A function that takes the wanted fields out of a line of JSON."""
 
     def fields_of(line: bytes) -> list[bytes | str]:
@@ -146,12 +151,28 @@ def json_fields(columns: Columns) -> Callable[[bytes], list[bytes | str]]:
             raise ValueError(f"not JSON ({error.msg}, character {error.pos + 1})") from None
         except RecursionError:
             raise ValueError("JSON that is nested too deeply") from None
-        return [field_of(record, str(column)) for column in columns]
+        return wanted_fields(record, config)
 
     return fields_of
 
 
-def field_of(record: Any, column: str) -> str:
+def wanted_fields(record: Any, config: DataConfig) -> list[bytes | str]:
+    """The text of each column; a label may be a number."""
+    labels = (len(config.columns) - 1,) if config.task == "classification" else ()
+    return [
+        field_of(record, str(column), is_label=number in labels)
+        for number, column in enumerate(config.columns)
+    ]
+
+
+def label_text(value: Any) -> str | None:
+    """A label as text: 1 is "1", true is "true"; None if it cannot be one."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float) else None
+
+
+def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
     """A column's text. `translation.en` is the field "en" of the object "translation", unless there
     is a field of that very name."""
     if not isinstance(record, dict):
@@ -159,28 +180,31 @@ def field_of(record: Any, column: str) -> str:
     if column not in record and "." in column:
         outer, inner = column.split(".", 1)
         if isinstance(record.get(outer), dict):
-            return field_of(record[outer], inner)
+            return field_of(record[outer], inner, is_label=is_label)
     if column not in record:
         raise ValueError(f"no field {column!r} (there are {', '.join(map(repr, record))})")
     value = record[column]
-    if not isinstance(value, str):
-        raise ValueError(f"field {column!r} is {value!r}, not text")
-    return value
+    text = label_text(value) if is_label else value
+    if not isinstance(text, str):
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+        what = "a label" if is_label else "text"
+        raise ValueError(f"field {column!r} is {shown:.60}, not {what}")
+    return text
 
 
-def read_parquet(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+def read_parquet(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator[Raw]:
     """The rows of a Parquet file, a batch at a time."""
-    names = [str(column) for column in columns]
+    names = [str(column) for column in config.columns]
     row = 0
     for batch in open_parquet(file).batches(names):
         for record in records(batch):
             row += 1
-            place = Place(file.path, row)
+            place = Place(file.path, row, unit="row")
             if record is None:
                 sieve.reject("invalid-utf8", place, "text that is not UTF-8")
                 continue
             try:
-                yield Raw([field_of(record, name) for name in names], place)
+                yield Raw(wanted_fields(record, config), place)
             except ValueError as error:
                 sieve.reject("malformed", place, str(error))
 
@@ -210,7 +234,7 @@ def _variant(element: Any) -> tuple[str, str]:
     language = element.get(TMX_LANGUAGE) or element.get("lang") or ""
     segment = next((each for each in element if _local(each.tag) == "seg"), None)
     text = "" if segment is None else "".join(_words(segment))
-    return language.lower(), " ".join(text.split())
+    return language.lower().replace("_", "-"), " ".join(text.split())
 
 
 def _words(element: Any) -> Iterator[str]:
@@ -228,9 +252,9 @@ def _local(tag: str) -> str:
 
 def read_tmx(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     """The translation units of a TMX file in the wanted languages."""
-    wanted = [str(column).lower() for column in columns]
+    wanted = [str(column).lower().replace("_", "-") for column in columns]
     for number, unit in zip(count(1), read_units(file)):
-        place = Place(file.path, number)
+        place = Place(file.path, number, unit="unit")
         found = [in_language(unit, language) for language in wanted]
         if None in found:
             missing = wanted[found.index(None)]
