@@ -57,6 +57,15 @@ def test_a_table_becomes_a_recipe_by_the_columns_that_are_proposed(here: Path, c
     assert load_recipe("two.toml").data.columns == ("en text", "de text")
 
 
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(
+    here: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("clearhead.api.own_text.os.access", lambda *_: False)
+    monkeypatch.setattr("clearhead.api.own_text.size_recipe", None)
+    assert main(PAIRS) == 2
+    assert "first.toml cannot be written: its folder is read-only; name" in capsys.readouterr().err
+
+
 def test_of_whole_files_no_defects_are_claimed_to_have_been_looked_for(here: Path, capsys):
     assert main(["new", "mine", "--text", "source.txt", *QUICK]) == 0
     told = " ".join(capsys.readouterr().out.split())

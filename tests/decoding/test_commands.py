@@ -252,8 +252,18 @@ def test_scores_are_those_of_the_model_and_evaluation_says_how_it_was_done(
         ("translate", "mt", b"a dog\ncaf\xe9\n", "line 2: byte 4 (0xe9) is not UTF-8"),
         ("generate", "lm", b"caf\xe9\n", "line 1: byte 4 (0xe9) is not UTF-8"),
         ("generate", "lm", b"x" * 200, "line 1 has 200 tokens, and the model takes 40"),
-        ("translate", "lm", b"a\n", "cannot translate; a decoder writes with: clearhead generate"),
-        ("generate", "mt", b"a\n", "not a language model; an encoder-decoder writes with"),
+        (
+            "translate",
+            "lm",
+            b"a\n",
+            "a language model is used with: clearhead generate",
+        ),
+        (
+            "generate",
+            "mt",
+            b"a\n",
+            "a translator is used with: clearhead translate",
+        ),
         ("translate", "nowhere", b"a\n", "is not a folder"),
     ],
 )

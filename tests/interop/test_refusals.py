@@ -1,5 +1,6 @@
 """What a stranger's folder may not do: each trick is refused by an error that names it."""
 
+import errno
 import json
 import os
 import struct
@@ -254,6 +255,15 @@ def test_a_folder_that_is_there_is_not_overwritten(folder: Path):
     with pytest.raises(FolderError, match="is already there; name a new folder"):
         import_model(folder, out)
     assert [path.name for path in out.iterdir()] == ["precious"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_as_it_was_given(folder: Path, monkeypatch):
+    def read_only(**_: Any) -> str:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), ".out.unfinished-1")
+
+    monkeypatch.setattr("clearhead.interop.folders.tempfile.mkdtemp", read_only)
+    with pytest.raises(FolderError, match=r"/out cannot be written \(Read-only file system\);"):
+        import_model(folder, folder.parent / "out")
 
 
 def test_our_own_folders_are_believed_no_more_than_others(tmp_path: Path):

@@ -112,7 +112,13 @@ def test_a_model_without_labels_cannot_classify(trained: Path, tmp_path: Path, c
     (tmp_path / "model" / LABELS).unlink()
     assert main(["classify", str(tmp_path / "model")]) == 2
     assert "has no labels.json" in (said := capsys.readouterr().err)
-    assert "train one with data.task='classification'" in said
+    assert "cannot classify; train one that can: clearhead new NAME --label" in said
+
+
+def test_a_classifier_that_is_asked_for_text_names_the_verb_to_use(trained: Path, capsys):
+    for verb in ("translate", "generate"):
+        assert main([verb, str(trained)]) == 2
+        assert "a classifier is used with: clearhead classify" in capsys.readouterr().err
 
 
 def test_a_run_of_labels_resumes_exactly(corpus: Corpus, tmp_path: Path):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -270,6 +271,10 @@ def _check_out(out: Path) -> None:
         raise ClearheadError(
             f"out={str(out)!r} is in a folder that does not exist; make it first: "
             f"mkdir -p {shlex.quote(str(out.parent))}"
+        )
+    if not os.access(out.parent, os.W_OK):
+        raise ClearheadError(
+            f"{out} cannot be written: its folder is read-only; name another: --out FILE"
         )
     if is_there:
         raise ClearheadError(f"{out} already exists; remove it, or name another: --out FILE")

@@ -73,12 +73,13 @@ class Sieve:
         if not self.has_recipe:
             skip = f"--skip {kind}"
         what = "files" if whole_file else f"{place.unit}s"
-        skipping = f"have such {what} skipped and counted: {skip}"
         if encoding is None or (self.has_recipe and not whole_file):
-            return f"fix it, or {skipping}"
+            return f"fix it, or have such {what} skipped and counted: {skip}"
         converting = f"convert it to UTF-8: {conversion(place.path, encoding)}"
+        if whole_file:
+            return converting
         # Of a text in another encoding, skipping would leave little or nothing.
-        return converting if whole_file else f"if they are few, {skipping}; if not, {converting}"
+        return f"if only a few {what} are, have them skipped and counted: {skip}; else {converting}"
 
     def clean(self, raw: bytes | str, place: Place) -> str | None:
         """The text of a line or field; None if it was rejected or is one to drop."""

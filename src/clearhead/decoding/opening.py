@@ -48,17 +48,28 @@ class Opened:
         if not self.translates:
             raise ClearheadError(
                 f"this model is of the family {self.model.config.family!r}, and cannot translate; "
-                "a decoder writes with: clearhead generate"
+                f"{self._verb}"
             )
         return self.writer
+
+    @property
+    def _verb(self) -> str:
+        """How to use a model that does not do what was asked."""
+        if self.translates:
+            return "a translator is used with: clearhead translate"
+        if isinstance(self.model, CausalLM):
+            return "a language model is used with: clearhead generate"
+        if self.labels is not None:
+            return "a classifier is used with: clearhead classify"
+        return "give a model that was trained on pairs or on text"
 
     @property
     def classifier(self) -> tuple[MaskedLM, Labels]:
         """The model and its labels, if it is a classifier."""
         if not isinstance(self.model, MaskedLM) or self.labels is None:
             raise ClearheadError(
-                f"this model has no {LABELS}, so there is nothing that it could call a text; train "
-                "one with data.task='classification'"
+                f"this model has no {LABELS}, and cannot classify; train one that can: "
+                "clearhead new NAME --label LABEL=FILE LABEL=FILE"
             )
         return self.model, self.labels
 
@@ -73,7 +84,7 @@ class Opened:
         if not isinstance(self.model, CausalLM):
             raise ClearheadError(
                 f"this model is of the family {self.model.config.family!r}, not a language model; "
-                "an encoder-decoder writes with: clearhead translate"
+                f"{self._verb}"
             )
         return self.model
 

@@ -80,8 +80,13 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
     error nothing is left; after a kill, at most a hidden folder beside it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
+    except OSError as error:  # would name the unfinished folder
+        raise FolderError(
+            f"{folder} cannot be written ({error.strerror}); name another folder"
+        ) from None
     try:
         yield unfinished
         unfinished.chmod(0o755)  # mkdtemp makes a private folder, and safetensors private files
