@@ -130,3 +130,10 @@ def test_a_reader_that_leaves_early_ends_every_verb_without_a_word():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the output")
+def test_output_that_is_closed_from_the_start_is_no_error():
+    command = ["sh", "-c", f'"{sys.executable}" -m clearhead --version >&-']
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")

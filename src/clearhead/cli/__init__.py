@@ -42,8 +42,8 @@ VERBS = {
 }
 
 WRITE_FILES = ("prepare", "study", "train")
-"""Verbs that work for long, and whose product is files: they continue when nobody reads their
-output."""
+"""Verbs that work for long, and whose product is files: they continue when their output is no
+longer read."""
 
 
 def main(arguments: list[str] | None = None) -> int:

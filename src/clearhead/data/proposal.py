@@ -94,7 +94,9 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = tuple(_named(column, names, kind) for column in columns)
     for column in columns:
-        if column not in names and (kind != "tmx" or column not in map(_language, names)):
+        if column not in names and (
+            kind != "tmx" or column not in {_language(name) for name in names}
+        ):
             raise DataError(
                 f"{path} has no column {column!r}; it has {', '.join(map(repr, names))}"
             )

@@ -31,6 +31,12 @@ class Survey:
     skipped: dict[str, int]
     """Invalid input, by kind."""
 
+    @property
+    def left_out(self) -> str:
+        """What was skipped, as a sentence; empty if nothing was."""
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.skipped.items())
+        return f" Skipped: {counts}." if counts else ""
+
 
 def check_files(config: DataConfig) -> None:
     """The training files, whose paths are absolute, are there, hold something, and are in step if

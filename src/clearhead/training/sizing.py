@@ -355,11 +355,9 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
         )
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in found.skipped.items())
-    skipped = f" Skipped: {counts}." if counts else ""
     reasons = [
         f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
-        f"to guess (counted in a sample of {found.sample_bytes:,} bytes).{skipped}",
+        f"to guess (counted in a sample of {found.sample_bytes:,} bytes).{found.left_out}",
         f"Vocabulary: {text.vocab_size:,} tokens, "
         + (
             "those of the model that training starts from."
