@@ -1,12 +1,12 @@
 """The doctor on every causal and sequence-to-sequence class of Hugging Face's auto mappings that
 can be built tiny in ten seconds.
 
-    python -m benchmarks.auto_classes            # goes on where it stopped
-    python -m benchmarks.auto_classes LlamaForCausalLM
+    python -m benchmarks.auto_classes                       # resumes where it was interrupted
+    python -m benchmarks.auto_classes LlamaForCausalLM      # again, whether it was done or not
 
-Each finished class is a line of benchmarks/results/auto_classes.jsonl; the same command continues.
-At its end, or when it is interrupted, it writes the figures to auto_classes.json; whether a finding
-is true is a judgement, which `auto_judgements.toml` gives with its proof.
+Each finished class is a line of benchmarks/results/auto_classes.jsonl, in the place of an earlier
+one. At its end, or when it is interrupted, it writes the figures to auto_classes.json; whether a
+finding is true is a judgement, which `auto_judgements.toml` gives with its proof.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import transformers
 from benchmarks.forked import forked
 from benchmarks.result import FOLDER, write_result
 from clearhead.doctor import examine
+from clearhead.files import write_whole
 
 RESULT = FOLDER / "auto_classes.jsonl"
 JUDGEMENTS = Path(__file__).parent / "auto_judgements.toml"
@@ -170,16 +171,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args().names
+    if unknown := sorted(set(asked) - set(names())):
+        parser.error(f"not in the mappings: {', '.join(unknown)}")
     try:
         examine_all(asked)
     finally:
-        if not asked:
-            print(write_result("auto_classes", figures()))
+        print(write_result("auto_classes", figures()))
 
 
 def finished() -> list[dict[str, Any]]:
     lines = RESULT.read_text(encoding="utf-8").splitlines() if RESULT.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def keep(said: dict[str, Any]) -> None:
+    """A class that was examined before keeps its place in the file."""
+    known = {one["name"]: one for one in finished()} | {said["name"]: said}
+    write_whole(RESULT, "".join(json.dumps(one) + "\n" for one in known.values()))
 
 
 def judged(name: str, finding: dict[str, Any]) -> str:
@@ -229,11 +237,8 @@ def examine_all(asked: list[str]) -> None:
             said = forked(examine_one, name, seconds=SECONDS)
         except RuntimeError as error:
             said = {"name": name, "built": False, "why": str(error)}
-        line = json.dumps(said)
-        print(line[:400], flush=True)
-        if not asked:
-            with RESULT.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        print(json.dumps(said)[:400], flush=True)
+        keep(said)
 
 
 if __name__ == "__main__":

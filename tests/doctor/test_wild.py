@@ -34,6 +34,24 @@ def test_a_sound_model_by_somebody_else_is_recognised_and_left_in_peace(wild):
 ROOT = Path(__file__).parents[2]
 
 
+def test_a_class_that_is_examined_again_takes_the_place_of_its_line(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    from benchmarks import auto_classes
+
+    result = tmp_path / "auto_classes.jsonl"
+    result.write_text("".join(f'{{"name": "{name}", "built": false}}\n' for name in "ABC"))
+    monkeypatch.setattr(auto_classes, "RESULT", result)
+    monkeypatch.setattr(auto_classes, "names", lambda: dict.fromkeys("ABCD", "Config"))
+    monkeypatch.setattr(auto_classes, "forked", lambda _, name, **__: {"name": name, "built": True})
+    auto_classes.examine_all(["B"])
+    lines = [json.loads(line) for line in result.read_text(encoding="utf-8").splitlines()]
+    assert [(one["name"], one["built"]) for one in lines] == [
+        ("A", False),
+        ("B", True),
+        ("C", False),
+    ]
+
+
 def test_the_page_claims_only_what_the_result_holds():
     result = ROOT / "benchmarks" / "results" / "wild.json"
     found = json.loads(result.read_text(encoding="utf-8"))["models"].values()
