@@ -2,11 +2,13 @@
 check that once took it for a bug leaves it in peace, and still names the bug beside it."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention as fused
 
 from clearhead.doctor import examine
 
@@ -134,6 +136,89 @@ class Normed(Attend):
         return super().scores(q, k) * q.shape[-1] ** 0.5
 
 
+class Cosines(Attend):
+    """Products of vectors of length one, and a scale above 1; or, a bug, of any vectors."""
+
+    def __init__(self, unit=True):
+        super().__init__()
+        self.unit = unit
+
+    def queries_and_keys(self, x):
+        q, k = super().queries_and_keys(x)
+        return (F.normalize(q, dim=-1), F.normalize(k, dim=-1)) if self.unit else (q, k)
+
+    def scores(self, q, k):
+        return super().scores(q, k) * q.shape[-1]
+
+
+class LengthOne(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return F.normalize(x, dim=-1) * self.gain
+
+
+class LengthOneNorm(LengthOne):
+    """Called a norm, and one by its formula."""
+
+
+class NormedToLengthOne(Normed):
+    def __init__(self):
+        super().__init__()
+        self.norm_q, self.norm_k = (LengthOneNorm(WIDTH // HEADS) for _ in range(2))
+
+
+class VarianceNorm(nn.LayerNorm):
+    """A norm without its square root."""
+
+    def forward(self, x):
+        return (x - x.mean(-1, keepdim=True)) / x.var(-1, keepdim=True)
+
+
+class NormLinear(nn.Linear):
+    """A matrix with normalised rows: called a norm, and none."""
+
+    def forward(self, x):
+        return F.linear(x, F.normalize(self.weight, dim=-1), self.bias)
+
+
+class NormedRows(Attend):
+    def __init__(self):
+        super().__init__()
+        self.o = NormLinear(WIDTH, WIDTH)
+
+
+class Sloped(Attend):
+    """A bias that grows with distance: by fixed slopes, a bug; learnt ones may change."""
+
+    rotary = False
+
+    def __init__(self, learnt=False):
+        super().__init__()
+        slopes = torch.tensor([0.5, 0.25])
+        self.slopes = nn.Parameter(slopes) if learnt else slopes
+
+    def scores(self, q, k):
+        n = torch.arange(q.shape[-2])
+        return super().scores(q, k) + self.slopes[:, None, None] * (n[:, None] - n).abs()
+
+
+class Dropped(Attend):
+    """A rate of dropout that is read when the model is built, and given to a kernel, or to none."""
+
+    def __init__(self, gives=True):
+        super().__init__()
+        self.drop = nn.Dropout(0.25)
+        self.rate = self.drop.p if gives else 0.0
+
+    def forward(self, x):
+        rate = self.rate if self.training else 0.0
+        read = fused(*self.queries_and_keys(x), self.values(x), is_causal=True, dropout_p=rate)
+        return self.o(read.transpose(1, 2).flatten(2)), None
+
+
 class Differential(Attend):
     """One pair of queries and keys reads two groups of values; or, a bug, one of them only."""
 
@@ -192,6 +277,105 @@ class Gained(Layer):
         y, weights = self.attend(self.norm_1(x))
         x = self.gain * x + y
         return self.gain * x + self.feed(self.norm_2(x)), weights
+
+
+class AfterNorm(Layer):
+    """The stream is overwritten by its norm."""
+
+    def forward(self, x):
+        return super().forward(self.norm_1(x))
+
+
+class Beginning(Layer):
+    """The first layer begins with the norm of the embeddings."""
+
+    def __init__(self, first: bool):
+        super().__init__(Attend())
+        self.begin = nn.LayerNorm(WIDTH) if first else nn.Identity()
+
+    def forward(self, x):
+        return super().forward(self.begin(x))
+
+
+class Stepping(Layer):
+    """Vectors of length one, and a short step from each to what a sublayer says."""
+
+    def __init__(self):
+        super().__init__(Attend())
+        self.norm_1 = self.norm_2 = nn.Identity()
+        self.step = nn.Parameter(torch.full((WIDTH,), 0.1))
+
+    def forward(self, x):
+        for sublayer in (lambda x: self.attend(x)[0], self.feed):
+            x = F.normalize(x + self.step * (F.normalize(sublayer(x), dim=-1) - x), dim=-1)
+        return x, None
+
+
+class Broad(nn.Module):
+    """A norm whose gain has three axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(1, 1, WIDTH))
+
+    def forward(self, x):
+        return F.layer_norm(x, (WIDTH,)) * self.gain
+
+
+class BroadNorm(Broad):
+    """By its name too."""
+
+
+class Post(Layer):
+    def __init__(self):
+        super().__init__(Attend())
+        self.norm_1, self.norm_2 = BroadNorm(), BroadNorm()
+
+    def forward(self, x):
+        x = self.norm_1(x + self.attend(x)[0])
+        return self.norm_2(x + self.feed(x)), None
+
+
+class Bare(nn.Module):
+    """Weights and gains are the layer's own: there is no module in it."""
+
+    def __init__(self, residual: str):
+        super().__init__()
+        self.residual, self.q, self.k, self.v = residual, *(self.matrix() for _ in range(3))
+        self.up, self.down, self.gain = (
+            self.matrix(),
+            self.matrix(),
+            nn.Parameter(torch.ones(WIDTH)),
+        )
+
+    def matrix(self):
+        return nn.Parameter(torch.randn(WIDTH, WIDTH) / 4)
+
+    def norm(self, x):
+        return F.layer_norm(x, (WIDTH,), self.gain)
+
+    def sublayer(self, x):
+        n = x.shape[1]
+        scores = (x @ self.q) @ (x @ self.k).mT * WIDTH**-0.5
+        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -1e9)
+        return (scores.softmax(-1) @ x @ self.v + x @ self.up).relu() @ self.down
+
+    def forward(self, x):
+        if self.residual == "post":
+            return self.norm(x + self.sublayer(x)), None
+        y = self.sublayer(self.norm(x))
+        return (x + y if self.residual == "pre" else y), None
+
+
+class LengthFirst(nn.Module):
+    """A layer of a stream that is (length, batch, width)."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer(Attend())
+
+    def forward(self, x):
+        return self.layer(x.transpose(0, 1))[0].transpose(0, 1), None
 
 
 class Recurrence(nn.Module):
@@ -310,6 +494,43 @@ class Decoder(nn.Module):
         return (logits, tuple(all_weights)) if output_attentions else logits
 
 
+class Turned(Decoder):
+    """Inside, the length comes first."""
+
+    def forward(self, tokens):
+        x = self.tokens(tokens).transpose(0, 1)
+        for layer in self.layers:
+            x, _ = layer(x)
+        return self.head(self.norm(x)).transpose(0, 1)
+
+
+class Drowned(Decoder):
+    def __init__(self):
+        super().__init__(Layer(Attend()), padding_idx=PAD)
+        assert self.places is not None
+        nn.init.normal_(self.places.weight, std=30)
+
+
+class Sharing(Decoder):
+    """Each layer adds a share of what the first was given; at first, none."""
+
+    def __init__(self):
+        super().__init__(Layer(Attend()), Layer(Attend()))
+        for layer in self.layers:
+            layer.shares = nn.Parameter(torch.tensor([1.0, 0.0]))
+            layer.forward = partial(self.share, layer)
+
+    @staticmethod
+    def share(layer, x, first):
+        return Layer.forward(layer, layer.shares[0] * x + layer.shares[1] * first)
+
+    def forward(self, tokens):
+        x = first = self.tokens(tokens)
+        for layer in self.layers:
+            x, _ = layer(x, first)
+        return self.head(self.norm(x))
+
+
 class Asking(Decoder):
     """What is read at the end are vectors that began as questions, not as tokens."""
 
@@ -330,6 +551,12 @@ Build = Callable[[], nn.Module]
 
 def of(attend: Callable[[], nn.Module]) -> Build:
     return lambda: Decoder(Layer(attend()), Layer(attend()))
+
+
+def normed(norm: nn.Module) -> Layer:
+    layer = Layer(Attend())
+    layer.norm_1 = norm
+    return layer
 
 
 DESIGNS: dict[str, tuple[str, Build, Build]] = {
@@ -362,6 +589,66 @@ DESIGNS: dict[str, tuple[str, Build, Build]] = {
         "residual.none",
         lambda: Asking(Layer(TwoStreams(), "none"), Layer(TwoStreams(), "none")),
         lambda: Asking(Layer(TwoStreams()), Layer(TwoStreams())),
+    ),
+    "a norm of the embeddings in the first layer": (
+        "residual.after_norm",
+        lambda: Decoder(AfterNorm(Attend()), AfterNorm(Attend())),
+        lambda: Decoder(Beginning(first=True), Beginning(first=False)),
+    ),
+    "shares of the beginning": (
+        "residual.after_norm",
+        lambda: Decoder(AfterNorm(Attend()), AfterNorm(Attend())),
+        Sharing,
+    ),
+    "steps on a sphere": (
+        "residual.none",
+        lambda: Decoder(Layer(Attend(), "none"), Layer(Attend(), "none")),
+        lambda: Decoder(Stepping(), Stepping()),
+    ),
+    "gains of three axes": (
+        "residual.none",
+        lambda: Decoder(Layer(Attend(), "none"), Layer(Attend(), "none")),
+        lambda: Decoder(Post(), Post()),
+    ),
+    "layers without modules": (
+        "residual.none",
+        lambda: Decoder(Bare("none"), Bare("none")),
+        lambda: Decoder(Bare("pre"), Bare("pre")),
+    ),
+    "layers without modules, and a norm that comes last": (
+        "residual.none",
+        lambda: Decoder(Bare("none"), Bare("none")),
+        lambda: Decoder(Bare("post"), Bare("post")),
+    ),
+    "a stream whose length comes first": (
+        "embedding_scale.drowned",
+        Drowned,
+        lambda: Turned(LengthFirst(), LengthFirst()),
+    ),
+    "queries and keys of length one": (
+        "norms.size",
+        lambda: Decoder(normed(LengthOneNorm(WIDTH))),
+        of(NormedToLengthOne),
+    ),
+    "a matrix with normalised rows": (
+        "norms.scale",
+        lambda: Decoder(normed(VarianceNorm(WIDTH))),
+        of(NormedRows),
+    ),
+    "cosines, and a scale": (
+        "attention_scale.multiplied",
+        of(lambda: Cosines(unit=False)),
+        of(Cosines),
+    ),
+    "slopes that are learnt": (
+        "relative.wrong_sign",
+        of(Sloped),
+        of(lambda: Sloped(learnt=True)),
+    ),
+    "dropout in a kernel, by a rate that was read once": (
+        "dropout.unused",
+        of(lambda: Dropped(gives=False)),
+        of(Dropped),
     ),
     "layers without a feed-forward layer": (
         "residual.skips",

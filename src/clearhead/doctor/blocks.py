@@ -19,14 +19,21 @@ class Tower:
     layers: tuple[str, ...]
     length: int
     """Of the sequence that it works on."""
+    length_first: bool = False
+    """The stream is (length, batch, width)."""
+
+    def into(self, visit: Visit) -> Tensor:
+        """The vectors that a layer was given, (batch, length, width)."""
+        stream = stream_into(visit)
+        return stream.transpose(0, 1) if self.length_first else stream
 
 
 @once_per_patient
 def find_towers(patient: Patient) -> list[Tower]:
     """The stacks of layers of a model, found by running it once."""
-    model = patient.plain
+    model, inputs = patient.plain, patient.draw(3)
     with torch.no_grad():
-        visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
+        visits = watch(model, lambda: patient.logits(model, inputs))
     streams = {visit.path: visit for visit in visits if _keeps_its_shape(visit)}
     towers: list[Tower] = []
     for path, module in model.named_modules():
@@ -38,8 +45,9 @@ def find_towers(patient: Patient) -> list[Tower]:
         children = list(module.children())
         alike = len({type(child) for child in children}) == 1
         if alike and all(layer in streams for layer in layers) and _is_layer(children[0]):
-            length = streams[layers[0]].given[0].shape[1]
-            towers.append(Tower(path, layers, length))
+            one, other = stream_into(streams[layers[0]]).shape[:2]
+            length_first = other == len(inputs.tokens) != one
+            towers.append(Tower(path, layers, one if length_first else other, length_first))
     return towers
 
 
@@ -53,12 +61,18 @@ def stream_out_of(visit: Visit) -> Tensor:
     return next(t for t in visit.returned if t.shape == visit.given[0].shape)
 
 
+def is_vector(parameter: Tensor) -> bool:
+    """Whether it has one axis, or none, but for axes of 1."""
+    return parameter.numel() == max(parameter.shape, default=1)
+
+
 def is_norm(module: nn.Module) -> bool:
     """Whether a module is a norm: by its name, or because it has no matrix and its output does not
     depend on the scale of its input."""
-    if "norm" in type(module).__name__.lower():
-        return True
     weights = list(module.parameters())
+    if "norm" in type(module).__name__.lower():
+        # A layer with normalised weights, or a wrapper that holds a sublayer, is none.
+        return isinstance(module, nn.LayerNorm) or all(map(is_vector, weights))
     if not weights or any(parameter.dim() != 1 for parameter in weights):
         return False
     training = module.training

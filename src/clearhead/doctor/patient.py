@@ -180,6 +180,11 @@ class Patient:
         return sum(p.numel() for p in self.model.parameters()) > _LARGE
 
     @property
+    def is_frozen(self) -> bool:
+        """No parameter is learnt."""
+        return not any(parameter.requires_grad for parameter in self.model.parameters())
+
+    @property
     def plain(self) -> nn.Module:
         """A copy as it is, in evaluation mode, that all checks share: copying takes longer than
         a call. Use it under no_grad and do not change it: a large model's shares its weights."""

@@ -154,7 +154,7 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
         numbers = {"d_head": first.d_head, "right": first.d_head**-0.5}
         spread = float(first.scores[first.weights > 0].std())
         heads = first.weights.shape[1] if first.weights.dim() == 4 else 1
-        if _all_near(scales, first.d_head**-0.5) or first.d_head == 1:
+        if _all_near(scales, first.d_head**-0.5) or first.d_head == 1 or _of_length_one(first):
             continue
         numbers |= {"scale": slope * first.scaled_before[0], "spread": spread}
         if _all_near(scales, 1.0) and (spread > _WIDE or not _scaled_by_weights(first)):
@@ -181,9 +181,18 @@ def _scaled_by_weights(attention: Attention) -> bool:
     return ratio < 2 * attention.d_head**-0.5 and ratio < 0.7
 
 
+def _of_length_one(attention: Attention) -> bool:
+    """Queries and keys whose product is a cosine, but for its scale: any scale may be meant."""
+    if attention.queries is None or attention.keys is None:
+        return False
+    queries, keys = attention.queries.norm(dim=-1), attention.keys.norm(dim=-1)
+    lengths = queries[..., :, None] * keys[..., None, :] / attention.scaled_before[0]
+    return bool(((lengths - 1).abs() < 0.01).all())
+
+
 def _normalised(patient: Patient, attention: Attention) -> bool:
     """Whether queries and keys have norms of their own, whose weights can be the scale."""
-    parts = patient.model.get_submodule(attention.place).children()
+    parts = patient.plain.get_submodule(attention.place).children()
     norms = [p for p in parts if is_norm(p) and next(p.parameters(), None) is not None]
     return sum(next(p.parameters()).numel() == attention.d_head for p in norms) > 1
 

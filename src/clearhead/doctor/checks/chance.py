@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.copying import copy_model
@@ -186,20 +187,24 @@ def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[F
 
 def _fused_at(patient: Patient, model: nn.Module, rate: float) -> bool:
     """Whether a fused kernel drops at this rate, which was fixed when the model was built."""
-    rates: list[float] = []
-    kernel = F.scaled_dot_product_attention
+    kernels = _FusedRates()
+    with torch.no_grad(), kernels:
+        patient.logits(model, patient.draw(2))
+    return any(abs(float(seen) - rate) < 1e-6 for seen in kernels.rates)
 
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        rates.append(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
-        return kernel(*args, **kwargs)
 
-    F.scaled_dot_product_attention = watched
-    try:
-        with torch.no_grad():
-            patient.logits(model, patient.draw(2))
-    finally:
-        F.scaled_dot_product_attention = kernel
-    return any(abs(float(seen) - rate) < 1e-6 for seen in rates)
+class _FusedRates(TorchFunctionMode):
+    """The rates of dropout that fused attention is called with, under whichever name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: list[float] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            self.rates.append(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
+        return func(*args, **kwargs)
 
 
 def _batch(model: nn.Module) -> int:

@@ -10,18 +10,27 @@ from clearhead.doctor.patient import Patient, change_size
 
 
 def documents(patient: Patient) -> Iterator[Finding]:
-    """A document in a row with another one gives the logits that it gives alone."""
+    """A document in a row does not depend on the one before it, and gives the logits that it gives
+    alone."""
     packed = patient.calls.packed
     if packed is None:
         raise NotApplicableError("no_documents")
     model, inputs = patient.specimen, patient.draw(2)
     n = patient.length // 2
+    lengths = [n, patient.length - n]
+    others = inputs.tokens.clone()
+    others[:, :n] = patient.other_tokens(others[:, :n])
     with torch.no_grad():
-        together = packed(model, inputs, [n, patient.length - n])
+        together = packed(model, inputs, lengths)
+        behind_others = packed(model, replace(inputs, tokens=others), lengths)
         alone = [
             patient.logits(model, replace(inputs, tokens=tokens))
             for tokens in (inputs.tokens[:, :n], inputs.tokens[:, n:])
         ]
-    change = change_size(torch.cat(alone, dim=1), together)
+    change = change_size(together[:, n:], behind_others[:, n:])
     if change > patient.tolerance:
         yield Finding("documents.seen", "error", {"change": change})
+        return
+    change = change_size(torch.cat(alone, dim=1), together)
+    if change > patient.tolerance:
+        yield Finding("documents.differ", "note", {"change": change})

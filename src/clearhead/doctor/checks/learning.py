@@ -15,7 +15,8 @@ _N_SAMPLES = 8
 _LENGTH = 8
 _N_SYMBOLS = 16
 _N_STEPS = 150
-# The training checks stop here on a slow machine, and give no verdict if they were not done.
+# The training checks stop here on a slow machine, and give no verdict if they were not done. The
+# time of this thread: what other processes take is not the model's.
 _SECONDS = 12.0
 _LEARNING_RATE = 3e-3
 # A working model halves its loss on eight samples within tens of steps at any sensible rate.
@@ -26,8 +27,8 @@ _KNOWS_TOO_MUCH = 0.15
 
 def overfits(patient: Patient) -> Iterator[Finding]:
     """Eight random samples are learnt by heart."""
-    if not patient.scores_tokens:
-        raise NotApplicableError("no_token_scores")
+    if patient.is_frozen or not patient.scores_tokens:
+        raise NotApplicableError("frozen" if patient.is_frozen else "no_token_scores")
     model = patient.training_copy()
     inputs = patient.draw(_N_SAMPLES, _length(patient), _length(patient))
     targets = patient.draw(_N_SAMPLES, _length(patient), seed=1).tokens
@@ -44,16 +45,18 @@ def overfits(patient: Patient) -> Iterator[Finding]:
     if losses is None:
         raise NotApplicableError("too_slow")
     if not min(losses) < _NOT_LEARNT * losses[0]:
+        if len(losses) < _N_STEPS:
+            raise NotApplicableError("too_slow")
         numbers = {"first": losses[0], "last": losses[-1], "steps": len(losses)}
         yield Finding("overfits.not", "error", numbers)
 
 
 def knows_the_future(patient: Patient) -> Iterator[Finding]:
     """New random tokens at every step: no model can do better than their entropy."""
-    if patient.kind == "encoder":
-        raise NotApplicableError("encoder")
+    if patient.is_frozen or patient.kind == "encoder":
+        raise NotApplicableError("frozen" if patient.is_frozen else "encoder")
     model = patient.training_copy()
-    symbols = min(_N_SYMBOLS, patient.vocab_size - 1)
+    symbols = len(patient.draw(64, symbols=_N_SYMBOLS).tokens.unique())
     length = _length(patient)
     seed = iter(range(10, 10_000))
 
@@ -61,7 +64,7 @@ def knows_the_future(patient: Patient) -> Iterator[Finding]:
         inputs = patient.draw(16, length, length, symbols=symbols, seed=next(seed))
         return _loss(patient, model, inputs, None)
 
-    floor = math.log(len(patient.draw(64, symbols=symbols).tokens.unique()))
+    floor = math.log(symbols)
     losses = _train(model, loss, below=floor - 2 * _KNOWS_TOO_MUCH)
     if losses is None:
         raise NotApplicableError("too_slow")
@@ -80,8 +83,8 @@ def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, labels: Tensor
     if patient.kind != "encoder" and patient.calls.loss is not None:
         targets = inputs.tokens
         if not patient.calls.loss_shift:
-            ends = torch.full_like(targets[:, :1], patient.calls.ignored)
-            targets = torch.cat((targets[:, 1:], ends), dim=1)
+            # The last target is nobody's next token: another row's first, which none can know.
+            targets = torch.cat((targets[:, 1:], targets[:, :1].roll(1, dims=0)), dim=1)
         return patient.calls.loss(model, inputs, targets)
     logits = patient.logits(model, inputs).float()
     if patient.kind != "encoder":
@@ -96,9 +99,9 @@ def _train(model: nn.Module, loss, *, below: float = _LEARNT) -> list[float] | N
         [p for p in model.parameters() if p.requires_grad], lr=_LEARNING_RATE, weight_decay=0.0
     )
     losses: list[float] = []
-    started = time.monotonic()
+    started = time.thread_time()
     for _ in range(_N_STEPS):
-        if time.monotonic() - started > _SECONDS:
+        if time.thread_time() - started > _SECONDS:
             return losses if len(losses) > _N_STEPS // 3 else None
         optimizer.zero_grad()
         value = loss()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from clearhead.doctor.blocks import is_norm
+from clearhead.doctor.blocks import find_towers, is_norm, stream_into
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import Patient
@@ -17,12 +17,15 @@ _LARGER, _SCALE_ALLOWED = 4.0, 1.5
 
 
 def norms(patient: Patient) -> Iterator[Finding]:
-    """Given random numbers, a fresh norm returns numbers of size 1."""
+    """A fresh norm of the stream returns numbers of size 1, and none feels the size of what it is
+    given."""
     if not patient.fresh:
         raise NotApplicableError("trained")
     model = patient.plain
+    layers = {layer for tower in find_towers(patient) for layer in tower.layers}
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
+        widths = {stream_into(visit).shape[-1] for visit in visits if visit.path in layers}
         for visit in visits:
             weighted = next(visit.module.parameters(recurse=False), None) is not None
             if not weighted or not is_norm(visit.module) or len(visit.given) != 1:
@@ -34,7 +37,9 @@ def norms(patient: Patient) -> Iterator[Finding]:
             if not isinstance(returned, torch.Tensor) or returned.shape != visit.given[0].shape:
                 continue
             size = float(returned.double().square().mean().sqrt())
-            if not abs(size - 1) <= _ALLOWED:
+            # Queries and keys may rightly be normalised to another size.
+            of_the_stream = not widths or visit.given[0].shape[-1] in widths
+            if of_the_stream and not abs(size - 1) <= _ALLOWED:
                 yield Finding("norms.size", "warning", {"size": size}, place=visit.path)
                 return
             larger = visit.module(_LARGER * torch.randn_like(visit.given[0]))

@@ -6,8 +6,8 @@ from types import FunctionType
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.blocks import find_towers, stream_into
+from clearhead.doctor.attention_trace import Attention, trace_attention
+from clearhead.doctor.blocks import find_towers
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import watch
@@ -34,17 +34,10 @@ def relative(patient: Patient) -> Iterator[Finding]:
     drawn.tokens[1] = patient.other_tokens(drawn.tokens[0])
     source = None if drawn.source is None else _repeated(drawn.source)
     inputs = CallInputs(_repeated(drawn.tokens), source)
-    model = patient.specimen
-    length, n_source = patient.length, patient.source_length if patient.has_source else 0
-    logits: list[Tensor] = []
-    seen = trace_attention(
-        model,
-        lambda: logits.append(patient.logits(model, inputs)),
-        {(length, length), (n_source, n_source)},
-    )
+    logits, seen = _traced(patient, patient.specimen, inputs)
     if not seen:
         raise NotApplicableError("no_attention_seen")
-    one, other = logits[0].split(1)
+    one, other = logits.split(1)
     by_place = change_size(one, one[:, :1].expand_as(one))
     # Beside what another token would change: some models hardly hear anything.
     if not by_place <= _TOLERANCE * change_size(one, other):
@@ -52,7 +45,7 @@ def relative(patient: Patient) -> Iterator[Finding]:
             yield Finding("relative.values", "error", place=seen[0].place)
             return
         raise NotApplicableError("absolute_positions")
-    for attention in seen:
+    for index, attention in enumerate(seen):
         if attention.axis != -1 or attention.weights.dim() != 4:
             continue
         open_ = attention.weights > 0
@@ -71,23 +64,63 @@ def relative(patient: Patient) -> Iterator[Finding]:
         if _turned(attention.values):
             yield Finding("relative.values", "error", place=attention.place)
             return
-        if _one_slope(distances, open_):
-            numbers = {"heads": distances.shape[1]}
+        lines, numbers = _lines(attention), {"heads": distances.shape[1]}
+        if lines is None:
+            continue
+        # The furthest key comes first, and the query's own, whose score is 0 here, last.
+        if (lines[:, 0] > 0).all() and _fixed(patient, inputs, index, lines):
+            yield Finding("relative.wrong_sign", "warning", numbers, place=attention.place)
+            return
+        if len(lines) > 1 and (lines - lines[0]).abs().max() <= _ROUNDING * lines.abs().max():
             yield Finding("relative.one_slope", "warning", numbers, place=attention.place)
             return
+
+
+def _traced(
+    patient: Patient, model: nn.Module, inputs: CallInputs
+) -> tuple[Tensor, list[Attention]]:
+    """The logits, and every attention of a sequence to itself."""
+    length, n_source = patient.length, patient.source_length if patient.has_source else 0
+    logits: list[Tensor] = []
+    seen = trace_attention(
+        model,
+        lambda: logits.append(patient.logits(model, inputs)),
+        {(length, length), (n_source, n_source)},
+    )
+    return logits[0], seen
+
+
+def _lines(attention: Attention) -> Tensor | None:
+    """(head, key): the scores of the last query, where each head's are a straight line and the same
+    for all tokens, as with ALiBi."""
+    last = _by_distance(attention.scores.double())[..., -1, :]
+    if not (attention.weights[..., -1, :] > 0).all():
+        return None
+    rounding = _ROUNDING * last.abs().max()
+    straight = last.diff().diff().abs().max() <= rounding
+    alike = (last - last[:1]).abs().max() <= rounding
+    return last[0] if straight and alike else None
+
+
+def _fixed(patient: Patient, inputs: CallInputs, index: int, lines: Tensor) -> bool:
+    """Whether weights without noise give the same lines: then their slopes are not learnt."""
+    _, seen = _traced(patient, patient.plain, inputs)
+    plain = _by_distance(seen[index].scores.double())[0, :, -1, :]
+    return bool(torch.allclose(plain, lines, rtol=1e-3, atol=1e-3 * float(lines.abs().max())))
 
 
 def _enters_alike(patient: Patient, inputs: CallInputs, place: str) -> bool:
     """Whether one token, again and again, enters the layer of this attention alike at each
     position: behind a recurrent layer it does not."""
-    layers = [layer for tower in find_towers(patient) for layer in tower.layers]
+    layers = [(tower, layer) for tower in find_towers(patient) for layer in tower.layers]
     if not layers:
         return False
-    around = next((layer for layer in layers if f"{place}.".startswith(f"{layer}.")), layers[0])
+    inside = (one for one in layers if f"{place}.".startswith(f"{one[1]}."))
+    tower, around = next(inside, layers[0])
     model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, inputs))
-    stream = stream_into(next(visit for visit in visits if visit.path == around))
+    stream = tower.into(next(visit for visit in visits if visit.path == around))
     return change_size(stream, stream[:, :1].expand_as(stream)) <= _TOLERANCE
 
 
@@ -108,18 +141,6 @@ def _turned(values: Tensor | None) -> bool:
         return False
     values = values[:, values.shape[1] // 2 :]
     return change_size(values, values[:, :1].expand_as(values)) > _TOLERANCE
-
-
-def _one_slope(distances: Tensor, open_: Tensor) -> bool:
-    """Several heads, and one straight line for all of them and all tokens: then each head was to
-    have a slope of its own."""
-    last, seen = distances[..., -1, :], open_[..., -1, :]
-    if last.shape[1] < 2 or not seen.all():
-        return False
-    alike = (last - last[:1, :1]).abs().max() <= 1e-6 * last.abs().max()
-    line = last[0, 0]
-    straight = (line.diff().diff()).abs().max() <= 1e-6 * line.abs().max()
-    return bool(alike and straight)
 
 
 def _promised(model: nn.Module) -> bool:

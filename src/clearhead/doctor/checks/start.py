@@ -59,6 +59,8 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
 
 def gradients(patient: Patient) -> Iterator[Finding]:
     """Every parameter takes part, and every gradient is finite."""
+    if patient.is_frozen:
+        raise NotApplicableError("frozen")
     # With noise on the weights: a layer that starts at zero passes nothing back.
     model, inputs = patient.noisy_copy(), patient.draw(8)
     tables: dict[str, list[Tensor]] = {}
@@ -140,8 +142,8 @@ def _wrong_row(patient: Patient) -> Iterator[Finding]:
 def gradient_value(patient: Patient) -> Iterator[Finding]:
     """A small step along the gradient changes the loss by what the gradient says, in training
     mode, with the same draws of dropout."""
-    if not patient.runs_in_double:
-        raise NotApplicableError("no_double")
+    if patient.is_frozen or not patient.runs_in_double:
+        raise NotApplicableError("frozen" if patient.is_frozen else "no_double")
     model, inputs = copy_model(patient.specimen).train(), patient.draw(2)
     targets = patient.draw(2, seed=1).tokens.flatten()
 

@@ -1,13 +1,20 @@
 """The residual stream: what is added to it, and how large."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.blocks import Tower, find_towers, is_norm, stream_into, stream_out_of
+from clearhead.doctor.blocks import (
+    Tower,
+    find_towers,
+    is_norm,
+    is_vector,
+    stream_into,
+    stream_out_of,
+)
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import Visit, differs, tensors, watch, watching
@@ -22,31 +29,50 @@ _DROWNED_UNSCALED = 0.22
 _LARGER, _SIZE_FELT = 4, 0.1
 
 
+@dataclass(frozen=True)
+class _Emptied:
+    """A copy with nothing in its sublayers, and two runs of it with different tokens."""
+
+    model: nn.Module
+    visits: list[Visit]
+    changed: list[Visit]
+
+
 def residual(patient: Patient) -> Iterator[Finding]:
     """With nothing in its sublayers, a layer is the identity, or a norm that comes last."""
     towers = find_towers(patient)
     if not towers:
         raise NotApplicableError("no_layers")
-    model = patient.copy()
+    emptied = _empty(patient, towers)
+    for tower in towers:
+        found = list(_examine_tower(patient, tower, emptied))
+        if found:
+            # With gains of 1 a residual may be replaced, or added twice: asked again without them.
+            again = _examine_tower(patient, tower, _empty(patient, towers, own_gains=True))
+            cases = {finding.case for finding in again}
+            found = [finding for finding in found if finding.case in cases]
+        yield from found or _final_norm(patient, tower, emptied.visits)
+        last = next(visit for visit in emptied.visits if visit.path == tower.layers[-1])
+        if stream_out_of(last).any():  # not a sublayer, whose residual is outside
+            yield from _skips(patient, tower)
+
+
+def _empty(patient: Patient, towers: list[Tower], *, own_gains: bool = False) -> _Emptied:
+    model, inputs = patient.copy(), patient.draw(3)
     for tower in towers:
         for layer in tower.layers:
-            _silence(model.get_submodule(layer))
-    inputs = patient.draw(3)
+            _silence(model.get_submodule(layer), own_gains)
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
     if inputs.source is not None:
         others = replace(others, source=patient.other_tokens(inputs.source))
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, inputs))
         changed = watch(model, lambda: patient.logits(model, others))
-    for tower in towers:
-        found = list(_examine_tower(tower, visits, changed))
-        yield from found or _final_norm(patient, tower, visits)
-        last = next(visit for visit in visits if visit.path == tower.layers[-1])
-        if stream_out_of(last).any():  # not a sublayer, whose residual is outside
-            yield from _skips(patient, tower)
+    return _Emptied(model, visits, changed)
 
 
-def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> Iterator[Finding]:
+def _examine_tower(patient: Patient, tower: Tower, emptied: _Emptied) -> Iterator[Finding]:
+    visits, changed = emptied.visits, emptied.changed
     # Counted in each run: a model may change its parts after its first.
     last, again = (
         max(i for i, visit in enumerate(run) if visit.path == tower.layers[-1])
@@ -67,14 +93,26 @@ def _examine_tower(tower: Tower, visits: list[Visit], changed: list[Visit]) -> I
             continue  # post-norm: a norm comes last
         if not any(is_norm(visit.module) for visit in inside) and _is_normalised(returned):
             continue  # a norm that is no module of the layer: nobody knows where it stands
+        if layer == tower.layers[0] and _only_the_first_normalises(patient, tower, emptied.model):
+            continue
         change = float((returned - given).norm() / given.norm())
         yield Finding("residual.after_norm", "error", {"change": change}, place=layer)
         return
 
 
+def _only_the_first_normalises(patient: Patient, tower: Tower, model: nn.Module) -> bool:
+    """The first layer of RWKV begins with the norm of the embeddings. Behind it, vectors that are
+    larger than what norms return pass the other layers as they are."""
+    first, *others = tower.layers
+    with torch.no_grad(), watching(model, leave=_enlarging(first)):
+        visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
+    later = [visit for visit in visits if visit.path in others]
+    return bool(later) and all(_same(stream_out_of(v), stream_into(v)) for v in later)
+
+
 def _is_normalised(stream: Tensor) -> bool:
-    sizes = stream.double().square().mean(dim=-1).sqrt()
-    return bool((sizes - 1).abs().max() < 0.05)
+    sizes = stream.double().norm(dim=-1)
+    return bool((sizes / sizes.mean() - 1).abs().max() < 0.05)
 
 
 def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator[Finding]:
@@ -82,26 +120,32 @@ def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator
     stream is as large as it has grown: a norm must follow, and to a norm size is nothing."""
     last = next(visit for visit in visits if visit.path == tower.layers[-1])
     inside = [v for v in visits if v.path.startswith(f"{last.path}.") and _weighs(v.module)]
-    pre = _same(stream_out_of(last), stream_into(last)) and not is_norm(inside[-1].module)
-    if not pre or not any(is_norm(visit.module) for visit in inside):
+    if not any(is_norm(visit.module) for visit in inside):
+        return
+    if is_norm(inside[-1].module) or not _same(stream_out_of(last), stream_into(last)):
         return
     model, inputs = patient.specimen, patient.draw(2)
-
-    def enlarge(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
-        if path != tower.layers[-1]:
-            return None
-        if isinstance(output, torch.Tensor):
-            return output * _LARGER
-        return type(output)((output[0] * _LARGER, *output[1:]))
-
     with torch.no_grad():
         before = patient.logits(model, inputs)
-        with watching(model, leave=enlarge):
+        with watching(model, leave=_enlarging(last.path)):
             after = patient.logits(model, inputs)
     change = change_size(before, after)
     if change > _SIZE_FELT:
         numbers = {"change": change, "larger": _LARGER}
         yield Finding("residual.no_final_norm", "warning", numbers, place=tower.layers[-1])
+
+
+def _enlarging(layer: str) -> Callable[[str, nn.Module, Any, Any], Any]:
+    """For `watching`: what this layer returns is made larger."""
+
+    def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
+        if path != layer:
+            return None
+        if isinstance(output, torch.Tensor):
+            return output * _LARGER
+        return type(output)((output[0] * _LARGER, *output[1:]))
+
+    return leave
 
 
 def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
@@ -125,7 +169,8 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
 
         def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
             if path == tower.layers[-1]:
-                seen.append(next(t for t in tensors(output) if t.dim() == 3))
+                stream = next(t for t in tensors(output) if t.dim() == 3)
+                seen.append(stream.transpose(0, 1) if tower.length_first else stream)
             return torch.zeros_like(output) if path in silent else None
 
         with torch.no_grad(), watching(model, leave=leave):
@@ -174,24 +219,29 @@ def _stream_goes_on(tower: Tower, visits: list[Visit], changed: list[Visit]) -> 
         (one, other)
         for visit, same in zip(visits, changed)
         for one, other in zip(visit.given, same.given)
-        if one.dim() == 3 and one.shape[1] == tower.length
+        if one.dim() == 3 and tower.length in one.shape[:2]
     ]
     if not pairs:  # nothing but the model itself comes after: ask what it returns
         pairs = list(zip(visits[-1].returned[:1], changed[-1].returned[:1]))
     return any(differs(one, other, 1e-6) for one, other in pairs)
 
 
-def _silence(layer: nn.Module) -> None:
+def _silence(layer: nn.Module, own_gains: bool) -> None:
     """Sublayers that add nothing, and norms that only normalise. A gain between the sublayers may
-    weigh the residual itself: it becomes 1."""
+    weigh the residual itself: it becomes 1, or with `own_gains` stays as it is."""
     with torch.no_grad():
         for module in layer.modules():
             own = dict(module.named_parameters(recurse=False))
-            holds_others = next(module.children(), None) is not None
-            between = holds_others and all(parameter.dim() == 1 for parameter in own.values())
+            vectors = {name for name, parameter in own.items() if is_vector(parameter)}
+            between = next(module.children(), None) is not None and len(vectors) == len(own)
+            norm = is_norm(module)
             for name, parameter in own.items():
-                gain = parameter.dim() == 1 and "bias" not in name
-                parameter.fill_(1.0 if gain and (between or is_norm(module)) else 0.0)
+                gain = name in vectors and "bias" not in name
+                # Beside matrices, what begins at 1 is the gain of a norm that is no module.
+                if not gain or not (norm or between or float(parameter.double().mean()) > 0.5):
+                    parameter.zero_()
+                elif norm or not own_gains:
+                    parameter.fill_(1.0)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
@@ -210,7 +260,7 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
         visits = watch(model, lambda: patient.logits(model, same))
     for tower in towers:
         first = next(visit for visit in visits if visit.path == tower.layers[0])
-        stream = stream_into(first)
+        stream = tower.into(first)
         token = float(stream.std(dim=0).square().mean().sqrt())
         # What all tokens have in common at a position: of sinusoids, slow ones count too.
         position = float(stream.mean(dim=0).square().mean().sqrt())
