@@ -128,11 +128,10 @@ def trace_attention(
     def enter(path: str, _: nn.Module) -> None:
         trace.running.append(_Module(path))
 
-    def leave(*_: Any) -> None:
+    def end() -> None:
         trace.running.pop()
 
-    watched = watching(model, enter=enter, leave=leave)
-    with watched, plain_kernels(), torch.no_grad(), trace:
+    with watching(model, enter=enter, end=end), plain_kernels(), torch.no_grad(), trace:
         call()
     return trace.seen
 

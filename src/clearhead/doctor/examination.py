@@ -45,7 +45,7 @@ def examine(
     """
     checks = _chosen(only, quick, language)
     with ExitStack() as around:
-        around.enter_context(torch.random.fork_rng(devices=[]))
+        around.enter_context(torch.random.fork_rng(devices=_seeded_devices()))
         around.enter_context(torch.enable_grad())
         around.enter_context(as_in_training())
         around.enter_context(warnings.catch_warnings())
@@ -78,6 +78,11 @@ def examine(
     )
 
 
+def _seeded_devices() -> list[int]:
+    """Those whose generators torch.manual_seed sets, beside the processor's."""
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
 def _chosen(only: Collection[str] | None, quick: bool, language: Language) -> list[Check]:
     names = [check.name for check in CHECKS]
     for name in only or ():
@@ -97,9 +102,11 @@ def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
     found, status, reason = _attempt(check, patient)
     if status in ("found", "could not run") and patient.runs_in_double:
         again, second, why = _attempt(check, patient.in_own_precision)
-        if not found:
+        if not found and second != "not applicable":
             found, status, reason = again, second, why
-        elif second != "not applicable":  # a question for double precision only has one answer
+        elif (
+            found and second != "not applicable"
+        ):  # a question for double precision only has one answer
             cases = {finding.case for finding in again}
             found = [finding for finding in found if finding.case in cases]
             status, reason = ("found", None) if found else ("passed", None)

@@ -38,6 +38,8 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
             ("after_prompt", [length - 2, 1, 1]),
             ("several", [length - 3, 3]),
         ):
+            if min(pieces) < 1:
+                continue  # the model takes too few tokens
             logits = cached(model, inputs, pieces)
             if not change_size(full, logits) <= patient.tolerance:
                 yield _finding(patient, case, full, logits)
@@ -47,7 +49,8 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
 
 
 def _finding(patient: Patient, case: str, full: Tensor, logits: Tensor) -> Finding:
-    wrong = (full - logits).abs().amax(dim=(0, 2)) > patient.tolerance
+    size = full.double().square().mean().sqrt()
+    wrong = (full - logits).abs().amax(dim=(0, 2)) > patient.tolerance * size
     first = int(wrong.nonzero()[0]) if wrong.any() else 0
     return Finding(
         f"cache.{case}", "error", {"change": change_size(full, logits), "position": first}

@@ -106,7 +106,8 @@ def save_load(patient: Patient) -> Iterator[Finding]:
     with torch.no_grad():
         one, two = patient.logits(model, inputs), patient.logits(model, inputs)
         change = change_size(one, patient.logits(other, inputs))
-    if change > 0 and torch.equal(one, two):
+    # Rounding may depend on where in memory weights are.
+    if change > 1e-6 and torch.equal(one, two):
         yield Finding("save_load.differs", "error", {"change": change})
 
 

@@ -1,6 +1,8 @@
 """Generation: what is written must be what the model says."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from clearhead.doctor.findings import Finding, NotApplicableError, Severity
 from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import CallInputs, Generated, Patient
+from clearhead.doctor.witness import watching
 
 _N_NEW = 8
 _PROMPT = 3
@@ -116,6 +119,8 @@ def stops(patient: Patient) -> Iterator[Finding]:
         yield Finding("stops.no_setting", "note")
         return
     settings = _greedy_settings(patient)
+    if not settings and _draws(patient, model):
+        raise NotApplicableError("only_samples")
     for prompt in _prompts(patient):
         free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
         # The token that greedy generation writes first is declared to be the end.
@@ -250,19 +255,12 @@ def encodes_once(patient: Patient) -> Iterator[Finding]:
     model, prompt = _scene(patient)
     if not patient.has_source:
         raise NotApplicableError("no_source")
-    assert prompt.source is not None
-    lengths: list[int] = []
-    encoder = _encoder(model)
-    if encoder is None:
+    path = _encoder(patient)
+    if path is None:
         raise NotApplicableError("no_encoder_found")
-
-    def look(_: nn.Module, args: Any, kwargs: Any) -> None:
-        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
-        lengths.extend(t.shape[1] for t in tensors[:1] if t.dim() > 1)
-
-    handle = encoder.register_forward_pre_hook(look, with_kwargs=True)
-    _generate(patient, model, prompt, _N_NEW, **_greedy_settings(patient))
-    handle.remove()
+    with _lengths_given(model) as seen:
+        _generate(patient, model, prompt, _N_NEW, **_greedy_settings(patient))
+    lengths = seen[path]
     if len(set(lengths)) > 1:
         numbers = {"shortest": min(lengths), "longest": max(lengths)}
         yield Finding("encodes_once.grows", "error", numbers)
@@ -373,9 +371,26 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def _encoder(model: nn.Module) -> nn.Module | None:
-    """The outermost module that is called and whose name says that it encodes."""
-    for path, module in model.named_modules():
-        if "encoder" in path.lower() and not isinstance(module, nn.ModuleList | nn.ModuleDict):
-            return module
-    return None
+def _encoder(patient: Patient) -> str | None:
+    """The outermost module whose name says that it encodes, and that a full pass calls once, with
+    the source: a `pos_encoder` may serve source and target."""
+    model = patient.plain
+    with torch.no_grad(), _lengths_given(model) as seen:
+        patient.logits(model, patient.draw(2))
+    paths = [path for path, _ in model.named_modules() if "encoder" in path.lower()]
+    return next((path for path in paths if seen[path] == [patient.source_length]), None)
+
+
+@contextmanager
+def _lengths_given(model: nn.Module) -> Iterator[dict[str, list[int]]]:
+    """The length of the first tensor that each module is given, at each of its calls."""
+    seen: dict[str, list[int]] = defaultdict(list)
+
+    def leave(path: str, _: nn.Module, given: Any, __: Any) -> None:
+        args, kwargs = given
+        first = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
+        if first is not None and first.dim() > 1:
+            seen[path].append(first.shape[1])
+
+    with watching(model, leave=leave):
+        yield seen

@@ -78,18 +78,21 @@ def _of_every_draw(
 
 def _ignored_targets(patient: Patient, seed: int) -> Iterator[Finding]:
     model, inputs, targets, ignored = _scene(patient, seed)
+    shift = patient.calls.loss_shift
+    n_ignored = min(_N_IGNORED, patient.length - shift - 1)
+    if n_ignored < 1:
+        raise NotApplicableError("too_short")
     partly = targets.clone()
-    partly[:, -_N_IGNORED:] = ignored
+    partly[:, -n_ignored:] = ignored
     logits = patient.logits(model, inputs)
     loss = float(_loss(patient, model, inputs, partly))
-    shift = patient.calls.loss_shift
     total = float(_cross_entropy(logits, partly, shift, ignored, "sum"))
     counted = (partly[:, shift:] != ignored).sum().item()
     averages = {"right": total / counted, "sum": total, "all": total / partly[:, shift:].numel()}
     if not _near(loss, averages["right"]) and (
         _near(loss, averages["all"]) or _halved(patient, model, inputs, targets)
     ):
-        numbers = {"loss": loss, "right": averages["right"], "n": _N_IGNORED * len(targets)}
+        numbers = {"loss": loss, "right": averages["right"], "n": n_ignored * len(targets)}
         yield Finding("ignored_targets.divided_by_all", "error", numbers)
     yield from _counted(patient, logits, partly, loss, averages["right"])
     yield from _token(patient, model, inputs, targets, logits)

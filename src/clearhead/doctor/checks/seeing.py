@@ -68,18 +68,25 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
     if patient.equal_lengths:
         raise NotApplicableError("equal_lengths")
-    inputs = patient.draw(2)
+    # With sources of two lengths: something else in the model may be as large as one of them.
+    lengths = (patient.source_length, max(patient.source_length - 2, 1))
+    places = [_where_the_source_changes(patient, length) for length in lengths]
+    if all(place is not None for place in places):
+        yield Finding("target_leak.encoder", "error", place=places[0])
+
+
+def _where_the_source_changes(patient: Patient, n_source: int) -> str | None:
+    """The first module at which a tensor as long as the source depends on the target."""
+    inputs = patient.draw(2, None, n_source)
     changed = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
 
     def source_moved(one: Tensor, other: Tensor) -> bool:
         # A tensor with a source axis and no target axis belongs to the encoder.
         own = {patient.length, patient.inner_length}
-        belongs = patient.source_length in one.shape and not own & set(one.shape)
+        belongs = n_source in one.shape and not own & set(one.shape)
         return belongs and differs(one, other, patient.tolerance)
 
-    place = first_change(_watched(patient, inputs), _watched(patient, changed), source_moved)
-    if place is not None:
-        yield Finding("target_leak.encoder", "error", place=place)
+    return first_change(_watched(patient, inputs), _watched(patient, changed), source_moved)
 
 
 def context(patient: Patient) -> Iterator[Finding]:
