@@ -134,6 +134,19 @@ def test_generation_that_raises_leaves_no_hook_in_the_shared_copy():
     assert state_of(patient.noisy) == before
 
 
+class Insisting(Decoder):
+    """Runs in half precision only."""
+
+    def forward(self, tokens):
+        return F.linear(self.states(tokens).bfloat16(), self.head.weight)
+
+
+def test_half_precision_is_examined_in_single_precision_where_the_model_runs_in_it():
+    given = [examine(b().bfloat16(), kind="decoder", only=["tied"]) for b in (Decoder, Insisting)]
+    assert [r.recognised.get("precision") for r in given] == ["bfloat16 → float32", None]
+    assert all(report.outcomes[0].status == "passed" for report in given)
+
+
 def test_the_generators_of_other_devices_are_left_as_they_were(monkeypatch):
     states: dict[int, str] = {0: "before", 1: "before"}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

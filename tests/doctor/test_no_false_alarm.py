@@ -25,6 +25,7 @@ OTHERS = {
     "llama": (others.llama, {}, HUGGING_FACE),
     "bert": (others.bert, {}, HUGGING_FACE),
     "t5": (others.t5, {}, HUGGING_FACE),
+    "t5 in half precision": (lambda: others.t5().bfloat16(), {}, HUGGING_FACE),
     "marian": (others.marian, {}, HUGGING_FACE),
     "pegasus": (others.pegasus, {}, HUGGING_FACE),
     "m2m100": (others.m2m100, {}, HUGGING_FACE),

@@ -5,6 +5,8 @@ import time
 import warnings
 from collections.abc import Collection
 from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from torch import nn
 from clearhead.doctor.attention_trace import as_in_training
 from clearhead.doctor.causes import fold
 from clearhead.doctor.checks import CHECKS, Check
+from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError, Outcome, Status
 from clearhead.doctor.patient import Calls, ModelKind, Patient
 from clearhead.doctor.recognition import recognise
@@ -42,6 +45,7 @@ def examine(
     model whose signature is not a common one. `quick` leaves out training and compilation;
     `only` names the checks to make. `fresh=False` says that the weights are trained. `language`
     is that of errors. The model is not changed, and the random generator is left as it was.
+    Weights of half precision are examined in single precision, where the model runs in it.
     """
     checks = _chosen(only, quick, language)
     with ExitStack() as around:
@@ -51,7 +55,7 @@ def examine(
         around.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
-        patient = recognise(
+        patient = _recognised(
             model,
             kind=kind,
             vocab_size=vocab_size,
@@ -76,6 +80,22 @@ def examine(
         outcomes=tuple(outcomes),
         seed=seed,
     )
+
+
+def _recognised(model: nn.Module, **how: Any) -> Patient:
+    """Half precision rounds by as much as some defects change: its weights are examined in single
+    precision, unless the model cannot be called then."""
+    half = {p.dtype for p in model.parameters()} & {torch.bfloat16, torch.float16}
+    if half:
+        try:
+            patient = recognise(copy_model(model).float(), **how)
+        except Exception:  # nobody knows what insists on its precision, and what it raises
+            _log.info("single precision", exc_info=True)
+        else:
+            names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in half))
+            precision = {"precision": f"{names} → float32"}
+            return replace(patient, recognised={**patient.recognised, **precision})
+    return recognise(model, **how)
 
 
 def _seeded_devices() -> list[int]:
