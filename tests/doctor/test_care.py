@@ -312,6 +312,22 @@ def test_where_tokens_are_drawn_chance_is_not_taken_for_an_end():
         assert [outcome.reason for outcome in report.outcomes] == ["only_samples"]
 
 
+class Total(Decoder):
+    """max_length counts the prompt."""
+
+    @torch.no_grad()
+    def generate(self, tokens, max_length, temperature=1.0):
+        while tokens.shape[1] < max_length:
+            shares = (self(tokens)[:, -1] / temperature).softmax(-1)
+            tokens = torch.cat((tokens, shares.multinomial(1)), dim=1)
+        return tokens
+
+
+def test_a_limit_that_counts_the_prompt_is_not_said_to_take_one_prompt():
+    report = examine(Total(), kind="decoder", only=["temperature"])
+    assert [outcome.reason for outcome in report.outcomes] == ["other_count"]
+
+
 def test_layers_that_are_shared_on_purpose_are_not_an_error():
     class Repeated(Decoder):
         def __init__(self):

@@ -391,6 +391,22 @@ class Recurrence(nn.Module):
         return self.out(value.cumsum(1) / counts * F.silu(gate))
 
 
+class Gated(nn.Module):
+    """Attention without a softmax inside a gate, and no feed-forward layer: one matrix writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.gate = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 2 * WIDTH)
+        self.value, self.key = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(WIDTH, 8)
+        self.out = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        y = self.norm(x)
+        key = turn(self.key(y))
+        weights = (key @ key.mT).relu().square().tril() / x.shape[1]
+        return x + self.out(F.silu(self.gate(y)) * (weights @ self.value(y))), None
+
+
 class Running(Recurrence):
     """In the place of attention, before a feed-forward layer: a sum that grows with the place."""
 
@@ -654,6 +670,11 @@ DESIGNS: dict[str, tuple[str, Build, Build]] = {
         "residual.skips",
         lambda: Decoder(Layer(Attend(), "skips"), Layer(Attend(), "skips")),
         lambda: Decoder(RecurrentLayer(), RecurrentLayer()),
+    ),
+    "attention inside a gate": (
+        "residual.skips",
+        lambda: Decoder(Layer(Attend(), "skips"), Layer(Attend(), "skips")),
+        lambda: Decoder(Gated(), Gated()),
     ),
     "a router that returns two things": (
         "residual.skips",

@@ -95,7 +95,8 @@ def _share_of_best(patient: Patient, model: nn.Module, prompt: CallInputs, value
     rows = prompt.rows([0] * 24)
     run = _generate(patient, model, rows, 1, temperature=value)
     if run.tokens.shape != (24, 1):
-        raise NotApplicableError("one_prompt_only")
+        one = len(run.tokens) != len(rows.tokens)
+        raise NotApplicableError("one_prompt_only" if one else "other_count")
     logits = _rescoring_logits(patient, model, rows, run)[:, 0]
     return float((logits.argmax(dim=-1) == run.tokens[:, 0]).double().mean())
 

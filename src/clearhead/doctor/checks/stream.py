@@ -187,7 +187,8 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
 
 def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
     """Of each layer the matrix that comes last, where it narrows: of a feed-forward layer. Where
-    all matrices of a layer are in one part of it (Mamba's), there is no such layer."""
+    all matrices of a layer are in one part of it (Mamba's), or only one of them writes into the
+    stream (a gated attention's), there is no such layer."""
     model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
@@ -199,14 +200,23 @@ def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
             last = matrices[-1].module
             assert isinstance(last, nn.Linear)
             part = matrices[-1].path.rpartition(".")[0]
-            weights = model.get_submodule(layer).named_parameters(prefix=layer)
+            weights = list(model.get_submodule(layer).named_parameters(prefix=layer))
             apart = any(p.dim() > 1 and not name.startswith(f"{part}.") for name, p in weights)
             # A router narrows too, and does not write into the stream.
             width = stream_into(next(v for v in visits if v.path == layer)).shape[-1]
             writes = last.in_features > last.out_features == width
-            if writes and (apart or part == layer):
+            if part == layer:
+                deeper = any(
+                    p.dim() > 1 and _depth(name) > _depth(layer) + 2 for name, p in weights
+                )
+                apart = deeper or sum(v.returned[0].shape[-1] == width for v in matrices) > 1
+            if writes and apart:
                 found.add(matrices[-1].path)
     return found
+
+
+def _depth(path: str) -> int:
+    return path.count(".")
 
 
 def _weighs(module: nn.Module) -> bool:
