@@ -194,6 +194,19 @@ def test_what_fails_in_double_precision_only_is_not_said_not_to_apply():
     )
 
 
+class NoSlope(Decoder):
+    """The gradient is not finite, in double precision only."""
+
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        return logits + (logits - logits).sqrt() if logits.dtype == torch.float64 else logits
+
+
+def test_a_gradient_that_is_not_finite_in_double_precision_is_no_failure():
+    report = examine(NoSlope(), kind="decoder", only=["gradient_value"])
+    assert [outcome.reason for outcome in report.outcomes] == ["no_gradient_in_double"]
+
+
 def test_a_frozen_model_is_not_asked_what_it_learns():
     report = examine(Decoder().requires_grad_(False), kind="decoder")
     reasons = {outcome.check: outcome.reason for outcome in report.outcomes}

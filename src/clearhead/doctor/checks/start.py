@@ -167,6 +167,8 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
             for (parameter, gradient), size in zip(learnt, sizes)
             if size > _FAINT * max(sizes)
         ]
+        if not way:
+            raise NotApplicableError("no_gradient_in_double")
         step = _STEP / len(way)
         losses: list[float] = []
         for sign in (1, -2):
