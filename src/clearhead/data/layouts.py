@@ -57,8 +57,8 @@ class BatchLayout(Protocol):
         ...
 
 
-class PairLayout:
-    """Source and target of about the same length together, as many as the budget allows."""
+class _Pairs:
+    """What the two layouts of pairs share."""
 
     def __init__(
         self, source: TokenStore, target: TokenStore, config: BatchConfig, tokenizer: Tokenizer
@@ -66,6 +66,10 @@ class PairLayout:
         self.source, self.target, self.budget = source, target, config.batch_tokens
         self.n_samples, self.window = source.n_documents, config.window
         self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
+
+
+class PairLayout(_Pairs):
+    """Source and target of about the same length together, as many as the budget allows."""
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         source, target = self.source.lengths(samples), self.target.lengths(samples)
@@ -88,7 +92,7 @@ class PairLayout:
         )
 
 
-class JoinedLayout(PairLayout):
+class JoinedLayout(_Pairs):
     """Source and target in one row, for a decoder; rows of about the same length together."""
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
