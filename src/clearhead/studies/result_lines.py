@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeGuard
 
 from clearhead.errors import DataError
 from clearhead.files import open_plain, refuse_link, sync
@@ -45,7 +45,7 @@ def read_lines(path: Path) -> list[ResultLine]:
     return found
 
 
-def _is_result(line: Any) -> bool:
+def _is_result(line: Any) -> TypeGuard[ResultLine]:
     return (
         isinstance(line, dict)
         and NEEDED.keys() <= line.keys()
