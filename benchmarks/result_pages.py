@@ -14,7 +14,7 @@ RESULTS = ROOT / "results"
 TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end of results -->)", flags=re.S)
 HEADINGS = {
     "README.md": ("recipe", "parameters", "trained (core minutes)", "result"),
-    "README.zh-CN.md": ("配方", "参数量", "训练（核·分钟）", "结果"),
+    "README.zh-CN.md": ("配方", "参数量", "训练（核分钟）", "结果"),
 }
 UNITS = {
     "BLEU": ("BLEU", "BLEU"),
