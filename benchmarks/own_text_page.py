@@ -32,12 +32,12 @@ SCORES = {
 
 
 def table(language: str) -> str:
-    """Rows are jobs, columns are core minutes; what has not been measured is empty."""
+    """Rows are jobs, columns are core minutes; a run that has not been made is an empty cell."""
     i = list(HEADINGS).index(language)
     text, score, minutes, by_hand = HEADINGS[language]
     lines = finished()
     n_by_hand = len({line["setting"] for line in lines} - {"new"})
-    times = (*MINUTES, LONG)
+    times = [time for time in (*MINUTES, LONG) if any(line["minutes"] == time for line in lines)]
     head = [text, score, *(minutes.format(f"{time:g}") for time in times)]
     rows = [head + ([by_hand.format(n_by_hand)] if n_by_hand else [])]
     rows.append(["---"] * len(rows[0]))
