@@ -20,7 +20,7 @@ EVERY_SEVEN = with_train(PAIRS, validate_every=7)
 
 @pytest.fixture(scope="module")
 def watched(pairs: Corpus) -> WatchedTranslations:
-    return WatchedTranslations(pairs, 11)
+    return WatchedTranslations(pairs, 11, "stream")
 
 
 def test_translating_changes_no_bit_of_the_training(
@@ -59,7 +59,7 @@ def test_what_is_translated_are_sentences_of_the_validation_split(
     every = {decode(store.document(number).tolist()) for number in range(store.n_documents)}
     assert len(watched.sources) == len(watched.references) == 11
     assert every.issuperset(watched.sources)
-    assert len(WatchedTranslations(pairs, 10**6).sources) == store.n_documents
+    assert len(WatchedTranslations(pairs, 10**6, "stream").sources) == store.n_documents
 
 
 def test_bleu_can_decide_what_is_best(pairs: Corpus, watched: WatchedTranslations, tmp_path: Path):

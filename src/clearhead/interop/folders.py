@@ -83,10 +83,9 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
-    except OSError as error:  # would name the unfinished folder
-        raise FolderError(
-            f"{folder} cannot be written ({error.strerror}); name another folder"
-        ) from None
+    except OSError as error:
+        error.filename = str(folder)  # and not the unfinished one
+        raise
     try:
         yield unfinished
         unfinished.chmod(0o755)  # mkdtemp makes a private folder, and safetensors private files
