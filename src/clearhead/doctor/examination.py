@@ -122,11 +122,10 @@ def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
     found, status, reason = _attempt(check, patient)
     if status in ("found", "could not run") and patient.runs_in_double:
         again, second, why = _attempt(check, patient.in_own_precision)
-        if not found and second != "not applicable":
+        # A question for double precision only has one answer.
+        if second != "not applicable" and not found:
             found, status, reason = again, second, why
-        elif (
-            found and second != "not applicable"
-        ):  # a question for double precision only has one answer
+        elif second != "not applicable":
             cases = {finding.case for finding in again}
             found = [finding for finding in found if finding.case in cases]
             status, reason = ("found", None) if found else ("passed", None)
