@@ -1,18 +1,18 @@
 """A model of one kind of text is trained further on another: tatoeba-en-zh on 5,000 pairs of
 Python's documentation, against a model from scratch at equal core minutes.
 
-    python -m benchmarks.adaptation --start runs/tatoeba-en-zh             # what is missing
-    python -m benchmarks.adaptation --start runs/tatoeba-en-zh --minutes 1 --seeds 1
+    python -m benchmarks.adaptation                           # what is missing
+    python -m benchmarks.adaptation --minutes 1 --seeds 1
     python -m benchmarks.adaptation --report
 
-`--start` is a finished run, whose own training is not counted: it is what somebody has already. A
-line of results/adaptation.jsonl for each run that is finished. The sizes are those that `clearhead
-new` chooses, with --from and without it.
+The training of the first model, which the package ships, is not counted: it is what somebody has
+already. A line of results/adaptation.jsonl for each run that is finished. The sizes are those that
+`clearhead new` chooses, with --from and without it.
 """
 
 import argparse
 import json
-from pathlib import Path
+import os
 from statistics import mean, stdev
 from typing import Any
 
@@ -20,12 +20,14 @@ import torch
 
 from benchmarks.own_text import WORK, Job, Run, chosen, cut, recipe_of, score, train
 from benchmarks.result import FOLDER, circumstances
+from clearhead.api.loading import SHIPPED
 from clearhead.environment import keep_freed_memory
 
 LINES = FOLDER / "adaptation.jsonl"
 NEW = Job("adaptation", "my-pairs", "python_docs_zh_cn", 5_000)
 OLD = Job("adaptation-before", "my-pairs", "tatoeba_cmn_eng", 5_000)
 """Only its test set is used: what the model still knows of its first text."""
+START = "tatoeba-en-zh"
 ARMS = ("from", "scratch")
 KEYS = ("arm", "seed", "minutes")
 
@@ -36,21 +38,22 @@ def finished() -> list[dict[str, Any]]:
     return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
 
 
-def take(arm: str, seed: int, minutes: float, start: Path) -> dict[str, Any]:
+def take(arm: str, seed: int, minutes: float) -> dict[str, Any]:
     here = WORK / "adaptation-runs" / f"{arm}-{seed}-{minutes:g}"
     new, old = cut(NEW), cut(OLD)
     run = Run(NEW, minutes, seed)
-    recipe, reasons = recipe_of(run, new, start if arm == "from" else None)
+    recipe, reasons = recipe_of(run, new, SHIPPED / START if arm == "from" else None)
     used = train(recipe, reasons, here)
     return {
         "arm": arm,
         "seed": seed,
         "minutes": minutes,
         "scores": score(NEW, new, here / "run"),
-        "before": score(OLD, old, start) if arm == "from" else None,
+        "before": score(OLD, old, START) if arm == "from" else None,
         "after": score(OLD, old, here / "run"),
         "core_minutes": round(used, 2),
         **chosen(recipe),
+        "load": round(os.getloadavg()[1], 1),
         **{key: circumstances()[key] for key in ("commit", "date", "machine")},
     }
 
@@ -72,7 +75,6 @@ def report(lines: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--start", type=Path, metavar="RUN", help="of tatoeba-en-zh, trained")
     parser.add_argument("--minutes", type=float, default=10.0, help="core minutes of each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
@@ -81,8 +83,6 @@ def main() -> None:
     if arguments.report:
         report(finished())
         return
-    if arguments.start is None or not (arguments.start / "model").is_dir():
-        parser.error("--start must be a finished run: clearhead train tatoeba-en-zh makes one")
     torch.set_num_threads(1)
     keep_freed_memory()  # as training does: steps are timed here to size the recipe
     done = [[line[key] for key in KEYS] for line in finished()]
@@ -90,9 +90,7 @@ def main() -> None:
         for arm in ARMS:
             if [arm, seed, arguments.minutes] in done:
                 continue
-            line = json.dumps(
-                take(arm, seed, arguments.minutes, arguments.start), ensure_ascii=False
-            )
+            line = json.dumps(take(arm, seed, arguments.minutes), ensure_ascii=False)
             print(line, flush=True)
             if not arguments.trial:
                 with LINES.open("a", encoding="utf-8") as file:

@@ -232,7 +232,7 @@ def chosen(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def score(job: Job, folder: Path, run: Path) -> dict[str, float]:
+def score(job: Job, folder: Path, run: Path | str) -> dict[str, float]:
     """On text that no part of the run has read."""
     as_json = ("--format", "jsonl")
     match job.template:

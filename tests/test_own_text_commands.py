@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import clearhead as ch
 from clearhead.cli import main
 from clearhead.config import load_recipe, recipe_toml
 from clearhead.training import sizing
@@ -120,6 +121,14 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     lines = (here / "runs/second/metrics.jsonl").read_text("utf-8").splitlines()
     valid = [json.loads(line) for line in lines if '"valid"' in line]
     assert valid and all("first_loss" in line for line in valid)
+
+
+def test_a_shipped_model_is_trained_further_by_its_name(here: Path, capsys):
+    assert main([*PAIRS, "--from", "tatoeba-en-zh"]) == 0
+    trained()
+    assert "starting from the weights of" in capsys.readouterr().out
+    model = load_recipe("runs/first/recipe.toml").model
+    assert model is not None and model.d_model == ch.load("tatoeba-en-zh").config.d_model
 
 
 @pytest.fixture(scope="module")

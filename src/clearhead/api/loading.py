@@ -52,12 +52,19 @@ def shipped_models() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
+def place_of(folder: Path) -> Path:
+    """The folder itself, or that of the shipped model of this name."""
+    is_shipped = not folder.exists() and str(folder) in shipped_models()
+    return SHIPPED / folder if is_shipped else folder
+
+
 def find_model(path: str | Path, own: OwnParts = NONE) -> TextModel:
     """What `load` opens, not opened yet."""
-    folder = as_path("path", path)
-    if not folder.exists() and str(path) in shipped_models():
+    given = as_path("path", path)
+    folder = place_of(given)
+    if folder != given:
         # Half precision saves space in the package; a processor computes in fp32.
-        return TextModel(SHIPPED / str(path), own_parts=own, dtype=torch.float32)
+        return TextModel(folder, own_parts=own, dtype=torch.float32)
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
     if (folder / RECIPE).is_file() or (folder / "model").is_dir():

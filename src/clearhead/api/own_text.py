@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from clearhead.api.loading import place_of
 from clearhead.api.paths import PREPARED, as_path
 from clearhead.api.preparing import defect_kinds
 from clearhead.config import Recipe, explained_toml, with_values
@@ -63,8 +64,8 @@ def recipe_for(
     paths of files. Strings are text, paths (`pathlib.Path`) are files.
 
     `table` is a file instead: TSV, CSV, JSON lines, Parquet or TMX, whose `columns` are proposed
-    unless given. `label` is a list of "LABEL=FILE", for a classifier. `start` is a run or a model
-    folder whose tokenizer, shape and weights are taken over.
+    unless given. `label` is a list of "LABEL=FILE", for a classifier. `start` is a run, a model
+    folder or the name of a shipped model, whose tokenizer, shape and weights are taken over.
 
     Text in memory is written into `folder` (text/NAME unless given), where the recipe's run finds
     it again. `skip` names kinds of invalid input that are skipped and counted, such as "malformed"
@@ -94,7 +95,7 @@ def recipe_for(
     task = "my-pairs" if pairs is not None else "my-text" if own is None else own.template
     name = task if name is None else name
     _check_minutes(minutes)
-    first = None if start is None else as_path("start", start)
+    first = None if start is None else place_of(as_path("start", start))
     written = None if out is None else as_path("out", out)
     if written is not None:
         _check_out(written)

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="start",
         type=Path,
         metavar="RUN",
-        help="start from a run or a model folder: its tokenizer, shape and weights",
+        help="start from a run, a model folder or a shipped model: tokenizer, shape and weights",
     )
     parser.add_argument(
         "--minutes", type=float, metavar="N", help="minutes of training (default: %(default)g)"
