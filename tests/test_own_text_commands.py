@@ -127,8 +127,10 @@ def test_a_shipped_model_is_trained_further_by_its_name(here: Path, capsys):
     assert main([*PAIRS, "--from", "tatoeba-en-zh"]) == 0
     trained()
     assert "starting from the weights of" in capsys.readouterr().out
-    model = load_recipe("runs/first/recipe.toml").model
-    assert model is not None and model.d_model == ch.load("tatoeba-en-zh").config.d_model
+    recipe = load_recipe("runs/first/recipe.toml")
+    assert recipe.model is not None
+    assert recipe.model.d_model == ch.load("tatoeba-en-zh").config.d_model == 128
+    assert recipe.train.lr == pytest.approx(0.3 * 0.003)  # of what suits this width
 
 
 @pytest.fixture(scope="module")

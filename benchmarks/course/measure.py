@@ -202,7 +202,7 @@ def table() -> Measured:
 
 
 def depth() -> Measured:
-    """Twelve layers with first weights: how alike positions become, and what reaches the first
+    """Twelve layers with initial weights: how alike positions become, and what reaches the first
     layer of the gradient (first over last, of the value matrices)."""
     width = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_layers": 12}
     rest = {"positions": "sinusoidal", "init_std": 0.1, "p_dropout": 0.0}
@@ -256,7 +256,7 @@ def shares() -> Measured:
 
 def norms() -> Measured:
     """How long the token vectors of the shipped translator are when they meet the positions: usual
-    first weights without and with √d_model, and trained (tokens that a sentence uses)."""
+    initial weights without and with √d_model, and trained (tokens that a sentence uses)."""
     model = ch.load("tatoeba-en-zh")
     network: Any = model.model
     untrained: Any = ch.build_model(replace(model.config, init_std=0.02))
@@ -289,7 +289,7 @@ def positions() -> Measured:
 
 
 def _trained(changes: dict[str, Any]) -> Measured:
-    """Cross-attention to one line at every 300 steps (0: first weights), and the validation loss
+    """Cross-attention to one line at every 300 steps (0: initial weights), and the validation loss
     there. CLEARHEAD_DATA must hold copy_task (`clearhead data get copy-task`)."""
     recipe = ch.recipe("copy-task", model=changes, train={"keep": 5})
     with tempfile.TemporaryDirectory() as place:

@@ -499,7 +499,7 @@ def diagonal(data: Any, say: Say) -> str:
         d.words(x + 63, 22, say("step").format(step), "middle", 12, bold=True)
         grid(d, x, 36, cell, matrix, top=1.0)
         loss = data["loss"].get(str(step))
-        text = say("first_weights") if loss is None else say("valid_loss").format(f"{loss:.3f}")
+        text = say("initial_weights") if loss is None else say("valid_loss").format(f"{loss:.3f}")
         d.words(x + 63, 182, text, "middle", 11, GREY)
     return d.text()
 

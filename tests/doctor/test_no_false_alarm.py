@@ -124,7 +124,7 @@ def true_of(config: ModelConfig) -> set[str]:
     if config.positions == "none":
         known |= {"positions.tokens", "positions.source"}
     if not config.residual:
-        # Without a residual stream a tower passes next to nothing on at its first weights, and
+        # Without a residual stream a tower passes next to nothing on at its initial weights, and
         # what is left of the tokens is below the norms' epsilon.
         known |= {"residual.none", "context.deaf", "context.alone", "source.unused"}
         known |= {"gradients.zero", "dtypes.differs", "dtypes.overflow"}

@@ -1,4 +1,4 @@
-"""A part of the user's own takes the place of one of ours, from first weights to export."""
+"""A part of the user's own takes the place of one of ours, from initial weights to export."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_each_role_is_filled_in_each_family_and_changes_the_logits(role: str, fa
     assert not torch.allclose(logits(model), logits(build_model(config).eval()))
 
 
-def test_first_weights_depend_on_the_seed_alone_and_are_the_constructors():
+def test_initial_weights_depend_on_the_seed_alone_and_are_the_constructors():
     config = preset("tiny-decoder")
     torch.manual_seed(1)
     one = build_model(config, seed=3, own_parts=ALL)
@@ -59,7 +59,7 @@ def test_first_weights_depend_on_the_seed_alone_and_are_the_constructors():
     assert all(network.power == 2 for network in networks)
 
 
-def test_our_parts_keep_their_first_weights_beside_one_that_is_not_ours():
+def test_our_parts_keep_their_initial_weights_beside_one_that_is_not_ours():
     config = preset("tiny-encoder-decoder")
     narrow = 0.02 / (3 * config.n_layers) ** 0.5
     for model in (build_model(config), build_model(config, own_parts=NETWORK)):

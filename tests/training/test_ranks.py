@@ -23,8 +23,8 @@ from tests.training.two_ranks import (
     TWENTY,
     WATCHED,
     Watched,
-    first_weights,
     gradients,
+    initial_weights,
     watched,
     weights_after,
 )
@@ -142,12 +142,12 @@ def test_ranks_start_from_the_weights_of_a_folder(
     mode: str, found, out: Path, text: Corpus, tmp_path: Path
 ):
     recipe = with_train(LANGUAGE, start_from=str(out / "start"))
-    wanted = first_weights(recipe, text, Ranks())
+    wanted = initial_weights(recipe, text, Ranks())
     there = found[f"first of {mode}"]
     assert there.keys() == wanted.keys()
     for name, tensor in wanted.items():
         assert torch.equal(there[name], tensor), name
-    other = first_weights(LANGUAGE, text, Ranks())
+    other = initial_weights(LANGUAGE, text, Ranks())
     assert not all(torch.equal(other[name], tensor) for name, tensor in wanted.items())
     trained = weights_after(recipe, text, tmp_path / "one", Ranks())
     check_equal([found[f"started {mode}"]], [trained], 1e-5)

@@ -77,7 +77,7 @@ def weights_after(
     return {name: whole(p.detach()) for name, p in objective_of(run.objective).named_parameters()}
 
 
-def first_weights(recipe: Recipe, corpus: Corpus, ranks: Ranks) -> dict[str, torch.Tensor]:
+def initial_weights(recipe: Recipe, corpus: Corpus, ranks: Ranks) -> dict[str, torch.Tensor]:
     """Before any step; whole, on every rank."""
     run = open_run(recipe, corpus, None, ranks, lambda text: None)
     return {name: whole(p.detach()) for name, p in objective_of(run.objective).named_parameters()}
@@ -160,7 +160,7 @@ def main() -> None:
                 folder = out / f"{optimizer}-{name}"
                 found[f"{optimizer} {name}"] = weights_after(recipe, text, folder, ranks)
             recipe = with_train(LANGUAGE, parallel=name, start_from=str(out / "start"))
-            found[f"first of {name}"] = first_weights(recipe, text, ranks)
+            found[f"first of {name}"] = initial_weights(recipe, text, ranks)
             folder = out / f"started-{name}"
             found[f"started {name}"] = weights_after(recipe, text, folder, ranks)
         # A run of one process goes on with two that share the model, saving as it trains.

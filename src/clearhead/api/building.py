@@ -20,14 +20,14 @@ def build_model(
     norm: PartGiven = None,
     positions: PartGiven = None,
 ) -> Model:
-    """A model with its first weights, from a configuration or the name of a preset. The same seed
+    """A model with its initial weights, from a configuration or the name of a preset. The same seed
     gives the same weights; on the device "meta" there are none, and no memory is used.
 
     A part of your own is a class, given in the place of one of clearhead's: it is built as
     `Part(config)` (an attention, a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`),
-    and its constructor gives it its first weights. Norms and feed-forward networks are called with
-    (batch, length, d_model); positions with the numbers of the positions, and what they return is
-    added to the embeddings.
+    and its constructor gives it its initial weights. Norms and feed-forward networks are called
+    with (batch, length, d_model); positions with the numbers of the positions, and what they return
+    is added to the embeddings.
     """
     if not isinstance(config, ModelConfig | str):
         raise InputError(

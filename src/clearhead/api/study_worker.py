@@ -82,7 +82,7 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
 
 
 def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]:
-    """Norms by layer on the first batch of training: with the first weights, and with the last."""
+    """Norms by layer on the first batch of training: with the initial weights, and the last."""
     recipe, corpus = as_recipe(task["recipe"]), open_corpus(Path(task["prepared"]))
     with joined(recipe.train) as ranks:
         parts = own_parts(**task["parts"])

@@ -3,6 +3,7 @@ text and from a few training steps on this machine; each choice is printed with 
 
 import argparse
 import shlex
+import sys
 import textwrap
 from pathlib import Path
 
@@ -69,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     namespace.out = out = namespace.out or Path(f"{namespace.name}.toml")
-    recipe = recipe_for(**_text(namespace), **settings(namespace, recipe_for))
+    text = _text(namespace)
+    if sys.stderr.isatty():
+        print("Reading the text, looking for defects, timing a few steps …", file=sys.stderr)
+    recipe = recipe_for(**text, **settings(namespace, recipe_for))
     print("\n\n".join(textwrap.fill(reason, WIDTH) for reason in recipe.reasons))
     print("\n" + "\n".join(describe_defects(recipe.defects)))
     if recipe.defects.findings and not recipe.data.clean:

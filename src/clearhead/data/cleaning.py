@@ -272,7 +272,7 @@ def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> lis
     for kind in found.counts:
         lines.append(f"  {kind}: {MEANINGS[kind]}")
         for each in found.of(kind)[:n_samples]:
-            where = f"    {each.place.where}: "
+            where = f"    {each.place.path.name}, {each.place.where}: "
             share = (width - len(where)) // len(each.texts) - 3
             lines.append(where + " | ".join(_cut(_on_one_line(text), share) for text in each.texts))
     return lines

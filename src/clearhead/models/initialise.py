@@ -58,11 +58,11 @@ def fill_tables(model: nn.Module) -> None:
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
     """Overwrites all weights in place with values drawn from the seed."""
-    for parameter, values in first_weights(model, seed):
+    for parameter, values in initial_weights(model, seed):
         parameter.copy_(values)
 
 
-def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def initial_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Every parameter with values drawn for it, in the order of the model's modules: a function of
     the configuration, the seed and the kind of device, whatever the global generator holds."""
     config: ModelConfig = model.config  # pyright: ignore
@@ -83,7 +83,7 @@ def first_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor, t
                 if name != "bias":
                     nn.init.ones_(values)
             elif not isinstance(module, DRAWN):
-                raise AssertionError(f"no rule for the first weights of {type(module).__name__}")
+                raise AssertionError(f"no rule for the initial weights of {type(module).__name__}")
             elif name != "bias":
                 std = narrow.get(module, config.init_std)
                 nn.init.normal_(values, 0.0, std, generator=generator)

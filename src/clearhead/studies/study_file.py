@@ -43,8 +43,8 @@ class Arm:
         return self.name if self.lr is None else f"{self.name}-lr-{self.lr:g}"
 
     def trial(self, seed: int, steps: int) -> Recipe:
-        """What one run is made of. The seed decides the first weights, dropout and the order of the
-        samples."""
+        """What one run is made of. The seed decides the initial weights, dropout and the order of
+        the samples."""
         changes = {"train.seed": seed, "train.steps": steps, "batches.seed": seed}
         return with_values(replace(self.recipe, name=f"{self.key}-{seed}"), changes)
 

@@ -28,7 +28,7 @@ from clearhead.config.train import TrainConfig
 from clearhead.environment import torchrun
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import Model, build_model
-from clearhead.models.initialise import fill_tables, first_weights, materialise
+from clearhead.models.initialise import fill_tables, initial_weights, materialise
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
@@ -204,7 +204,7 @@ def build_objective(
         shard(objective, config, make_meshes(config, ranks))
         objective.to_empty(device=ranks.device)  # `materialise` would make plain tensors of shares
         fill_tables(objective)
-        copy_first_weights(objective.model, config.seed)
+        copy_initial_weights(objective.model, config.seed)
     elif ranks.world > 1:
         return DistributedDataParallel(objective)
     return objective
@@ -291,10 +291,10 @@ def reshard(objective: nn.Module) -> None:
 
 
 @torch.no_grad()
-def copy_first_weights(model: Model, seed: int) -> None:
+def copy_initial_weights(model: Model, seed: int) -> None:
     """Each rank draws every tensor whole, one at a time, and keeps its share: the numbers do not
     depend on the number of ranks, and nothing is sent."""
-    for parameter, values in first_weights(model, seed):
+    for parameter, values in initial_weights(model, seed):
         if not isinstance(parameter, DTensor):  # a buffer of a part of the user's own
             parameter.copy_(values)
             continue

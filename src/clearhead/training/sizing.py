@@ -24,6 +24,7 @@ from clearhead.errors import DataError
 from clearhead.training.distributed import joined
 from clearhead.training.plan import make_plan
 from clearhead.training.run import open_run
+from clearhead.training.sizes import SIZES, Size
 
 # Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
 VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
@@ -39,34 +40,14 @@ FASTER = 1.3  # times as many tokens a second: what a batch of twice the size mu
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 DROPOUT_OF_LABELS = 0.3
-# Of the first weights, their standard deviation times √d_model; see docs/en/recipes.md.
-FIRST_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "classification": 1.0}
+# Of the initial weights, their standard deviation times √d_model; see docs/en/recipes.md.
+INITIAL_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "classification": 1.0}
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TOO_LONG = 512  # tokens of a side of a pair
 VALIDATIONS = 10
 WATCHED = 50  # sentences that a validation translates, all at once, if that takes no more than
 WATCHING = 0.05  # of the time
 CALLS = 0.005  # seconds of a step of decoding, however small the model
-
-
-class Size(NamedTuple):
-    """A row of the table: up to so many tokens, this model, this learning rate."""
-
-    tokens: float
-    d_model: int
-    n_layers: int
-    n_heads: int
-    d_ff: int
-    lr: float
-
-
-SIZES = (
-    Size(40_000, 64, 2, 4, 256, 0.003),
-    Size(2_000_000, 128, 3, 4, 512, 0.003),
-    Size(20_000_000, 256, 4, 4, 1024, 0.001),
-    Size(200_000_000, 384, 6, 6, 1536, 0.0007),
-    Size(float("inf"), 512, 6, 8, 2048, 0.0005),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,12 +178,12 @@ def _described(
     reasons = [
         *_about_the_text(template, text, shape),
         _about_the_model(template, size, fits, minutes),
-        *_about_first_weights(shape),
+        *_about_initial_weights(shape),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {passes:.1f} times{limit}",
         f"Dropout: {dropout}, since {why}.",
-        f"Learning rate: {size.lr:g} at most, which suits {learner}, after {warmup:,} steps of "
-        "warm-up, and down to nearly nothing.",
+        f"Learning rate: {size.lr:g} at most, which suits {learner}, after a warm-up of "
+        f"{warmup:,} {'step' if warmup == 1 else 'steps'}, and down to nearly nothing.",
     ]
     return Sized(values={**shape, **rhythm}, reasons=reasons)
 
@@ -261,7 +242,7 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
         "model.d_ff": size.d_ff,
     }
     if template.train.start_from is None:
-        std = FIRST_WEIGHTS[template.data.task] / math.sqrt(size.d_model)
+        std = INITIAL_WEIGHTS[template.data.task] / math.sqrt(size.d_model)
         shape["model.init_std"] = round(std, 3)
     if template.data.task != "language-model":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
@@ -378,11 +359,11 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     return reasons
 
 
-def _about_first_weights(shape: dict[str, Any]) -> list[str]:
+def _about_initial_weights(shape: dict[str, Any]) -> list[str]:
     if (std := shape.get("model.init_std", 0.02)) <= 0.02:
         return []
     return [
-        f"First weights: of standard deviation {std:g}; with the usual 0.02 so narrow a model "
+        f"Initial weights: of standard deviation {std:g}; with the usual 0.02 so narrow a model "
         "learns late."
     ]
 

@@ -13,10 +13,11 @@ from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.model_folder import load_model, read_description
 from clearhead.interop.tokenizer_file import TOKENIZER, open_tokenizer
 from clearhead.models import Model
+from clearhead.training.sizes import usual_lr
 
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
-GENTLER = 0.3  # of the learning rate that the first training had
+GENTLER = 0.3  # of the learning rate of the first training, or of what suits the width
 
 
 @torch.no_grad()
@@ -69,7 +70,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
             f"{template.model.family!r}; name a model that was trained for the same task"
         )
     first = folder / "recipe.toml"
-    lr, special = template.train.lr, template.data.special_tokens
+    lr, special = usual_lr(description.model.d_model), template.data.special_tokens
     if first.is_file():
         recipe = load_recipe(str(first))
         lr, special = recipe.train.lr, recipe.data.special_tokens

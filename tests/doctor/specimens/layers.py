@@ -237,7 +237,7 @@ def with_dropout(dropout):
 
 
 def cloned():
-    """No defect: equal first weights in all layers, as nn.TransformerEncoder makes them."""
+    """No defect: equal initial weights in all layers, as nn.TransformerEncoder makes them."""
     model = Decoder()
     model.blocks = nn.ModuleList([copy.deepcopy(model.blocks[0]) for _ in range(LAYERS)])
     return model

@@ -174,7 +174,7 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
 
 
 def _scaled_by_weights(attention: Attention) -> bool:
-    """Queries that are smaller than keys by about √d_head: the scale is in the first weights, as
+    """Queries that are smaller than keys by about √d_head: the scale is in the initial weights, as
     in T5."""
     assert attention.queries is not None and attention.keys is not None and attention.d_head
     ratio = float(attention.queries.std() / attention.keys.std().clamp(min=1e-12))

@@ -14,7 +14,7 @@ from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.witness import watching
 
-# A random output layer adds half its variance to ln V: with PyTorch's own first weights 0.2 at
+# A random output layer adds half its variance to ln V: with PyTorch's own initial weights 0.2 at
 # most. One nat more than ln V is a spread that no common initialisation gives.
 _SPREAD_ALLOWED = 1.0
 # Random targets cannot be guessed; this is far outside the noise of five hundred of them.
