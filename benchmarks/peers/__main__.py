@@ -73,6 +73,8 @@ RUNS = (
     PeerRun("clearhead", "ours", TRANSLATION),
     PeerRun("joeynmt", "ours", TRANSLATION),
     PeerRun("hugging_face", "ours", TRANSLATION),
+    PeerRun("eole", "authors", TRANSLATION),
+    PeerRun("eole", "ours", TRANSLATION),
 )
 THEIR_RATE = ["train.lr=0.001"]  # what nanoGPT's settings have otherwise than our recipe
 
@@ -138,7 +140,7 @@ def commands(
     if run.peer == "clearhead":
         return our_commands(run, data)
     python = python_of(run.peer, environments)
-    ends = {"joeynmt": "yaml", "hugging_face": "toml"}
+    ends = {"joeynmt": "yaml", "eole": "yaml", "hugging_face": "toml"}
     config = HERE / f"{run.name}.{ends[run.peer]}"
     given = ["--config", config, "--data", data, "--folder", run.folder]
     module = [python, "-m", f"benchmarks.peers.in_{run.peer}"]

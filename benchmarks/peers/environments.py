@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 PINNED = {  # torch first: the build that fits the machine, and the same for all
     "joeynmt": ["joeynmt==2.3.0", "importlib-metadata"],
+    "eole": ["eole==0.6.4", "aiohttp"],  # which it imports and does not ask for
     "hugging_face": ["transformers[torch]==5.22.2"],
     "nanogpt": ["numpy", "requests"],
 }

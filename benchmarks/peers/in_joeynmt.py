@@ -5,7 +5,6 @@
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 from joeynmt import builders, prediction, training
 from joeynmt.config import load_config, parse_global_args
@@ -13,6 +12,7 @@ from joeynmt.helpers import make_model_dir
 from joeynmt.tokenizers import BasicTokenizer, SentencePieceTokenizer
 
 from benchmarks.peers.marks import Marks, of_a_translator
+from benchmarks.peers.sentencepieces import MODEL, TOKENS, build_vocabulary
 
 # What torch and sentencepiece have had and no longer have.
 plateau = builders.ReduceLROnPlateau
@@ -32,33 +32,13 @@ def main() -> None:
     for split, name in (("train", "train"), ("dev", "val"), ("test", "test_2016_flickr")):
         settings["data"][split] = str(arguments.data / name)
     for side in ("src", "trg"):
-        settings["data"][side]["voc_file"] = str(arguments.data / "sp.vocab.txt")
-        settings["data"][side]["tokenizer_cfg"]["model_file"] = str(arguments.data / "sp.model")
+        settings["data"][side]["voc_file"] = str(arguments.data / TOKENS)
+        settings["data"][side]["tokenizer_cfg"]["model_file"] = str(arguments.data / MODEL)
     marks = Marks(arguments.folder, arguments.minutes)
     if arguments.action == "train":
         train(settings, marks)
     else:
         translate(settings, marks, arguments.minutes[0])
-
-
-def build_vocabulary(data: Path, size: int) -> None:
-    """As its own script does: one for both sides."""
-    if (data / "sp.vocab.txt").exists():
-        return
-    sentencepiece.SentencePieceTrainer.train(
-        input=[str(data / "train.de"), str(data / "train.en")],
-        model_prefix=str(data / "sp"),
-        model_type="bpe",
-        vocab_size=size,
-        character_coverage=1.0,
-        unk_id=0,
-        pad_id=1,
-        bos_id=2,
-        eos_id=3,
-    )
-    rows = (data / "sp.vocab").read_text(encoding="utf-8").splitlines()
-    text = "".join(row.split("\t")[0] + "\n" for row in rows)
-    (data / "sp.vocab.txt").write_text(text, encoding="utf-8")
 
 
 def train(settings: dict[str, Any], marks: Marks) -> None:

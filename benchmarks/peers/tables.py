@@ -17,6 +17,7 @@ HEADINGS = {
 TOOLS = {
     "nanogpt": "nanoGPT",
     "joeynmt": "JoeyNMT",
+    "eole": "Eole",
     "hugging_face": "Hugging Face `Seq2SeqTrainer`",
     "clearhead": "**clearhead**",
 }
@@ -25,6 +26,8 @@ SETTINGS = {  # in the order of HEADINGS
     "nanogpt-ours": ("the same, our learning rate", "同上，用我们的学习率"),
     "joeynmt-authors": ("its authors'", "其作者的设置"),
     "joeynmt-ours": ("our hyper-parameters", "我们的超参数"),
+    "eole-authors": ("its authors'", "其作者的设置"),
+    "eole-ours": ("our hyper-parameters", "我们的超参数"),
     "hugging_face-authors": ("its authors'", "其作者的设置"),
     "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
     "clearhead-ours": ("the recipe", "配方"),
