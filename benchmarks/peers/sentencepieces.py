@@ -1,5 +1,7 @@
 """The vocabulary of the peers that use sentencepiece; imported inside their environments."""
 
+# pyright: reportMissingImports=false
+
 from pathlib import Path
 
 import sentencepiece
