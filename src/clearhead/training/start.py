@@ -17,7 +17,7 @@ from clearhead.training.sizes import usual_lr
 
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
-GENTLER = 0.3  # of the learning rate of the first training, or of what suits the width
+GENTLER = 0.6  # times the learning rate of the first training, or what suits the width
 
 
 @torch.no_grad()
