@@ -37,9 +37,10 @@ TASKS = {
     "shakespeare-char": ("shakespeare-char: validation loss", "shakespeare-char：验证损失"),
     "multi30k-de-en": ("Multi30k de-en: test BLEU", "Multi30k 德英：测试集 BLEU"),
 }
+COMMA = (", ", "、")
 AFTER = ("{value} after {time}", "{time}后为 {value}")
-MINUTES = ("{} core minutes", " {} 核分钟")
-SECONDS = ("{} core seconds", " {} 核秒")
+MINUTES = ("{} core minutes", "{} 核分钟")
+SECONDS = ("{} core seconds", "{} 核秒")
 
 
 def read_lines(task: str) -> list[dict[str, Any]]:
@@ -57,18 +58,20 @@ def table(readme: str) -> str:
         lines = read_lines(task)
         for run in dict.fromkeys(line["run"] for line in lines):
             mine = [line for line in lines if line["run"] == run]
-            found = [_result(line, i) for line in sorted(mine, key=lambda x: x.get("minutes", 0))]
             tool = f"{TOOLS[run.rpartition('-')[0]]} {mine[0]['version']}".strip()
-            rows.append((title[i], tool, SETTINGS[run][i], ("; ", "；")[i].join(found)))
+            rows.append((title[i], tool, SETTINGS[run][i], _result(mine, i)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _result(line: dict[str, Any], i: int) -> str:
-    if "points" in line:
-        last = line["points"][-1]
+def _result(lines: list[dict[str, Any]], i: int) -> str:
+    """Of one run: the last loss, or the scores at each mark."""
+    if "points" in lines[0]:
+        last = lines[0]["points"][-1]
         value, time = f"{last['loss']:.3f}", SECONDS[i].format(round(last["core_seconds"]))
     else:
-        value, time = f"{line['BLEU']:.1f}", MINUTES[i].format(f"{line['minutes']:g}")
+        ordered = sorted(lines, key=lambda line: line["minutes"])
+        value = COMMA[i].join(f"{line['BLEU']:.1f}" for line in ordered)
+        time = MINUTES[i].format(COMMA[i].join(f"{line['minutes']:g}" for line in ordered))
     return AFTER[i].format(value=value, time=time)
 
 
