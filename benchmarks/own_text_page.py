@@ -5,7 +5,7 @@ python -m benchmarks.own_text_page      # writes it into both languages' pages
 
 import re
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
 
 from benchmarks.own_text import JOBS, LONG, MAIN_SCORE, MINUTES, finished
 
@@ -32,7 +32,8 @@ SCORES = {
 
 
 def table(language: str) -> str:
-    """Rows are jobs, columns are core minutes; a run that has not been made is an empty cell."""
+    """Rows are jobs, columns are core minutes; a run that has not been made is an empty cell, and
+    several seeds are a mean with their standard deviation."""
     i = list(HEADINGS).index(language)
     text, score, minutes, by_hand = HEADINGS[language]
     lines = finished()
@@ -43,21 +44,24 @@ def table(language: str) -> str:
     rows.append(["---"] * len(rows[0]))
     for job in JOBS:
         name = MAIN_SCORE[job.template]
-        mine = [line for line in lines if line["job"] == job.name and line["seed"] == 1]
-        chosen = {line["minutes"]: line for line in mine if line["setting"] == "new"}
-        cells = [_shown(chosen[time], name) if time in chosen else "" for time in times]
+        mine = [line for line in lines if line["job"] == job.name]
+        chosen = [line for line in mine if line["setting"] == "new"]
+        cells = [
+            _shown(name, [line["scores"][name] for line in chosen if line["minutes"] == time])
+            for time in times
+        ]
         if n_by_hand:
-            tried = [line for line in mine if line["setting"] != "new"]
+            tried = [line["scores"][name] for line in mine if line["setting"] != "new"]
             best = min if name == "nats_per_byte" else max
-            cells.append(
-                _shown(best(tried, key=lambda x: x["scores"][name]), name) if tried else ""
-            )
+            cells.append(_shown(name, [best(tried)] if tried else []))
         rows.append([TITLES[job.name][i], SCORES[name][i], *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _shown(line: dict[str, Any], name: str) -> str:
-    return f"{line['scores'][name]:.{3 if name == 'nats_per_byte' else 1}f}"
+def _shown(name: str, values: list[float]) -> str:
+    digits = 3 if name == "nats_per_byte" else 1
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{spread}" if values else ""
 
 
 def main() -> None:
