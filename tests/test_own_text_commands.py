@@ -114,7 +114,7 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     first, second = load_recipe("runs/first/recipe.toml"), load_recipe("second.toml")
     assert first.model is not None and second.model is not None
     assert second.model.d_model == first.model.d_model
-    assert second.train.lr == pytest.approx(0.6 * first.train.lr)
+    assert second.train.lr == first.train.lr
     assert second.train.also_validate == ("prepared/first",)
     trained("second")
     assert "starting from the weights of" in capsys.readouterr().out
@@ -130,7 +130,7 @@ def test_a_shipped_model_is_trained_further_by_its_name(here: Path, capsys):
     recipe = load_recipe("runs/first/recipe.toml")
     assert recipe.model is not None
     assert recipe.model.d_model == ch.load("tatoeba-en-zh").config.d_model == 128
-    assert recipe.train.lr == pytest.approx(0.6 * 0.003)  # of what suits this width
+    assert recipe.train.lr == 0.003  # which suits this width
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ def _described(
         limit = f". That is too few to learn from: give --minutes {needed}."
     elif possible <= enough:
         limit = ", as often as the time allows."
-    learner = "a model that has learnt already" if template.train.start_from else "this width"
+    learner = "the model that training starts from" if template.train.start_from else "this width"
     warmup = rhythm["train.warmup_steps"]
     reasons = [
         *_about_the_text(template, text, shape),

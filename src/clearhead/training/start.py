@@ -17,7 +17,6 @@ from clearhead.training.sizes import usual_lr
 
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
-GENTLER = 0.6  # times the learning rate of the first training, or what suits the width
 
 
 @torch.no_grad()
@@ -49,8 +48,10 @@ def model_folder_of(folder: Path) -> Path:
 
 
 def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) -> Recipe:
-    """The template with the tokenizer, the shape and the weights of a run or a model folder, and a
-    gentler learning rate. `prepared`: what that run was trained on, to be validated on as well."""
+    """The template with the tokenizer, the shape and the weights of a run or a model folder, and
+    the learning rate of its first training, or the one that suits its width: gentler ones were
+    found to learn too little of the new text. `prepared`: what that run was trained on, to be
+    validated on as well."""
     place = model_folder_of(folder)
     if not place.is_dir():
         raise FolderError(
@@ -88,7 +89,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
         train=replace(
             template.train,
             start_from=str(folder.absolute()),
-            lr=GENTLER * lr,
+            lr=lr,
             also_validate=also,
         ),
     )
