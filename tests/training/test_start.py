@@ -152,7 +152,7 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
     template = with_model(with_train(TEXT, validate_every=1), d_model=32, d_ff=99, p_dropout=0.3)
     found = recipe_from(template, tmp_path / "first", text.folder)
     assert found.model is not None and found.model.d_model == 16 and found.model.d_ff == 24
-    assert found.model.p_dropout == 0.3 and found.train.lr == pytest.approx(0.003)
+    assert found.model.p_dropout == 0.3 and found.train.lr == 0.01
     assert found.data.tokenizer_file == str(tmp_path / "first" / "model" / "tokenizer.json")
     assert found.train.start_from == str(tmp_path / "first")
     assert found.train.also_validate == (str(text.folder),)
