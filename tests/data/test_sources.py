@@ -184,6 +184,20 @@ INVALID = {
         r"a\.txt, line 2: byte 3 \(0xff\) is not UTF-8",
         [("one",), ("three",)],
     ),
+    "a character that is cut off": (
+        {"a.txt": "one\nné".encode() + "é".encode()[:1]},
+        {},
+        "invalid-utf8",
+        r"a\.txt, line 2: the last character is cut off, .* whole; fix it, or have such lines",
+        [("one",)],
+    ),
+    "Latin-1 at the end": (
+        {"a.txt": b"one\ncaf\xe9"},
+        {},
+        "invalid-utf8",
+        r"a\.txt, line 2: byte 4 \(0xe9\) is not UTF-8",
+        [("one",)],
+    ),
     "a blank line": (
         {"a.txt": b"one\n \t\nthree\n"},
         {},

@@ -104,12 +104,24 @@ class Sieve:
             raw.encode("utf-8")  # JSON can hold half a surrogate pair
             return raw
         except UnicodeDecodeError as error:
-            byte, encoding = error.object[error.start], guess_encoding(error.object)
-            what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8 (it looks like {encoding})"
+            if _is_cut_off(error):
+                what = "the last character is cut off, as if the file had not been copied whole"
+            else:
+                byte, encoding = error.object[error.start], guess_encoding(error.object)
+                what = (
+                    f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8 (it looks like {encoding})"
+                )
         except UnicodeEncodeError as error:
             what = f"character {error.start + 1} is half a surrogate pair"
         self.reject("invalid-utf8", place, what, encoding)
         return None
+
+
+def _is_cut_off(error: UnicodeDecodeError) -> bool:
+    """UTF-8 that ends inside a character. Latin-1 may end in such a byte too, but has no valid
+    characters of several bytes before it."""
+    before = error.object[: error.start]
+    return error.reason == "unexpected end of data" and not before.isascii()
 
 
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:

@@ -55,8 +55,8 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     place = model_folder_of(folder)
     if not place.is_dir():
         raise FolderError(
-            f"there is no folder {folder}; name a finished run, such as runs/NAME, or a model "
-            "folder"
+            f"there is no folder {folder}; name a finished run, such as runs/NAME, a model "
+            "folder, or a shipped model"
         )
     description = read_description(place)
     if not (place / TOKENIZER).is_file():
