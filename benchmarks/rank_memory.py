@@ -167,8 +167,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGES = {language: DOCS / language / "scale.md" for language in ("en", "zh")}
 TABLES = re.compile(r"(?<=<!-- rank memory -->\n).*?(?=<!-- end of rank memory -->)", flags=re.S)
 WORDS = {  # in Chinese
-    "llama-like, tied": "类 Llama，共享词表",
-    "gpt-like, untied": "类 GPT，不共享词表",
+    "llama-like, tied": "类 Llama，共享嵌入表",
+    "gpt-like, untied": "类 GPT，不共享嵌入表",
     "model": "模型",
     "recompute": "重算",
     "no": "否",

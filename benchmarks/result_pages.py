@@ -16,18 +16,18 @@ HEADINGS = {
     "README.md": ("recipe", "parameters", "trained (core minutes)", "result"),
     "README.zh-CN.md": ("配方", "参数量", "训练（核分钟）", "结果"),
 }
-UNITS = {
-    "BLEU": ("BLEU", "BLEU"),
-    "BLEU, lower-cased": ("BLEU (lower-cased)", "BLEU（小写）"),
-    "chrF++": ("chrF++", "chrF++"),
-    "accuracy": ("of the texts right", "的文本判断正确"),
-    "exact": ("of the lines exact", "的行完全正确"),
-    "bits_per_byte": ("bits per byte", "比特/字节"),
-    "perplexity_per_word": ("perplexity per word", "单词困惑度"),
-    "perplexity_per_character": ("perplexity per character", "字符困惑度"),
-    "perplexity_per_token": ("perplexity per token", "词元困惑度"),
-    "loss": ("loss", "损失"),
-    "validation_loss": ("validation loss", "验证损失"),
+PHRASES = {  # of a score
+    "BLEU": ("{} BLEU", "{} BLEU"),
+    "BLEU, lower-cased": ("{} BLEU (lower-cased)", "{} BLEU（小写）"),
+    "chrF++": ("{} chrF++", "{} chrF++"),
+    "accuracy": ("{} of the texts right", "{} 的文本判断正确"),
+    "exact": ("{} of the lines exact", "{} 的行完全正确"),
+    "bits_per_byte": ("{} bits per byte", "{} 比特/字节"),
+    "perplexity_per_word": ("{} perplexity per word", "单词困惑度 {}"),
+    "perplexity_per_character": ("{} perplexity per character", "字符困惑度 {}"),
+    "perplexity_per_token": ("{} perplexity per token", "词元困惑度 {}"),
+    "loss": ("{} loss", "损失 {}"),
+    "validation_loss": ("{} validation loss", "验证损失 {}"),
 }
 SEEDS = (" ({} seeds)", "（{} 个种子）")
 SHOWN = ("BLEU", "chrF++", "accuracy", "exact", "bits_per_byte", "perplexity_per_word",
@@ -95,7 +95,7 @@ def score(result: dict[str, Any], name: str, chinese: bool) -> str:
     told = number(name, found["mean"])
     if found["spread"] is not None:
         told += f" ± {number(name, found['spread'])}"
-    return f"{told} {UNITS[name][chinese]}"
+    return PHRASES[name][chinese].format(told)
 
 
 def table(results: list[dict[str, Any]], page: str) -> str:
@@ -165,8 +165,8 @@ def page(result: dict[str, Any]) -> str:
     lines += ["```text", *result["hugging_face"]["certificate"], "```", ""]
     for name, value in result["hugging_face"]["scores"].items():
         mine = result["runs"][0]["scores"][name]["value"]
-        seed, unit = result["runs"][0]["seed"], UNITS[name][False]
-        lines += [f"Seed {seed} there: {value:.4f} {unit}; here: {mine:.4f}.", ""]
+        seed, there = result["runs"][0]["seed"], PHRASES[name][False].format(f"{value:.4f}")
+        lines += [f"Seed {seed} there: {there}; here: {mine:.4f}.", ""]
     lines += sample_lines(result["samples"])
     lines += ["", CREDITS[label]] if label in CREDITS else []
     return "\n".join(lines).rstrip() + "\n"
