@@ -210,6 +210,8 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         ([*PAIRS, "--out", "nodir/x.toml"], "a folder that does not exist; .*: mkdir -p nodir$"),
         (["new", "my/pairs", *PAIRS[2:]], "a folder that does not exist; .*: mkdir -p my$"),
         (["new", "x", "--text", "\udce9.txt"], "is not UTF-8, and a recipe is; rename it"),
+        (["new", "x", "--table", "\udce9.tsv"], "is not UTF-8, and a recipe is; rename it"),
+        (["new", "x", "--label", "a=\udce9.txt", "b=text.txt"], "is not UTF-8, and a recipe is"),
         (["new", "x\udce9", "--text", "text.txt"], "is not UTF-8, and a recipe is; rename it"),
         ([*PAIRS, "--out", "there.toml"], "there.toml already exists; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),

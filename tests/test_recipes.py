@@ -116,6 +116,14 @@ def explains_every_key(text: str) -> None:
             assert meaning in words
 
 
+def test_control_characters_of_a_text_leave_a_recipe_readable(tmp_path: Path):
+    recipe = with_values(load_recipe("copy-task"), {"data.drop": ("a\x7fb",)})
+    explained = explained_toml(recipe, head="The first: \x01\x08\x1b\x1f\x7f.")
+    for text in (explained, recipe_toml(recipe)):
+        (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+        assert load_recipe(tmp_path / "mine.toml").data.drop == ("a\x7fb",)
+
+
 def test_an_explained_recipe_shows_the_default_of_what_it_changes():
     text = explained_toml(load_recipe("copy-task"))
     assert re.search(

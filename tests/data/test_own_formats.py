@@ -3,6 +3,7 @@ something else than their name says."""
 
 import csv
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from clearhead.config import DataConfig, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.data.own import own_labels, own_table
 from clearhead.data.proposal import propose
+from clearhead.data.recognise import conversion, guess_encoding
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.survey import check_files, survey
 from clearhead.errors import ClearheadError, ConfigError, DataError
@@ -117,9 +119,82 @@ def test_the_columns_of_text_and_labels_are_proposed(tmp_path: Path):
     assert (found.task, found.columns) == ("classification", (1, 2))
     assert found.labels == ("good", "bad")
     found = propose(write_tmx(tmp_path / "c.tmx"))
-    assert (found.task, found.columns) == ("pairs", ("en-us", "zh-cn"))
+    assert (found.task, found.columns) == ("pairs", ("en", "zh"))
     assert propose(tmp_path / "c.tmx", ("zh", "EN_us")).columns == ("zh", "en-us")
     assert propose(path, columns=("chinese", "english")).columns == ("chinese", "english")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("", "source", "target"),  # as pandas writes the column of row numbers
+        ("号", "原文", "译文"),
+        ("No", "Englisch", "Übersetzung"),
+        ("id", "Source (EN)", "Target (ZH)"),
+    ],
+)
+def test_a_header_is_not_taken_for_text(tmp_path: Path, header: tuple[str, ...]):
+    rows = [(str(n), *pair) for n, pair in enumerate(PAIRS)]
+    path = write_csv(tmp_path / "a.csv", [header, *rows])
+    for columns in ((), (2, 3), header[1:]):
+        found = propose(path, columns=columns)
+        assert (found.task, found.columns, found.sample) == ("pairs", header[1:], PAIRS[0])
+    assert "Other columns: ;" not in own_table(path).summary
+
+
+def test_a_header_may_be_as_long_as_the_words_below_it(tmp_path: Path):
+    words = [(f"a{n}", f"b{n}") for n in range(30)]
+    path = write_csv(tmp_path / "a.csv", [("english", "german"), *words])
+    assert propose(path, columns=(1, 2)).columns == ("english", "german")
+    with pytest.raises(DataError, match=r"none that is clearly text: .* --columns english german"):
+        propose(path)
+
+
+def test_the_name_of_the_column_of_labels_is_no_label(tmp_path: Path):
+    rows = [(str(n), en, "good" if n % 3 else "bad") for n, (en, _) in enumerate(PAIRS)]
+    found = propose(write_csv(tmp_path / "a.csv", [("", "text", "label"), *rows]))
+    assert (found.columns, found.labels) == (("text", "label"), ("good", "bad"))
+
+
+def test_a_short_first_sentence_is_not_a_header(tmp_path: Path):
+    path = tmp_path / "a.tsv"
+    rows = [("Go.", "Geh."), *((en, f"Ja: {en}") for en, _ in PAIRS)]
+    path.write_text("".join(f"{en}\t{de}\n" for en, de in rows), encoding="utf-8")
+    assert propose(path).sample == ("Go.", "Geh.")
+
+
+def test_short_chinese_and_other_encodings_are_text_as_well(tmp_path: Path):
+    rows = [(f"Save the file {n}", f"保存{chr(0x4E00 + n)}") for n in range(30)]
+    assert propose(write_csv(tmp_path / "a.csv", [("en", "zh"), *rows])).task == "pairs"
+    lines = ["english,russian", *(f"Save the file {n},Сохранить файл {n}" for n in range(30))]
+    path = tmp_path / "b.csv"
+    path.write_bytes("\n".join(lines).encode("windows-1251"))
+    assert propose(path).columns == ("english", "russian")
+
+
+def test_regions_side_by_side_are_columns_of_their_own(tmp_path: Path):
+    both = write_tmx(tmp_path / "a.tmx")
+    text = re.sub(
+        r'(<tuv xml:lang=)"zh-CN"(.*?</tuv>)', r'\g<0>\1"zh-TW"\2', both.read_text("utf-8")
+    )
+    both.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"'en' .*'zh-cn' .*'zh-tw' .* such as --columns en zh-cn$"):
+        propose(both)
+
+
+@pytest.mark.parametrize("encoding", ["GBK", "Big5", "nonsense"])
+def test_a_memory_in_an_encoding_that_cannot_be_read_is_refused(tmp_path: Path, encoding: str):
+    path = tmp_path / "a.tmx"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><tmx><body/></tmx>')
+    with pytest.raises(DataError, match=r"a\.tmx is not TMX .*; export it again, as UTF-8"):
+        propose(path)
+
+
+def test_a_list_in_a_file_of_lines_is_not_called_empty(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('[{"en": "Hello there."}]')
+    with pytest.raises(DataError, match=r"no line that is a JSON object; .* > a\.lines\.jsonl"):
+        propose(path)
 
 
 def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
@@ -132,7 +207,7 @@ def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
         propose(three, columns=(9,))
     (tmp_path / "b.json").write_text("[]")
     with pytest.raises(
-        DataError, match=r"write an object a line: jq -c '\.\[\]' .*b\.json > b\.jsonl"
+        DataError, match=r"write an object a line: jq -c '\.\[\]' .*b\.json > b\.lines\.jsonl"
     ):
         propose(tmp_path / "b.json")
     (tmp_path / "b.xyz").write_text("x")
@@ -180,6 +255,32 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
     config = parallel(tmp_path, "naïve café\n".encode("cp1252"), b"x\n")
     with pytest.raises(DataError, match=r"a\.en, line 1: .* \(it looks like windows-1252\)"):
         survey(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "told"),
+    [
+        ("他父亲去年去世了，这件事让他很难过。", "gbk", "GB18030"),
+        ("他父親去年去世了，這件事讓他很難過。", "big5", "BIG5"),
+        ("그의 아버지는 작년에 돌아가셨다.", "euc_kr", "EUC-KR"),
+        ("Ich möchte über die Straße.", "windows-1252", "windows-1252"),
+        ("Дом старый и красивый.", "windows-1251", None),
+        ("彼の父は昨年亡くなった。", "shift_jis", None),
+    ],
+)
+def test_an_encoding_is_named_only_if_it_can_be_told(text: str, encoding: str, told: str | None):
+    assert guess_encoding(text.encode(encoding)) == told
+
+
+def test_one_bad_byte_does_not_make_another_encoding_of_a_file():
+    chinese = "他父亲去年去世了，这件事让他很难过。" * 20
+    assert guess_encoding(chinese.encode("gbk") + b"\xff\n") == "GB18030"
+    assert guess_encoding(chinese.encode("utf-8") + b"\xff\n") is None
+
+
+def test_files_of_one_name_are_converted_side_by_side():
+    made = {conversion(Path(f"{side}/train.txt.zst"), "GBK").split(" > ")[1] for side in ("a", "b")}
+    assert made == {"a/train.utf8.txt", "b/train.utf8.txt"}
 
 
 def test_a_real_zip_is_named(tmp_path: Path):
@@ -252,7 +353,7 @@ def test_a_long_cell_of_a_csv_is_proposed_as_it_is_read(tmp_path: Path):
 def test_a_command_that_is_proposed_can_be_pasted(tmp_path: Path):
     path = tmp_path / "my text.tsv"
     path.write_bytes("a\tb\n".encode("utf-16"))
-    with pytest.raises(DataError, match=r"UTF-8 '.*/my text\.tsv' > 'my text\.utf8\.tsv'"):
+    with pytest.raises(DataError, match=r"UTF-8 '.*/my text\.tsv' > '.*/my text\.utf8\.tsv'"):
         read(path, format="tsv", columns=(1, 2))
 
 
@@ -269,8 +370,7 @@ def test_a_language_is_found_in_every_region_that_a_memory_has(tmp_path: Path):
     path = write_tmx(tmp_path / "a.tmx")
     text = path.read_text("utf-8").replace('"zh-CN"', '"zh_SG"', 7).replace('"en-US"', '"en-GB"', 3)
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=r"'en-gb' .*'zh-cn' .* such as --columns en zh$"):
-        propose(path)
+    assert propose(path).columns == ("en", "zh")
     own = own_table(path, ("zh", "en"))
     assert own.values["data.columns"] == ("zh", "en") and "Other columns" not in own.summary
     assert len(read(path, format="tmx", columns=("zh", "en"))) == len(PAIRS)

@@ -18,7 +18,7 @@ from clearhead.config import Recipe, explained_toml, with_values
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
 from clearhead.data.equality import shared_targets
-from clearhead.data.own import own_labels, own_table
+from clearhead.data.own import check_name, own_labels, own_table
 from clearhead.data.sources import find_inputs
 from clearhead.data.survey import check_files
 from clearhead.environment import keep_freed_memory
@@ -143,7 +143,7 @@ def _given_text(
     given, what = (texts, "texts") if pairs is None else (pairs, "pairs")
     if files := _as_files(given, what):
         for path in files:
-            _check_name(path)
+            check_name(path)
         return {"train": tuple(str(path.expanduser().absolute()) for path in files)}
     file = _write_text(_strings(given) if pairs is None else _rows(given), folder, what)
     return {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
@@ -250,18 +250,9 @@ def _write_text(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path
     return out.path.absolute()
 
 
-def _check_name(path: Path) -> None:
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
-        raise ClearheadError(
-            f"the name {str(path)!r} is not UTF-8, and a recipe is; rename it"
-        ) from None
-
-
 def _check_out(out: Path) -> None:
     """What can be wrong with the name alone: nothing has been read or measured yet."""
-    _check_name(out)
+    check_name(out)
     if out.suffix != ".toml":
         raise ClearheadError(f"out={str(out)!r} must end in .toml; try {out}.toml")
     try:

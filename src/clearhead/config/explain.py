@@ -3,16 +3,17 @@ nowhere else: `clearhead describe`, `clearhead new` and the table of options all
 
 import ast
 import inspect
-import json
+import re
 import textwrap
 from dataclasses import MISSING, Field, asdict, fields
 from functools import cache
 from typing import Any
 
-from clearhead.config.recipe import FROM_DATA, SECTIONS, Recipe
+from clearhead.config.recipe import FROM_DATA, SECTIONS, Recipe, toml_value
 
 COLUMN = 30  # where the explanations begin
 WIDTH = 100
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what a comment of TOML must not hold
 
 
 @cache
@@ -31,7 +32,7 @@ def explanations(config: type) -> dict[str, str]:
 def explained_toml(recipe: Recipe, head: str = "") -> str:
     """The whole recipe as a file that `load_recipe` reads: every key with its value, its meaning,
     and its default where the recipe has another value."""
-    lines = [f"# {line}".rstrip() for line in head.splitlines()]
+    lines = [f"# {CONTROL.sub(_escape, line)}".rstrip() for line in head.splitlines()]
     for section, config in SECTIONS.items():
         values = getattr(recipe, section)
         if values is None:
@@ -42,16 +43,19 @@ def explained_toml(recipe: Recipe, head: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def _escape(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
+
+
 def _explained(section: str, field: Field[Any], value: object) -> list[str]:
     setting, meaning = f"# {field.name}", explanations(SECTIONS[section])[field.name]
     if f"{section}.{field.name}" in FROM_DATA:
         meaning = f"Taken from the prepared data. {meaning}"
     elif value is not None:
-        # JSON's words, numbers, texts and lists are TOML's too.
-        setting = f"{field.name} = {json.dumps(value, ensure_ascii=False)}"
+        setting = f"{field.name} = {toml_value(value)}"
         default = None if field.default is MISSING else field.default
         if default not in (None, (), value):
-            meaning += f" Default: {json.dumps(default, ensure_ascii=False)}."
+            meaning += f" Default: {toml_value(default)}."
     comment = [f"# {line}" for line in textwrap.wrap(meaning, WIDTH - COLUMN - 2)]
     if len(setting) < COLUMN:
         comment[0] = f"{setting:<{COLUMN}}{comment[0]}"

@@ -123,6 +123,11 @@ def _refuse_what_data_decide(keys: Sequence[str]) -> None:
             )
 
 
+def toml_value(value: object) -> str:
+    """JSON's words, numbers, texts and lists are TOML's too, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
+
+
 def recipe_toml(recipe: Recipe) -> str:
     """The whole recipe as a file that `load_recipe` reads. What is None is left out."""
     lines = [f"# {recipe.name}: every key as it was used (clearhead describe FILE explains them)"]
@@ -130,9 +135,8 @@ def recipe_toml(recipe: Recipe) -> str:
         if getattr(recipe, section) is not None:
             lines += ["", f"[{section}]"]
             values = asdict(getattr(recipe, section))
-            # JSON's words, numbers, texts and lists are TOML's too.
             lines += [
-                f"{key} = {json.dumps(value, ensure_ascii=False)}"
+                f"{key} = {toml_value(value)}"
                 for key, value in values.items()
                 if value is not None and f"{section}.{key}" not in FROM_DATA
             ]

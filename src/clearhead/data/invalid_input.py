@@ -107,10 +107,10 @@ class Sieve:
             if _is_cut_off(error):
                 what = "the last character is cut off, as if the file had not been copied whole"
             else:
-                byte, encoding = error.object[error.start], guess_encoding(error.object)
-                what = (
-                    f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8 (it looks like {encoding})"
-                )
+                encoding = guess_encoding(_around(error))
+                looks = "" if encoding is None else f" (it looks like {encoding})"
+                byte = error.object[error.start]
+                what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8{looks}"
         except UnicodeEncodeError as error:
             what = f"character {error.start + 1} is half a surrogate pair"
         self.reject("invalid-utf8", place, what, encoding)
@@ -122,6 +122,12 @@ def _is_cut_off(error: UnicodeDecodeError) -> bool:
     characters of several bytes before it."""
     before = error.object[: error.start]
     return error.reason == "unexpected end of data" and not before.isascii()
+
+
+def _around(error: UnicodeDecodeError) -> bytes:
+    """The line with the first invalid byte, and some of what follows."""
+    begin = error.object.rfind(b"\n", 0, error.start) + 1
+    return error.object[max(begin, error.start - 1000) : error.start + 5000]
 
 
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:

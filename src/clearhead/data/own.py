@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config.data import Task
 from clearhead.data.proposal import propose
-from clearhead.errors import DataError, InputError
+from clearhead.errors import ClearheadError, DataError, InputError
 
 TEMPLATES: dict[Task, str] = {
     "pairs": "my-pairs",
@@ -71,7 +71,18 @@ def own_labels(given: list[str]) -> OwnData:
     return OwnData("my-labels", values, f"Labels: {', '.join(files)}.")
 
 
+def check_name(path: Path) -> None:
+    """Whether a recipe can name this file."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ClearheadError(
+            f"the name {str(path)!r} is not UTF-8, and a recipe is; rename it"
+        ) from None
+
+
 def _absolute(path: Path) -> Path:
+    check_name(path)
     place = path.expanduser().absolute()
     if not place.is_file():
         raise DataError(f"there is no file {place}; check the path")

@@ -15,9 +15,17 @@ from statistics import mean
 from typing import Any
 
 from clearhead.config.data import Format, Task
+from clearhead.data.languages import length_in_letters
 from clearhead.data.parquet import open_parquet, records
-from clearhead.data.recognise import check_text
-from clearhead.data.tables import cells_up_to, in_language, label_text, read_units, separator_of
+from clearhead.data.recognise import HEAD, check_text
+from clearhead.data.tables import (
+    Columns,
+    cells_up_to,
+    in_language,
+    label_text,
+    read_units,
+    separator_of,
+)
 from clearhead.data.unpack import (
     COMPRESSIONS,
     MAX_RECORD,
@@ -39,7 +47,14 @@ TABLES: dict[str, Format] = {
     ".parquet": "parquet",
     ".tmx": "tmx",
 }
-_HEADER = re.compile(r"[A-Za-z_][\w .:-]{0,30}")
+_HEADER = re.compile(r"[^\W\d][\w .:()/-]{0,30}(?<!\.)")  # a sentence ends in a full stop
+# Words that are a header even above cells as short as theirs.
+_NAME = (
+    "(source|target|src|tgt|trg|text|sentence|original|translation|label|class|id|"
+    "english|german|french|spanish|russian|japanese|korean|chinese|en|de|fr|es|ru|ja|ko|zh|"
+    "原文|译文|源文|目标|文本|句子|标签|类别|英文|中文|德文|法文|日文)"
+)
+_NAMES = re.compile(rf"{_NAME}([ _:(/-]+{_NAME}\)?)*", flags=re.IGNORECASE)
 Row = dict[str | int, str]
 
 
@@ -52,7 +67,7 @@ class Proposal:
     columns: tuple[int | str, ...]
     labels: tuple[str, ...]
     others: tuple[int | str, ...]
-    """Every other column of text."""
+    """Every other column with a name or number."""
     sample: tuple[str, ...]
     """The texts of the columns, of the first record that has them all."""
 
@@ -64,10 +79,8 @@ def format_of(path: Path) -> Format:
         name = name.removesuffix(packing)
     found = TABLES.get(Path(name).suffix)
     if name.endswith(".json"):
-        lines = shlex.quote(f"{path.stem}.jsonl")
         raise DataError(
-            f"{path} is one JSON value, or objects without a line each; write an object a line: "
-            f"jq -c '.[]' {shlex.quote(str(path))} > {lines}"
+            f"{path} is one JSON value, or objects without a line each; {_an_object_a_line(path)}"
         )
     if found is None:
         raise DataError(
@@ -88,9 +101,11 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
             check_text(file)
         if kind == "tsv" and _has_quoted_cells(path):
             kind = "csv"
-        rows = list(islice(_READERS[kind](file), N_ROWS))
+        rows = list(islice(_READERS[kind](file, columns), N_ROWS))
     if not rows:
-        raise DataError(f"{path} is empty; name a file with text in it")
+        raise _nothing_in(path, kind)
+    if kind == "tmx" and not columns:
+        rows = _with_regions_joined(rows)
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = tuple(_named(column, names, kind) for column in columns)
     for column in columns:
@@ -102,12 +117,12 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
             )
     values = {name: [row[name] for row in rows if row.get(name, "").strip()] for name in names}
     values = {name: texts for name, texts in values.items() if texts}
-    chosen = columns or _choose(path, values, task, kind)
+    chosen = columns or _choose(path, values, task)
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
     found: Task = task or (
         "language-model" if len(chosen) == 1 else "classification" if is_label else "pairs"
     )
-    labels = _labels(file, kind, chosen[-1]) if found == "classification" else ()
+    labels = _labels(file, kind, chosen) if found == "classification" else ()
     if len(labels) == 1 and columns:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, and labels must "
@@ -121,7 +136,7 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         format=kind,
         columns=chosen,
         labels=labels,
-        others=tuple(name for name in values if not _is_one_of(name, chosen, kind)),
+        others=tuple(name for name in values if name and not _is_one_of(name, chosen, kind)),
         sample=next((sample for sample in samples if all(sample)), samples[0]),
     )
 
@@ -131,6 +146,31 @@ def _named(column: int | str, names: list[str | int], kind: Format) -> int | str
     if isinstance(column, int):
         return names[column - 1] if 0 < column <= len(names) else column
     return column.lower().replace("_", "-") if kind == "tmx" else column
+
+
+def _nothing_in(path: Path, kind: Format) -> DataError:
+    """Lines of JSON may be there, but none that is an object."""
+    with ExitStack() as stack:
+        is_empty = not open_bytes(path, stack).data.read(HEAD).strip()
+    if kind == "jsonl" and not is_empty:
+        return DataError(f"{path} has no line that is a JSON object; {_an_object_a_line(path)}")
+    return DataError(f"{path} is empty; name a file with text in it")
+
+
+def _an_object_a_line(path: Path) -> str:
+    made = shlex.quote(f"{path.stem}.lines.jsonl")
+    return f"write an object a line: jq -c '.[]' {shlex.quote(str(path))} > {made}"
+
+
+def _with_regions_joined(rows: list[Row]) -> list[Row]:
+    """Units by language alone, where its regions never stand side by side: en-us in one unit and
+    en-gb in another are the same column, zh-cn and zh-tw in the same unit are two."""
+    counts = [Counter(map(_language, row)) for row in rows]
+    apart = {language for each in counts for language, n in each.items() if n > 1}
+    return [
+        {name if _language(name) in apart else _language(name): text for name, text in row.items()}
+        for row in rows
+    ]
 
 
 def _is_one_of(name: int | str, columns: tuple[int | str, ...], kind: Format) -> bool:
@@ -148,7 +188,7 @@ def _text_in(row: Row, name: str | int, kind: Format) -> str:
 
 
 def _choose(
-    path: Path, values: dict[str | int, list[str]], task: Task | None, kind: Format
+    path: Path, values: dict[str | int, list[str]], task: Task | None
 ) -> tuple[int | str, ...]:
     """Texts are long and differ; labels are short and few. Of more than two texts, it is impossible
     to tell."""
@@ -157,7 +197,7 @@ def _choose(
     texts = [
         name
         for name, each in values.items()
-        if name not in labels and mean(map(len, each)) >= 5 and _is_text(each)
+        if name not in labels and mean(map(length_in_letters, each)) >= 5 and _is_text(each)
     ]
     if task != "pairs" and len(texts) == 1 and labels:
         return texts[0], labels[0]
@@ -165,16 +205,16 @@ def _choose(
         return texts[0], texts[1]
     if len(texts) == 1 and task in (None, "language-model"):
         return (texts[0],)
+    names = texts + labels or list(values)
+    what = "columns of text" if texts + labels else "columns, and none that is clearly text"
     seen = ", ".join(
-        f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in texts + labels
+        f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in names
     )
-    names = texts + labels
-    if kind == "tmx":  # each with all of its regions
-        names = list(dict.fromkeys(map(_language, names)))
+    if not seen:
+        raise DataError(f"{path} has nothing below its first row; name a file with text in it")
     example = " ".join(shlex.quote(str(name)) for name in names[:2])
     raise DataError(
-        f"{path} has these columns of text: {seen}; choose with --columns, such as "
-        f"--columns {example}"
+        f"{path} has these {what}: {seen}; choose with --columns, such as --columns {example}"
     )
 
 
@@ -185,20 +225,22 @@ def _is_label(texts: list[str]) -> bool:
 
 def _is_text(texts: list[str]) -> bool:
     """Not numbers, names of files, addresses or the like: most have letters and a blank, or are in
-    a script without blanks."""
+    a script without blanks. What is not UTF-8 is text too: prepare names its encoding."""
     prose = sum(
-        any(map(str.isalpha, text)) and (" " in text.strip() or not text.isascii())
+        any(letter.isalpha() or letter == "\ufffd" for letter in text)
+        and (" " in text.strip() or not text.isascii())
         for text in texts
     )
     return prose > 0.3 * len(texts)
 
 
-def _labels(file: OpenedFile, kind: Format, column: int | str) -> tuple[str, ...]:
-    """All of them, from the whole file, the most frequent first."""
+def _labels(file: OpenedFile, kind: Format, columns: Columns) -> tuple[str, ...]:
+    """All that stand in the last column of the whole file, the most frequent first."""
+    column = columns[-1]
     with ExitStack() as stack:
         counts = Counter(
             row[column].strip()
-            for row in _READERS[kind](open_bytes(file.path, stack))
+            for row in _READERS[kind](open_bytes(file.path, stack), columns)
             if row.get(column, "").strip()
         )
     if len(counts) > 100:
@@ -209,22 +251,30 @@ def _labels(file: OpenedFile, kind: Format, column: int | str) -> tuple[str, ...
     return tuple(label for label, _ in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
-def _cells(rows: Iterator[list[str]]) -> Iterator[Row]:
+def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
     """By the names of the first row, if it looks like a header; else by number, from 1."""
     first = next(rows, None)
     if first is None:
         return
     below = list(islice(rows, 20))
-    # Sentences can look like names, but a header is shorter than what stands below it.
-    header = (
-        len(set(first)) == len(first)
-        and all(map(_HEADER.fullmatch, first))
-        and bool(below)
-        and sum(map(len, first)) < mean(sum(map(len, row)) for row in below)
-    )
-    names: list[str | int] = list(first) if header else list(range(1, len(first) + 1))
+    header = _is_header([cell.strip() for cell in first], below, columns)
+    numbers = range(1, len(first) + 1)
+    names: list[str | int] = [cell.strip() for cell in first] if header else [*numbers]
     for row in chain(below if header else [first, *below], rows):
         yield dict(zip(names, row))
+
+
+def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bool:
+    if any(isinstance(column, str) and column in first for column in columns):
+        return True
+    names = [cell for cell in first if cell]  # the column of row numbers may have none
+    if len(names) < max(1, len(first) - 1) or len(set(names)) < len(names) or not below:
+        return False
+    if all(map(_NAMES.fullmatch, names)):
+        return True
+    # Sentences can look like names, but a header is shorter than what stands below it.
+    shorter = sum(map(len, first)) < mean(sum(map(len, row)) for row in below)
+    return shorter and all(map(_HEADER.fullmatch, names))
 
 
 def _lines(file: OpenedFile) -> Iterator[str]:
@@ -236,8 +286,9 @@ def _lines(file: OpenedFile) -> Iterator[str]:
         yield line
 
 
-def _tsv(file: OpenedFile) -> Iterator[Row]:
-    return _cells(line.rstrip("\r\n").split("\t") for line in _lines(file) if line.strip())
+def _tsv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
+    lines = (line.rstrip("\r\n").split("\t") for line in _lines(file) if line.strip())
+    return _cells(lines, columns)
 
 
 def _has_quoted_cells(path: Path) -> bool:
@@ -260,8 +311,8 @@ def _has_quoted_cells(path: Path) -> bool:
     return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
 
 
-def _csv(file: OpenedFile) -> Iterator[Row]:
-    return _cells(row for row in _csv_rows(file) if row)
+def _csv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
+    return _cells((row for row in _csv_rows(file) if row), columns)
 
 
 def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
@@ -275,7 +326,7 @@ def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
         raise DataError(f"{file.path} is not CSV ({error}); check its quotes") from None
 
 
-def _jsonl(file: OpenedFile) -> Iterator[Row]:
+def _jsonl(file: OpenedFile, _: Columns) -> Iterator[Row]:
     for line in _lines(file):
         try:
             record: Any = json.loads(line)
@@ -293,19 +344,19 @@ def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int,
             yield f"{before}{name}", text
 
 
-def _parquet(file: OpenedFile) -> Iterator[Row]:
+def _parquet(file: OpenedFile, _: Columns) -> Iterator[Row]:
     table = open_parquet(file)
     names = list(table.texts())
     for batch in table.batches(names) if names else ():
         yield from (dict(_flat(record)) for record in records(batch) if record is not None)
 
 
-def _tmx(file: OpenedFile) -> Iterator[Row]:
+def _tmx(file: OpenedFile, _: Columns) -> Iterator[Row]:
     for unit in read_units(file):
         yield {**unit}
 
 
-_READERS: dict[Format, Callable[[OpenedFile], Iterator[Row]]] = {
+_READERS: dict[Format, Callable[[OpenedFile, Columns], Iterator[Row]]] = {
     "tsv": _tsv,
     "csv": _csv,
     "jsonl": _jsonl,

@@ -1,6 +1,7 @@
 """What a file is, when it is not the UTF-8 text that was expected: named, with what to do."""
 
 import codecs
+import re
 import shlex
 from pathlib import Path
 
@@ -23,6 +24,14 @@ PACKED = (
     (b"\xfd7zXZ\x00", "packed by xz", "unpack it first: unxz {path}"),
     (b"PAR1", "a Parquet table", 'name its format: data.format = "parquet"'),
     (b"%PDF", "a PDF", "extract its text first: pdftotext {path}"),
+)
+
+# The first bytes that punctuation and frequent characters have in a codec, and how many characters
+# are needed to tell: bytes of frequent Korean are those of half of the frequent Chinese.
+EAST_ASIAN = (
+    ("EUC-KR", "euc_kr", {*range(0xA1, 0xA4), *range(0xB0, 0xC9)}, 6),
+    ("GB18030", "gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 1),  # GBK and GB2312 too
+    ("BIG5", "big5", {*range(0xA1, 0xC7)}, 1),
 )
 
 
@@ -56,25 +65,37 @@ def _encoded(file: OpenedFile, encoding: str) -> DataError:
 
 
 def conversion(path: Path, encoding: str) -> str:
-    """The command that writes a file anew as UTF-8, into the current folder; users paste it."""
-    given, made = shlex.quote(str(path)), shlex.quote(f"{path.stem}.utf8{path.suffix}")
-    if path.suffix == ".gz":
-        made = shlex.quote(f"{Path(path.stem).stem}.utf8{Path(path.stem).suffix}")
-        return f"gzip -dc {given} | iconv -f {encoding} -t UTF-8 > {made}"
+    """The command that writes a file anew as UTF-8, beside it; users paste it."""
+    unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
+    plain = path.with_suffix("") if unpack else path
+    given, made = (
+        shlex.quote(str(each)) for each in (path, plain.with_suffix(f".utf8{plain.suffix}"))
+    )
+    if unpack:
+        return f"{unpack} {given} | iconv -f {encoding} -t UTF-8 > {made}"
     return f"iconv -f {encoding} -t UTF-8 {given} > {made}"
 
 
-def guess_encoding(raw: bytes) -> str:
-    """What a line that is not UTF-8 probably is: GB18030 if that gives Chinese, or else one of the
-    bytes that Windows writes."""
-    try:
-        text = raw.decode("gb18030")
-    except UnicodeDecodeError:
-        text = ""
-    high = sum(byte >= 0x80 for byte in raw)
-    common = sum(
-        "\u4e00" <= letter <= "\u9fa5" or letter in "，。！？、；：“”‘’（）《》…" for letter in text
-    )
-    if 0.8 * high <= 2 * common <= 1.2 * high:  # two high bytes for each character, mostly
-        return "GB18030"  # GBK and GB2312 are parts of it
-    return "windows-1252"
+def guess_encoding(raw: bytes) -> str | None:
+    """What a text that is not UTF-8 probably is: an encoding of East Asia if that gives frequent
+    characters, or what Windows writes for Western Europe if letters beyond ASCII stand alone. None:
+    impossible to tell, or UTF-8 that is damaged in some places."""
+    letters = _beyond_ascii(raw, "utf-8")
+    if letters.count("\ufffd") < len(letters) / 3:
+        return None
+    shares = {encoding: _share_of_frequent(raw, *each) for encoding, *each in EAST_ASIAN}
+    best = max(shares, key=lambda encoding: shares[encoding])
+    if shares[best] >= 0.5:
+        return best
+    lengths = [len(run) for run in re.findall(rb"[\x80-\xff]+", raw)]
+    return "windows-1252" if sum(lengths) < 2 * len(lengths) else None
+
+
+def _share_of_frequent(raw: bytes, codec: str, first: set[int], at_least: int) -> float:
+    letters = _beyond_ascii(raw, codec)
+    n_frequent = sum(letter.encode(codec, "replace")[0] in first for letter in letters)
+    return n_frequent / len(letters) if n_frequent >= at_least else 0.0
+
+
+def _beyond_ascii(raw: bytes, codec: str) -> list[str]:
+    return [letter for letter in raw.decode(codec, "replace") if not letter.isascii()]

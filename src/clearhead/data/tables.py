@@ -224,9 +224,17 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
                 record.begin()
                 if body is not None:
                     body.clear()  # what has been read would fill the memory
-    except (tree.ParseError, common.DefusedXmlException, UnicodeError, RecursionError) as error:
+    except DataError:
+        raise
+    except (
+        tree.ParseError,
+        common.DefusedXmlException,
+        ValueError,  # an encoding of several bytes
+        LookupError,  # one that nobody knows
+        RecursionError,
+    ) as error:
         raise DataError(
-            f"{file.path} is not TMX that can be read ({error}); export it again"
+            f"{file.path} is not TMX that can be read ({error}); export it again, as UTF-8"
         ) from None
 
 
