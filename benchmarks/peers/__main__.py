@@ -18,6 +18,7 @@ import argparse
 import gzip
 import json
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from benchmarks.peers.tables import RESULT, read_lines, write_tables
 from benchmarks.result import circumstances
 from clearhead.config import load_recipe
 from clearhead.environment import data_folder
+from clearhead.studies.result_lines import add_line as append
 
 HERE = Path(__file__).parent
 WORK = Path("runs/peers")
@@ -45,7 +47,8 @@ class PeerRun(NamedTuple):
 
     peer: str
     settings: str
-    """authors: as its authors publish; ours: with our hyper-parameters."""
+    """authors: as its authors publish; ours: with our hyper-parameters; last: ours, without the
+    average of checkpoints that our recipe publishes and the others do not have."""
     task: str
 
     @property
@@ -71,6 +74,7 @@ RUNS = (
     PeerRun("joeynmt", "authors", TRANSLATION),
     PeerRun("hugging_face", "authors", TRANSLATION),
     PeerRun("clearhead", "ours", TRANSLATION),
+    PeerRun("clearhead", "last", TRANSLATION),
     PeerRun("joeynmt", "ours", TRANSLATION),
     PeerRun("hugging_face", "ours", TRANSLATION),
     PeerRun("eole", "authors", TRANSLATION),
@@ -146,7 +150,7 @@ def commands(
     module = [python, "-m", f"benchmarks.peers.in_{run.peer}"]
 
     def train(minutes: list[float]) -> None:
-        (run.folder / POINTS).unlink(missing_ok=True)  # it cannot resume where it was
+        start_anew(run)
         call(run, [*module, "train", *given, "--minutes", *minutes], ROOT)
 
     def translate(minutes: float) -> float:
@@ -155,14 +159,22 @@ def commands(
     return train, translate
 
 
+def start_anew(run: PeerRun) -> None:
+    """Where a killed run could resume, what it did after its last mark would not count."""
+    (run.folder / POINTS).unlink(missing_ok=True)
+    shutil.rmtree(run.folder / "run", ignore_errors=True)
+
+
 def our_commands(
     run: PeerRun, data: Path
 ) -> tuple[Callable[[list[float]], None], Callable[[float], float]]:
     prepared = prepare(run.task)
     given = ["--recipe", run.task, "--set", "train.steps=100000"]  # the marks end it
+    given += ["train.publish=last"] if run.settings == "last" else []
     given += ["--folder", run.folder, "--prepared", prepared]
 
     def train(minutes: list[float]) -> None:
+        start_anew(run)
         while {name_of(each) for each in minutes} - read_points(run.folder).keys():
             module = [sys.executable, "-m", "benchmarks.peers.in_clearhead", "train"]
             call(run, [*module, *given, "--minutes", *minutes], ROOT, ROOT / "src")
@@ -192,6 +204,7 @@ def characters(run: PeerRun, checkout: Path | None, environments: Path) -> None:
         command = [sys.executable, "-m", "benchmarks.peers.in_clearhead", "validate"]
         given = ["--recipe", run.task, "--folder", run.folder, "--prepared", prepare(run.task)]
         given += ["--set", *THEIR_RATE] if run.settings == "authors" else []
+        start_anew(run)
         call(run, [*command, *given], ROOT, ROOT / "src")
     points = json.loads((run.folder / POINTS).read_text(encoding="utf-8"))
     add_line(run, {"points": points})
@@ -237,8 +250,7 @@ def call(run: PeerRun, command: list[Any], *paths: Path) -> float:
 
 def add_line(run: PeerRun, found: dict[str, Any]) -> None:
     line = {"task": run.task, "run": run.name, "version": run.version, **found, **circumstances()}
-    with RESULT.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    append(RESULT, line)
     shown = {key: found[key] for key in ("minutes", "core_seconds", "BLEU") if key in found}
     print(run.task, run.name, shown or found["points"][-1], flush=True)
 

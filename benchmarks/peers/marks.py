@@ -45,7 +45,9 @@ class Marks:
         points = read_points(self.folder)
         seconds, load = round(self.core_seconds, 1), round(os.getloadavg()[2], 1)
         points[name_of(minutes)] = {"core_seconds": seconds, "load": load, **facts}
-        (self.folder / POINTS).write_text(json.dumps(points, indent=1), encoding="utf-8")
+        new = self.folder / f"{POINTS}.new"
+        new.write_text(json.dumps(points, indent=1), encoding="utf-8")
+        new.replace(self.folder / POINTS)
 
     def weights(self, minutes: float) -> Path:
         return self.folder / f"{name_of(minutes)}.pt"

@@ -31,6 +31,7 @@ SETTINGS = {  # in the order of HEADINGS
     "hugging_face-authors": ("its authors'", "其作者的设置"),
     "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
     "clearhead-ours": ("the recipe", "配方"),
+    "clearhead-last": ("the recipe, its last weights", "配方，只用最后的权重"),
     "clearhead-authors": ("the recipe, nanoGPT's learning rate", "配方，用 nanoGPT 的学习率"),
 }
 TASKS = {
@@ -46,7 +47,7 @@ SECONDS = ("{} core seconds", "{} 核秒")
 def read_lines(task: str) -> list[dict[str, Any]]:
     if not RESULT.exists():
         return []
-    lines = RESULT.read_text(encoding="utf-8").splitlines()
+    lines = RESULT.read_text(encoding="utf-8").split("\n")[:-1]  # the last may be a part
     return [line for each in lines if (line := json.loads(each))["task"] == task]
 
 

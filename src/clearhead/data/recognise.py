@@ -28,11 +28,11 @@ PACKED = (
 
 # The first bytes that punctuation and frequent characters have in a codec, and how many characters
 # are needed to tell: bytes of frequent Korean are those of half of the frequent Chinese.
-EAST_ASIAN = (
-    ("EUC-KR", "euc_kr", {*range(0xA1, 0xA4), *range(0xB0, 0xC9)}, 6),
-    ("GB18030", "gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 1),  # GBK and GB2312 too
-    ("BIG5", "big5", {*range(0xA1, 0xC7)}, 1),
-)
+EAST_ASIAN: dict[str, tuple[str, set[int], int]] = {
+    "EUC-KR": ("euc_kr", {*range(0xA1, 0xA4), *range(0xB0, 0xC9)}, 6),
+    "GB18030": ("gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 1),  # GBK and GB2312 too
+    "BIG5": ("big5", {*range(0xA1, 0xC7)}, 1),
+}
 
 
 def check_text(file: OpenedFile) -> None:
@@ -83,7 +83,7 @@ def guess_encoding(raw: bytes) -> str | None:
     letters = _beyond_ascii(raw, "utf-8")
     if letters.count("\ufffd") < len(letters) / 3:
         return None
-    shares = {encoding: _share_of_frequent(raw, *each) for encoding, *each in EAST_ASIAN}
+    shares = {encoding: _share_of_frequent(raw, *each) for encoding, each in EAST_ASIAN.items()}
     best = max(shares, key=lambda encoding: shares[encoding])
     if shares[best] >= 0.5:
         return best
