@@ -28,7 +28,8 @@ from clearhead.training.sizes import SIZES, Size
 
 # Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
 VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
-PASSES_WANTED = 5  # a model that sees its text less often is too large for the time
+# A model that sees its text less often is too large for the time.
+PASSES_WANTED = {"pairs": 8, "language-model": 5, "classification": 5}
 # After that, more would teach little: small models learn by heart.
 PASSES_ENOUGH = {"pairs": 100, "language-model": 15, "classification": 6}
 STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
@@ -100,11 +101,11 @@ def size_recipe(template: Recipe, minutes: float, clock: Clock = time.perf_count
         text = _measure(template, Path(folder))
         table = SIZES if template.train.start_from is None else (_own_size(template),)
         fits = next(number for number, size in enumerate(table) if text.read <= size.tokens)
-        number = fits
+        number, passes = fits, PASSES_WANTED[template.data.task]
         while True:
             chosen = _candidate(template, text, table[number], BATCH_TOKENS, clock)
             possible = chosen.updates(minutes)
-            enough_passes = possible * chosen.targets >= PASSES_WANTED * text.tokens
+            enough_passes = possible * chosen.targets >= passes * text.tokens
             if number == 0 or (possible >= UPDATES_WANTED and enough_passes):
                 break
             number -= 1
@@ -193,9 +194,10 @@ def _about_the_model(template: Recipe, size: Size, fits: Size, minutes: float) -
     if template.train.start_from is not None:
         why = f"that of {template.train.start_from}, which training starts from"
     elif size is not fits:
+        passes = PASSES_WANTED[template.data.task]
         why = (
             f"smaller than the text deserves: in {minutes:g} minutes a larger one would get fewer "
-            f"than {UPDATES_WANTED:,} updates, or see the text fewer than {PASSES_WANTED} times"
+            f"than {UPDATES_WANTED:,} updates, or see the text fewer than {passes} times"
         )
     else:
         why = f"which suits up to {size.tokens:,.0f} tokens"
