@@ -28,6 +28,8 @@ def line(plan: StudyPlan, arm_key: str, seed: int, loss: float, **more: Any) -> 
         "seed": seed,
         "steps": steps,
         "fingerprint": arm.fingerprint(arm.trial(seed, steps)),
+        **plan.conditions,
+        "tests": {test.name: test.files for test in plan.tests},
         "values": {"exact": 0.5, "loss": loss},
         "left_out": {"loss": [loss] * N_BLOCKS},
         "n_lines": {"exact": 100},
@@ -105,6 +107,34 @@ def test_lines_of_an_arm_that_was_changed_do_not_count(place: Path):
     text = (place / "study.toml").read_text()
     (place / "study.toml").write_text(text.replace("d_ff = 24", "d_ff = 25"))
     assert lines_of(load_study(place / "study.toml"), lines) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("steps = 12", "steps = 24"),
+        ("steps = 12", "tokens = 12"),
+        ("recipe =", "beam = 5\nrecipe ="),
+        ('"few.txt"', '"many.txt"'),
+    ],
+)
+def test_lines_of_another_budget_beam_or_test_set_do_not_count(place: Path, old: str, new: str):
+    file = place / "study.toml"
+    further = '[tests.few]\nsource = "few.txt"\nreference = "some.txt"\n'
+    file.write_text(file.read_text() + further)
+    plan = load_study(file)
+    lines = [line(plan, arm, seed, 2.0) for arm in plan.names for seed in plan.seeds]
+    assert compare(plan, lines).n_finished == 4
+    file.write_text(file.read_text().replace(old, new, 1))
+    assert compare(load_study(file), lines).n_finished == 0
+
+
+def test_a_further_test_set_leaves_the_lines_that_do_not_know_it(place: Path):
+    file = place / "study.toml"
+    plan = load_study(file)
+    lines = [line(plan, "wide", seed, 2.0) for seed in plan.seeds]
+    file.write_text(file.read_text() + '[tests.few]\nsource = "few.txt"\nreference = "few.txt"\n')
+    assert len(lines_of(load_study(file), lines)) == 2
 
 
 def test_part_of_a_line_is_removed_when_the_next_is_added(tmp_path: Path):

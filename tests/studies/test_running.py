@@ -49,6 +49,13 @@ def test_a_study_runs_and_a_second_call_has_nothing_left_to_do(place: Path, caps
     (place / "study.toml").write_text(text)
     more = ch.study(place / "study.toml", folder=place / "out")
     assert len(more._missing(more._costs(heard.append))) == 2
+    # With another beam, what was measured before is not taken for a result.
+    (place / "study.toml").write_text("beam = 2\n" + text)
+    wider = ch.study(place / "study.toml", folder=place / "out")
+    jobs = wider._jobs(wider._costs(heard.append))
+    wider._collect(jobs)
+    assert len(jobs) == len(wider._jobs(wider._costs(heard.append))) == 2
+    assert jobs[0].task["line"]["beam"] == 2 and jobs[0].task["folder"] == str(runs[0])
 
 
 def test_budgets_in_tokens_and_processor_time_become_steps(place: Path):

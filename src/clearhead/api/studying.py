@@ -116,7 +116,8 @@ class Study:
         """Results of runs that ended when this study had been killed before it noted them."""
         for job in jobs:
             path = Path(job.task["folder"]) / RESULT
-            if path.is_file() and is_complete(self.plan, line := json.loads(path.read_bytes())):
+            line: ResultLine | None = json.loads(path.read_bytes()) if path.is_file() else None
+            if line and lines_of(self.plan, [line]) and is_complete(self.plan, line):
                 add_line(self.folder / RESULTS, line)
 
     def _run(self, jobs: list[StudyJob], workers: int, say: Say) -> None:
@@ -168,6 +169,8 @@ class Study:
                     "seed": seed,
                     "steps": cost["steps"],
                     "fingerprint": fingerprint,
+                    **self.plan.conditions,
+                    "tests": {test.name: test.files for test in self.plan.tests},
                     "parameters": cost["parameters"],
                     **_circumstances(),
                 },

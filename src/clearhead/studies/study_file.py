@@ -72,6 +72,11 @@ class StudyTest:
     source: str
     reference: str
 
+    @property
+    def files(self) -> list[str]:
+        """Both, as a line of results names them."""
+        return [self.source, self.reference]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
@@ -99,6 +104,11 @@ class StudyPlan:
     def title_of(self, name: str, language: str) -> str:
         """What a page calls an arm."""
         return next(arm.title[language] for arm in self.arms if arm.name == name)
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What every result depends on, beside the recipe of its run."""
+        return {"budget": {self.budget: self.amount}, "beam": self.beam}
 
     @property
     def columns(self) -> list[str]:
