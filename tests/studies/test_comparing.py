@@ -72,6 +72,31 @@ def test_a_difference_is_named_and_none_is_not_called_no_effect(place: Path):
     assert "equal in every run" not in table(compare(plan, [*base, *alike])).split("\nloss")[1]
 
 
+def test_what_would_have_been_shown_is_possible(place: Path):
+    text = (place / "study.toml").read_text()
+    (place / "study.toml").write_text(text.replace("[3, 5]", "[3, 5, 7]"))
+    plan = load_study(place / "study.toml")
+
+    def found(*exact: float) -> str:
+        lines = [
+            line(plan, arm, seed, 2.0, values={"exact": value, "loss": 2.0})
+            for arm, value in zip(plan.names, exact)
+            for seed in plan.seeds
+        ]
+        return row_of(table(compare(plan, lines)), "wide", "exact")
+
+    assert "; a fall of " in found(1.0, 0.99)
+    assert "; a rise of " in found(0.0, 0.01)
+    assert "; a difference of " in found(0.5, 0.5)
+    wild = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
+    wild += [
+        line(plan, "wide", seed, 2.0, values={"exact": value, "loss": 2.0})
+        for seed, value in zip(plan.seeds, (0.0, 0.5, 1.0))
+    ]
+    shown = row_of(table(compare(plan, wild)), "wide", "exact")
+    assert "every possible one is too small for this study" in shown
+
+
 def test_a_run_that_failed_is_counted_and_has_no_value(place: Path):
     plan = load_study(place / "study.toml")
     lines = [line(plan, "base", seed, 2.0) for seed in plan.seeds]

@@ -69,6 +69,44 @@ def test_a_difference_that_would_have_been_shown_is_found_that_often_with_senten
     assert 0.7 < np.mean([each.shown and each.value > 0 for each in moved]) < 0.9
 
 
+def lines_that_differ(
+    rng: np.random.Generator, share: float, n_seeds: int, n_lines: int, common: float
+) -> Measurements:
+    """An arm that is right in all lines but a share of them; of these, `common` are the same under
+    every seed."""
+    wrong = np.where(
+        rng.random(n_lines) < common,
+        rng.random(n_lines) < share,
+        rng.random((n_seeds, n_lines)) < share,
+    )
+    inside = wrong.reshape(n_seeds, -1, N_BLOCKS).sum(axis=1)
+    left_out = (wrong.sum(axis=1, keepdims=True) - inside) / (n_lines - n_lines // N_BLOCKS)
+    return Measurements((1 - wrong.mean(axis=1)).tolist(), (1 - left_out).tolist(), n_lines)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("n_seeds", "n_lines"), [(3, 500), (5, 200)])
+def test_where_no_line_differs_the_stated_difference_would_have_been_shown(
+    n_seeds: int, n_lines: int, common: float
+):
+    rng = np.random.default_rng(3)
+    perfect = lines_that_differ(rng, 0.0, n_seeds, n_lines, common)
+    stated = difference(perfect, perfect, paired=True).detectable
+    assert stated is not None
+    shown = [
+        difference(perfect, worse, paired=True).shown
+        for worse in (lines_that_differ(rng, stated, n_seeds, n_lines, common) for _ in range(300))
+    ]
+    assert np.mean(shown) > POWER - 0.04
+
+
+def test_a_share_that_varies_too_much_states_no_difference():
+    wild = Measurements([0.0, 1.0], [[0.0] * N_BLOCKS, [1.0] * N_BLOCKS], n_lines=40)
+    steady = Measurements([0.5, 0.5], [[0.5] * N_BLOCKS] * 2, n_lines=40)
+    found = difference(steady, wild, paired=True)
+    assert found.half is not None and found.detectable is None
+
+
 def test_no_difference_is_rarely_called_one():
     rng = np.random.default_rng(7)
     found = 0
@@ -104,6 +142,10 @@ def test_one_seed_has_no_interval():
     assert estimate(Measurements([2.0])).half is None
     assert detectable_in_spreads(1) is None
     assert not difference(Measurements([2.0]), Measurements([3.0]), paired=True).shown
+    three = Measurements([2.0, 2.01, 2.02], [[2.0] * N_BLOCKS] * 3)
+    one = Measurements([3.0], [[3.0] * N_BLOCKS])
+    for first, second in ((one, three), (three, one)):
+        assert difference(first, second, paired=False).half is None
 
 
 def test_more_seeds_show_smaller_differences():

@@ -13,10 +13,10 @@ from clearhead.studies.study_file import StudyPlan
 
 RESULTS = "results.jsonl"
 ResultLine = dict[str, Any]
-"""arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what its values
-depend on beside the recipe. values, left_out, n_lines: by column. valid_loss,
-parameters, tokens, core_seconds: what it took. gradients: norms by layer, if they are measured.
-failed: why there are no values."""
+"""arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what values
+depend on besides. values, left_out, n_lines: by column. valid_loss, parameters, tokens,
+core_seconds: what it took. gradients: norms by layer, if they are measured. failed: why there are
+no values."""
 NEEDED: dict[str, tuple[type, ...]] = {
     "arm": (str,),
     "lr": (float, int, NoneType),

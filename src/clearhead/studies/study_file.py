@@ -1,6 +1,7 @@
 """A study as a TOML file: a recipe, arms that change something in it, seeds, a budget, measures."""
 
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ LANGUAGES = ("en", "zh")
 ROLES = ("attention", "feed_forward", "norm", "positions")
 HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": True}
 """Measures that are not named here, such as losses and perplexities, are better if lower."""
+HIGHEST = {"exact": 1.0, "BLEU": 100.0, "chrF++": 100.0, "accuracy": 1.0}
+"""Measures that are not named here have no upper limit. None is below 0."""
 GRADIENTS = ("gradients_at_start", "gradients_at_end")
 """Measures of a training batch, before the first step and after the last; no test set has them."""
 ByLanguage = dict[str, str]
@@ -121,6 +124,11 @@ class StudyPlan:
 def higher_is_better(column: str) -> bool:
     """Whether more of a measure is better."""
     return HIGHER_IS_BETTER.get(column.split("@")[0], False)
+
+
+def is_possible(column: str, value: float) -> bool:
+    """Whether a measure can have that value."""
+    return 0 <= value <= HIGHEST.get(column.split("@")[0], math.inf)
 
 
 def study_names() -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearhead.studies.comparing import ArmResult, StudyResult
 from clearhead.studies.statistics import CONFIDENCE
-from clearhead.studies.study_file import StudyPlan, higher_is_better
+from clearhead.studies.study_file import StudyPlan, higher_is_better, is_possible
 
 SHARES = ("exact", "accuracy")
 TEXTS = Path(__file__).parent / "texts"
@@ -56,15 +56,25 @@ def finding_of(arm: ArmResult, column: str, language: str) -> str:
     say, verdict = words(language), arm.verdict(column)
     found: list[str] = []
     if verdict == "none":
-        share = is_share(column)
-        detectable = (100 if share else 1) * (arm.differences[column].detectable or 0.0)
-        shown = f"{detectable:.2g}{say['points'] if share else ''}"
-        found.append(say["none"].format(x=shown))
+        found.append(_none(arm, column, say))
     elif verdict:
         found.append(say[verdict])
     if arm.n_failed:
         found.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
     return say["semicolon"].join(found)
+
+
+def _none(arm: ArmResult, column: str, say: dict[str, str]) -> str:
+    """What would have been shown, as far as the measure can rise or fall so much."""
+    found = arm.differences[column]
+    size, base = found.detectable, arm.figures[column].value - found.value
+    if size is None:
+        return say["none_possible"]
+    rises, falls = (is_possible(column, base + shift) for shift in (size, -size))
+    kind = {(True, True): "none", (True, False): "none_rise", (False, True): "none_fall"}
+    share = is_share(column)
+    shown = f"{100 * size if share else size:.2g}{say['points'] if share else ''}"
+    return say[kind.get((rises, falls), "none_possible")].format(x=shown)
 
 
 def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
