@@ -1,5 +1,7 @@
 """Intervals cover what they claim to cover, and find what they claim to find."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,9 @@ from benchmarks.intervals import (
     simulate,
     with_coverage,
 )
+from benchmarks.result import FOLDER
 from clearhead.studies.statistics import (
+    COVERAGE,
     N_BLOCKS,
     POWER,
     Measurements,
@@ -151,6 +155,17 @@ def test_one_seed_has_no_interval():
 def test_more_seeds_show_smaller_differences():
     assert detectable(1.0, 2) > detectable(1.0, 4) > detectable(1.0, 100) > 2.8
     assert detectable(0.0, 2) == 0.0
+
+
+def test_the_stated_coverage_is_the_measured_one():
+    rows = json.loads((FOLDER / "intervals.json").read_text(encoding="utf-8"))["rows"]
+    for n_seeds, ends in COVERAGE.items():
+        found = [
+            row["coverage"]
+            for row in rows
+            if (row["interval"], row["seeds"]) == ("t over seeds and sentences", n_seeds)
+        ]
+        assert ends == (min(found), max(found))
 
 
 @pytest.mark.parametrize("language", PAGES)

@@ -144,7 +144,9 @@ def _method(result: StudyResult, language: str) -> str:
     rates = sorted({arm.lr for arm in result.plan.arms if arm.lr is not None})
     shown = say["and"].join(f"{rate:g}" for rate in rates)
     sweep = say["sweep"].format(rates=shown) if rates else ""
-    return say["space"].join(filter(None, [say["text"], chance_of(result, language), sweep]))
+    return say["space"].join(
+        filter(None, [say["text"], chance_of(result, language, "on_page"), sweep])
+    )
 
 
 def _provenance(result: StudyResult, language: str) -> str:

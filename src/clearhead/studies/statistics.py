@@ -36,6 +36,9 @@ CONFIDENCE = 0.95
 POWER = 0.8
 """Probability with which a difference of the stated size is shown."""
 N_BLOCKS = 20
+COVERAGE = {3: (0.895, 0.9575), 5: (0.9145, 0.9615), 10: (0.9365, 0.956)}
+"""By the number of seeds: how often intervals over seeds and sentences contain the true value in
+`benchmarks/results/intervals.json`, in the worst and the best of its cases."""
 N_POINTS = 400
 """Of a distribution that is summed over."""
 

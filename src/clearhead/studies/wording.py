@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from clearhead.studies.comparing import ArmResult, StudyResult
-from clearhead.studies.statistics import CONFIDENCE
+from clearhead.studies.statistics import CONFIDENCE, COVERAGE
 from clearhead.studies.study_file import StudyPlan, higher_is_better, is_possible
 
 SHARES = ("exact", "accuracy")
@@ -87,10 +87,36 @@ def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
     )
 
 
-def chance_of(result: StudyResult, language: str) -> str:
-    """How many of the comparisons would be called a difference by chance; "" for a single one."""
-    n = max(sum(c in arm.differences for arm in result.arms) for c in result.plan.columns)
-    return words(language)["multiple"].format(n=n, wrong=(1 - CONFIDENCE) * n) if n > 1 else ""
+def chance_of(result: StudyResult, language: str, where: str) -> str:
+    """How many of all comparisons would be called a difference by chance; "" for a single one.
+    `where` they are shown: on_page or in_tables."""
+    say = words(language)
+    compared = [
+        found for arm in result.arms for found in arm.differences.values() if found.half is not None
+    ]
+    n = len(compared)
+    if n < 2:
+        return ""
+    n_seeds = min(found.n_seeds for found in compared)
+    simulated = max((seeds for seeds in COVERAGE if seeds <= n_seeds), default=None)
+    if simulated is None or not columns_with_sentences(result):
+        return say["chance"].format(n=n, where=say[where], wrong=(1 - CONFIDENCE) * n)
+    low, high = COVERAGE[simulated]
+    return say["chance_simulated"].format(
+        seeds=simulated,
+        low=100 * low,
+        high=100 * high,
+        n=n,
+        where=say[where],
+        fewest=(1 - high) * n,
+        most=(1 - low) * n,
+    )
+
+
+def columns_with_sentences(result: StudyResult) -> list[str]:
+    """The measures whose intervals are over seeds and sentences."""
+    known = {column for line in result.lines for column in line.get("left_out", {})}
+    return [column for column in result.plan.columns if column in known]
 
 
 def is_share(column: str) -> bool:
