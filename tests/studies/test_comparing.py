@@ -116,6 +116,29 @@ def test_chance_counts_all_comparisons_of_a_page_at_the_simulated_coverage(place
     assert "本页的 4 次比较中平均会有 0.17 到 0.42 次" in page(found, "zh")
 
 
+def test_the_page_says_how_runs_are_paired_and_what_intervals_are_over(place: Path):
+    paired = "Differences are between runs of the same seed, which see the same samples"
+    apart = "their runs do not see the same samples in the same order."
+
+    def said(study: str, **more: Any) -> str:
+        (place / "study.toml").write_text(study)
+        plan = load_study(place / "study.toml")
+        lines = [line(plan, arm, seed, 2.0, **more) for arm in plan.names for seed in plan.seeds]
+        assert page(compare(plan, lines), "zh")
+        return page(compare(plan, lines), "en")
+
+    text = (place / "study.toml").read_text()
+    both = said(text, left_out={name: [0.5] * N_BLOCKS for name in ("exact", "loss")})
+    assert paired in both and apart not in both
+    assert "over seeds and sentences as crossed random effects." in both
+    other = said(text + "batches.batch_tokens = 64\n")
+    assert paired not in other and apart in other
+    assert "as crossed random effects; over seeds alone for exact." in other
+    some = said(text + "[arms.small]\nbatches.batch_tokens = 64\n", left_out={})
+    assert paired in some and "Those of small are between means" in some
+    assert "over seeds alone; what other test sentences" in some and "crossed" not in some
+
+
 def test_a_run_that_failed_is_counted_and_has_no_value(place: Path):
     plan = load_study(place / "study.toml")
     lines = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
@@ -127,7 +150,8 @@ def test_a_run_that_failed_is_counted_and_has_no_value(place: Path):
 
 def test_a_sweep_is_one_line_and_is_decided_by_the_validation_split(place: Path):
     text = (place / "study.toml").read_text()
-    (place / "study.toml").write_text("lr = [0.001, 0.01]\n" + text)
+    text = f"lr = [0.001, 0.01]\n{text}[settings.train]\nvalidate_every = 6\n"
+    (place / "study.toml").write_text(text)
     plan = load_study(place / "study.toml")
     assert [arm.key for arm in plan.arms[:2]] == ["base-lr-0.001", "base-lr-0.01"]
     assert [arm.recipe.train.lr for arm in plan.arms[:2]] == [0.001, 0.01]

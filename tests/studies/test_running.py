@@ -66,7 +66,8 @@ def test_budgets_in_tokens_and_processor_time_become_steps(place: Path):
     found.run(only_plan=True, say=heard.append)
     costs = found._costs(heard.append)
     assert 3 < costs["base"]["steps"] == costs["wide"]["steps"] < 30
-    assert "standard deviations" in heard[-1] and not (place / "out" / "runs").exists()
+    assert "12 standard deviations (of the differences between paired runs) with" in heard[-1]
+    assert not (place / "out" / "runs").exists()
     (place / "study.toml").write_text(text.replace("steps = 12", "core_minutes = 0.05"))
     found = ch.study(place / "study.toml", folder=place / "out")
     costs = found._costs(heard.append)
@@ -203,6 +204,13 @@ def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
         ("[arms.wide]", "[arms.'a/b']", "becomes the name of a folder"),
         ('"exact", "loss"', "5", "measures=[5] is not a list"),
         ("recipe = ", "baseline = 'bsae'\nrecipe = ", "baseline='bsae' is not an arm"),
+        (
+            "[budget]",
+            "lr = [0.1]\n[settings.train]\nvalidate_every = 0\n[budget]",
+            "train.validate_every=0 never validates arm base, and lr is chosen by the loss on the "
+            "validation split; set validate_every in [settings.train] to at most the steps",
+        ),
+        ("[budget]", "lr = [0.1]\n[budget]", "train.validate_every=20 never validates arm base"),
     ],
 )
 def test_a_mistake_in_a_study_is_named_with_its_remedy(
@@ -214,6 +222,15 @@ def test_a_mistake_in_a_study_is_named_with_its_remedy(
     with pytest.raises(ClearheadError) as caught:
         ch.study(place / "study.toml")
     assert message in str(caught.value)
+
+
+def test_the_plan_of_unpaired_arms_does_not_speak_of_pairs(place: Path):
+    (place / "study.toml").write_text(STUDY.format(steps=2) + "batches.batch_tokens = 64\n")
+    heard: list[str] = []
+    found = ch.study(place / "study.toml", folder=place / "out")
+    found.run(only_plan=True, say=heard.append)
+    assert "paired" not in heard[-1]
+    assert "standard deviations (of the runs of an arm that sees other samples" in heard[-1]
 
 
 def test_an_unknown_study_gets_the_nearest_name():

@@ -50,7 +50,7 @@ def test_seeds_alone_do_not_know_how_the_sentences_vary():
 @pytest.mark.parametrize("n_seeds", [3, 5, 10])
 def test_a_planted_difference_is_found_with_the_probability_that_the_plan_states(n_seeds: int):
     """In units of the standard deviation of the paired differences, as the plan gives it."""
-    effect = detectable_in_spreads(n_seeds)
+    effect = detectable_in_spreads(n_seeds, paired=True)
     assert effect is not None
     rng = np.random.default_rng(n_seeds)
     found = 0
@@ -61,6 +61,18 @@ def test_a_planted_difference_is_found_with_the_probability_that_the_plan_states
         each = difference(first, second, paired=True)
         found += each.shown and each.value > 0
     assert abs(found / N_DRAWS - POWER) < 0.04
+
+
+def test_a_planted_difference_between_unpaired_runs_is_found_as_often():
+    effect = detectable_in_spreads(5, paired=False)
+    assert effect is not None
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(N_DRAWS):
+        first, second = (Measurements((rng.normal(size=5) + x).tolist()) for x in (0, effect))
+        each = difference(first, second, paired=False)
+        found += each.shown and each.value > 0
+    assert abs(found / N_DRAWS - POWER) < 0.05
 
 
 def test_a_difference_that_would_have_been_shown_is_found_that_often_with_sentences_too():
@@ -144,7 +156,7 @@ def test_lines_that_are_all_right_still_have_an_interval():
 
 def test_one_seed_has_no_interval():
     assert estimate(Measurements([2.0])).half is None
-    assert detectable_in_spreads(1) is None
+    assert detectable_in_spreads(1, paired=True) is detectable_in_spreads(1, paired=False) is None
     assert not difference(Measurements([2.0]), Measurements([3.0]), paired=True).shown
     three = Measurements([2.0, 2.01, 2.02], [[2.0] * N_BLOCKS] * 3)
     one = Measurements([3.0], [[3.0] * N_BLOCKS])

@@ -45,6 +45,11 @@ from clearhead.training.run import Run, Say, open_run
 from clearhead.training.state import versions
 
 COSTS = "costs.json"
+PAIRINGS = {
+    True: "the differences between paired runs",
+    False: "the runs of an arm that sees other samples than the baseline",
+}
+"""Which noise hides a difference, by whether the runs of an arm and the baseline are paired."""
 _log = logging.getLogger("clearhead")
 
 
@@ -250,13 +255,19 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
     known = f"{n_runs - n_missing} of {n_runs} runs are finished; "
     take = f"{n_missing} runs will take about {minutes:,.0f} minutes, {workers} at a time"
     start = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
-    spreads = detectable_in_spreads(len(plan.seeds))
-    if spreads is None:
+    pairings = {plan.is_paired(name) for name in plan.names if name != plan.baseline}
+    shown = [
+        f"a difference of {spreads:.2g} standard deviations (of {noise})"
+        for paired, noise in PAIRINGS.items()
+        if paired in pairings
+        and (spreads := detectable_in_spreads(len(plan.seeds), paired=paired)) is not None
+    ]
+    if len(plan.seeds) < 2:
         return f"{start}. One seed gives no interval: name more to compare arms."
-    return (
-        f"{start}. {len(plan.seeds)} seeds show a difference of {spreads:.2g} standard deviations "
-        f"(of the differences between paired runs) with a probability of {POWER:.0%}."
-    )
+    if not shown:
+        return f"{start}."
+    seeds = f"{len(plan.seeds)} seeds show {' or '.join(shown)}"
+    return f"{start}. {seeds} with a probability of {POWER:.0%}."
 
 
 def _circumstances() -> dict[str, Any]:

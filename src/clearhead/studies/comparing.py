@@ -73,7 +73,7 @@ def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
         costs, base_costs = _costs(runs), _costs(base)
         others = {} if arm is base_arm else base
         pairs = {
-            column: _pair(column, others, runs, _paired(base_arm, arm)) for column in plan.columns
+            column: _pair(column, others, runs, plan.is_paired(name)) for column in plan.columns
         }
         figures = {column: _figure(column, runs) for column in plan.columns}
         arms.append(
@@ -118,11 +118,6 @@ def _runs(
     plan: StudyPlan, arm: Arm, current: Mapping[tuple[str, int], ResultLine]
 ) -> dict[int, ResultLine]:
     return {seed: current[arm.key, seed] for seed in plan.seeds if (arm.key, seed) in current}
-
-
-def _paired(base: Arm, arm: Arm) -> bool:
-    """Whether runs of the same seed see the same samples in the same order."""
-    return (base.recipe.data, base.recipe.batches) == (arm.recipe.data, arm.recipe.batches)
 
 
 def _pair(

@@ -13,6 +13,7 @@ from clearhead.studies.study_file import GRADIENTS, LANGUAGES, StudyPlan
 from clearhead.studies.wording import (
     budget,
     chance_of,
+    columns_with_sentences,
     difference_of,
     finding_of,
     heading,
@@ -140,13 +141,41 @@ def _row(cells: list[str]) -> str:
 
 
 def _method(result: StudyResult, language: str) -> str:
-    say = words(language)
-    rates = sorted({arm.lr for arm in result.plan.arms if arm.lr is not None})
+    say, plan = words(language), result.plan
+    rates = sorted({arm.lr for arm in plan.arms if arm.lr is not None})
     shown = say["and"].join(f"{rate:g}" for rate in rates)
-    sweep = say["sweep"].format(rates=shown) if rates else ""
-    return say["space"].join(
-        filter(None, [say["text"], chance_of(result, language, "on_page"), sweep])
-    )
+    sentences = [
+        _interval(result, language),
+        _pairing(result, language),
+        say["no_difference"],
+        chance_of(result, language, "on_page"),
+        say["sweep"].format(rates=shown) if rates else "",
+    ]
+    return say["space"].join(filter(None, sentences))
+
+
+def _interval(result: StudyResult, language: str) -> str:
+    say, known = words(language), columns_with_sentences(result)
+    seeds_alone = [column for column in result.plan.columns if column not in known]
+    if not known:
+        return say["interval_seeds"]
+    if not seeds_alone:
+        return say["interval_sentences"]
+    return say["interval_some"].format(columns=say["and"].join(seeds_alone))
+
+
+def _pairing(result: StudyResult, language: str) -> str:
+    say, plan = words(language), result.plan
+    compared = [arm.name for arm in result.arms if arm.differences]
+    apart = [name for name in compared if not plan.is_paired(name)]
+    if not compared:
+        return ""
+    if not apart:
+        return say["paired"]
+    if len(apart) == len(compared):
+        return say["unpaired"]
+    titles = say["and"].join(plan.title_of(name, language) for name in apart)
+    return say["paired"] + say["space"] + say["unpaired_some"].format(arms=titles)
 
 
 def _provenance(result: StudyResult, language: str) -> str:

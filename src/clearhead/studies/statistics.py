@@ -152,9 +152,13 @@ def _chance(shift: float, noise: "_Component", floor: float) -> float:
     return float(np.mean((seen > floor) * small))
 
 
-def detectable_in_spreads(n_seeds: int) -> float | None:
-    """What so many seeds show, in standard deviations (over seeds) of the paired differences."""
-    return None if n_seeds < 2 else detectable(n_seeds**-0.5, n_seeds - 1)
+def detectable_in_spreads(n_seeds: int, *, paired: bool) -> float | None:
+    """What so many seeds show, in standard deviations over seeds: of the paired differences, or of
+    the runs of an arm."""
+    if n_seeds < 2:
+        return None
+    arms = 1 if paired else 2
+    return detectable((arms / n_seeds) ** 0.5, arms * (n_seeds - 1))
 
 
 class _Size(NamedTuple):

@@ -108,6 +108,15 @@ class StudyPlan:
         """What a page calls an arm."""
         return next(arm.title[language] for arm in self.arms if arm.name == name)
 
+    def is_paired(self, name: str) -> bool:
+        """Whether runs of an arm see the same samples in the same order as runs of the baseline
+        with the same seed."""
+        mine, base = (
+            next((arm.recipe.data, arm.recipe.batches) for arm in self.arms if arm.name == each)
+            for each in (name, self.baseline)
+        )
+        return mine == base
+
     @property
     def conditions(self) -> dict[str, Any]:
         """What every result depends on, beside the recipe of its run."""
@@ -175,6 +184,8 @@ def _study(path: Path, found: dict[str, Any]) -> StudyPlan:
         for name, table in _named(path, "arms", found["arms"]).items()
         for arm in _arms(path, name, table, base, found.get("lr"))
     ]
+    for arm in arms:
+        _check_sweep(arm, amount if budget == "steps" else math.inf)
     baseline = found.get("baseline", arms[0].name)
     if baseline not in {arm.name for arm in arms}:
         rule = "is not an arm"
@@ -230,6 +241,19 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
         replace(arm, lr=rate, recipe=revise_recipe(recipe, {"train": {"lr": rate}}))
         for rate in swept
     ]
+
+
+def _check_sweep(arm: Arm, steps: float) -> None:
+    """The loss on the validation split chooses the learning rate: there has to be one."""
+    often = arm.recipe.train.validate_every
+    if arm.lr is not None and not 0 < often <= steps:
+        rule = (
+            f"never validates arm {arm.name}, and lr is chosen by the loss on the validation split"
+        )
+        remedy = (
+            "set validate_every in [settings.train] to at most the steps of a run, or remove lr"
+        )
+        raise ConfigError("train.validate_every", often, rule, remedy)
 
 
 def _budget(given: Any) -> tuple[BudgetKind, float]:
