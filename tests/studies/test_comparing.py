@@ -60,6 +60,45 @@ def test_arms_with_other_budgets_or_sizes_say_so(place: Path):
     assert "%," not in row_of(table(compare(plan, equal)), "wide")
 
 
+@pytest.mark.parametrize(
+    ("seconds", "commits", "said"),
+    [
+        ((15.0, 13.0), ("a", "a"), True),
+        ((5.0, 7.0), ("a", "a"), True),
+        ((19.0, 10.5), ("a", "a"), False),
+        ((19.0, 5.0), ("a", "a"), False),
+        ((15.0, 15.0), ("b", "b"), False),
+        ((15.0, 15.0), ("a", "b"), False),
+    ],
+)
+def test_processor_time_is_named_if_it_differs_with_every_seed_at_one_commit(
+    place: Path, seconds: tuple[float, float], commits: tuple[str, str], said: bool
+):
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, "base", seed, 2.0, clearhead="a") for seed in plan.seeds]
+    lines += [
+        line(plan, "wide", seed, 2.0, core_seconds=time, clearhead=commit)
+        for seed, time, commit in zip(plan.seeds, seconds, commits)
+    ]
+    assert ("core seconds" in row_of(table(compare(plan, lines)), "wide")) == said
+
+
+def test_the_page_says_which_arms_were_measured_at_which_commit(place: Path):
+    plan = load_study(place / "study.toml")
+
+    def said(*commits: str) -> str:
+        runs = [(arm, seed) for arm in plan.names for seed in plan.seeds]
+        lines = [line(plan, *run, 2.0, clearhead=at) for run, at in zip(runs, commits)]
+        assert ("代码版本不尽相同" in page(compare(plan, lines), "zh")) == (len(set(commits)) > 1)
+        return page(compare(plan, lines), "en")
+
+    assert "same code" not in said("a", "a", "a", "a")
+    apart = said("a", "a", "b", "b")
+    assert "as it is with clearhead a; the other arms with clearhead b." in apart
+    mixed = said("a", "b", "b", "b")
+    assert "as it is with clearhead a; further runs with clearhead b." in mixed
+
+
 def test_a_difference_is_named_and_none_is_not_called_no_effect(place: Path):
     plan = load_study(place / "study.toml")
     base = [line(plan, "base", seed, 2.0 + seed / 100) for seed in plan.seeds]

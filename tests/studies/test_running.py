@@ -94,8 +94,10 @@ def test_a_part_of_ones_own_is_trained_and_a_loss_that_is_not_finite_is_a_result
     costs = {arm.key: {"steps": 12, "parameters": 1, "seconds": 1.0} for arm in found.plan.arms}
     (place / "out" / "recipes").mkdir(parents=True)
     job = next(job for job in found._jobs(costs) if job.name == "own-3")
+    assert "date" not in job.task["line"] and "clearhead" not in job.task["line"]
     line = carry_out(job.task)
     assert line is not None and line["values"] == {} and line["failed"]
+    assert line["date"].endswith("UTC") and line["clearhead"] and line["processor"]
     before = own.fingerprint(own.recipe)
     (place / "own.py").write_text((place / "own.py").read_text() + "# changed\n")
     assert own.fingerprint(own.recipe) != before
@@ -114,6 +116,7 @@ def test_further_test_sets_are_measured_and_missing_ones_found_before_training(
     costs = {arm.key: {"steps": 4, "parameters": 1, "seconds": 1.0} for arm in found.plan.arms}
     line = carry_out(found._jobs(costs)[0].task)
     assert line is not None and list(line["values"]) == found.plan.columns
+    assert line["date"].endswith("UTC") and line["clearhead"]
     assert found.plan.columns == ["exact", "loss", "exact@long", "loss@long"]
     assert line["n_lines"] == {"exact": 22, "exact@long": 20}
     assert line["values"]["loss@long"] != line["values"]["loss"] and line["valid_loss"] is None

@@ -4,10 +4,8 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from clearhead.api.study_worker import RESULT
 from clearhead.config import recipe_toml
 from clearhead.data.corpus import open_corpus
 from clearhead.data.public import public_corpora
-from clearhead.environment import data_folder, processor_name
+from clearhead.environment import data_folder
 from clearhead.errors import ConfigError, InputError
 from clearhead.files import locked, write_whole
 from clearhead.interop.folders import read_json
@@ -42,7 +40,6 @@ from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
 from clearhead.training.plan import make_plan
 from clearhead.training.run import Run, Say, open_run
-from clearhead.training.state import versions
 
 COSTS = "costs.json"
 PAIRINGS = {
@@ -177,7 +174,6 @@ class Study:
                     **self.plan.conditions,
                     "tests": {test.name: test.files for test in self.plan.tests},
                     "parameters": cost["parameters"],
-                    **_circumstances(),
                 },
             }
             found.append(StudyJob(name, task, self.folder / "logs" / f"{name}.txt"))
@@ -268,29 +264,3 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
         return f"{start}."
     seeds = f"{len(plan.seeds)} seeds show {' or '.join(shown)}"
     return f"{start}. {seeds} with a probability of {POWER:.0%}."
-
-
-def _circumstances() -> dict[str, Any]:
-    """When, by what, on what."""
-    found = versions()
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        **found,
-        "clearhead": _commit() or found["clearhead"],
-        "processor": processor_name(),
-    }
-
-
-def _commit() -> str:
-    """Of this package, if it is run from a checkout."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    describe = ["describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        tracked = subprocess.run(
-            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True
-        )
-        if tracked.returncode != 0:
-            return ""
-        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
-    except OSError:  # git is not installed
-        return ""

@@ -185,13 +185,35 @@ def _provenance(result: StudyResult, language: str) -> str:
         return say["and"].join(sorted({str(line.get(name, "?")) for line in result.lines}))
 
     dates = sorted({str(line.get("date", "?")) for line in result.lines})
-    return say["by"].format(
+    measured = say["by"].format(
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
         versions=of("clearhead"),
         torch=of("torch"),
         processor=of("processor"),
         file=f"{result.plan.name}.jsonl",
     )
+    return say["space"].join(filter(None, [_by_version(result, language), measured]))
+
+
+def _by_version(result: StudyResult, language: str) -> str:
+    """Which arms were measured with which code; "" if all with the same."""
+    say, plan = words(language), result.plan
+    arms: dict[str, list[str]] = {}
+    for line in result.lines:
+        known = arms.setdefault(str(line.get("clearhead", "?")), [])
+        if line["arm"] not in known:
+            known.append(line["arm"])
+    if len(arms) < 2:
+        return ""
+    *few, (last, most) = sorted(arms.items(), key=lambda each: len(each[1]))
+    shown = [
+        (version, say["and"].join(plan.title_of(name, language) for name in names))
+        for version, names in few
+    ]
+    rest = {name for _, names in few for name in names}
+    others = say["other_arms"] if rest.isdisjoint(most) else say["all_arms"]
+    parts = [say["version"].format(version=v, arms=a) for v, a in [*shown, (last, others)]]
+    return say["versions"].format(which=say["semicolon"].join(parts))
 
 
 def _missing(result: StudyResult) -> list[str]:
