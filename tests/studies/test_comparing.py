@@ -311,6 +311,26 @@ def test_every_page_of_a_study_is_what_its_lines_make(name: str):
         assert (PAGES / f"{name}{suffix}.svg").read_text("utf-8") == picture(found, language)
 
 
+@pytest.mark.parametrize(
+    ("language", "words", "logarithmic"),
+    [
+        ("en", ("better (shown)", "worse (shown)", "no difference", "baseline"), "logarithmic"),
+        ("zh", ("更好（已显示）", "更差（已显示）", "未显示差异", "基线"), "对数坐标"),
+    ],
+)
+def test_the_picture_says_what_its_marks_mean(
+    place: Path, language: str, words: tuple[str, ...], logarithmic: str
+):
+    plan = load_study(place / "study.toml")
+    base = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
+    near, far = ([line(plan, "wide", seed, x) for seed in plan.seeds] for x in (1.9, 0.02))
+    drawn = picture(compare(plan, [*base, *near]), language)
+    assert all(drawn.count(word) == 1 for word in words) and logarithmic not in drawn
+    assert drawn.count(">exact") == 1 and drawn.count('stroke-dasharray="4 3"') == 3
+    wide = picture(compare(plan, [*base, *far]), language)
+    assert wide.count(logarithmic) == 1 and wide.index(logarithmic) > wide.index(">loss")
+
+
 def test_a_study_without_results_has_no_page(place: Path):
     found = compare(load_study(place / "study.toml"), [])
     with pytest.raises(Exception, match="run it first: clearhead study run study"):
