@@ -28,6 +28,8 @@ def line(plan: StudyPlan, arm_key: str, seed: int, loss: float, **more: Any) -> 
         "seed": seed,
         "steps": steps,
         "fingerprint": arm.fingerprint(arm.trial(seed, steps)),
+        **plan.conditions,
+        "tests": {test.name: test.files for test in plan.tests},
         "values": {"exact": 0.5, "loss": loss},
         "left_out": {"loss": [loss] * N_BLOCKS},
         "n_lines": {"exact": 100},
@@ -58,6 +60,45 @@ def test_arms_with_other_budgets_or_sizes_say_so(place: Path):
     assert "%," not in row_of(table(compare(plan, equal)), "wide")
 
 
+@pytest.mark.parametrize(
+    ("seconds", "commits", "said"),
+    [
+        ((15.0, 13.0), ("a", "a"), True),
+        ((5.0, 7.0), ("a", "a"), True),
+        ((19.0, 10.5), ("a", "a"), False),
+        ((19.0, 5.0), ("a", "a"), False),
+        ((15.0, 15.0), ("b", "b"), False),
+        ((15.0, 15.0), ("a", "b"), False),
+    ],
+)
+def test_processor_time_is_named_if_it_differs_with_every_seed_at_one_commit(
+    place: Path, seconds: tuple[float, float], commits: tuple[str, str], said: bool
+):
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, "base", seed, 2.0, clearhead="a") for seed in plan.seeds]
+    lines += [
+        line(plan, "wide", seed, 2.0, core_seconds=time, clearhead=commit)
+        for seed, time, commit in zip(plan.seeds, seconds, commits)
+    ]
+    assert ("core seconds" in row_of(table(compare(plan, lines)), "wide")) == said
+
+
+def test_the_page_says_which_arms_were_measured_at_which_commit(place: Path):
+    plan = load_study(place / "study.toml")
+
+    def said(*commits: str) -> str:
+        runs = [(arm, seed) for arm in plan.names for seed in plan.seeds]
+        lines = [line(plan, *run, 2.0, clearhead=at) for run, at in zip(runs, commits)]
+        assert ("代码版本不尽相同" in page(compare(plan, lines), "zh")) == (len(set(commits)) > 1)
+        return page(compare(plan, lines), "en")
+
+    assert "same code" not in said("a", "a", "a", "a")
+    apart = said("a", "a", "b", "b")
+    assert "as it is with clearhead a; the other arms with clearhead b." in apart
+    mixed = said("a", "b", "b", "b")
+    assert "as it is with clearhead a; further runs with clearhead b." in mixed
+
+
 def test_a_difference_is_named_and_none_is_not_called_no_effect(place: Path):
     plan = load_study(place / "study.toml")
     base = [line(plan, "base", seed, 2.0 + seed / 100) for seed in plan.seeds]
@@ -68,6 +109,73 @@ def test_a_difference_is_named_and_none_is_not_called_no_effect(place: Path):
         table(compare(plan, [*base, *alike])), "wide"
     )
     assert "equal in every run" not in table(compare(plan, [*base, *alike])).split("\nloss")[1]
+
+
+def test_what_would_have_been_shown_is_possible(place: Path):
+    text = (place / "study.toml").read_text()
+    (place / "study.toml").write_text(text.replace("[3, 5]", "[3, 5, 7]"))
+    plan = load_study(place / "study.toml")
+
+    def found(*exact: float) -> str:
+        lines = [
+            line(plan, arm, seed, 2.0, values={"exact": value, "loss": 2.0})
+            for arm, value in zip(plan.names, exact)
+            for seed in plan.seeds
+        ]
+        return row_of(table(compare(plan, lines)), "wide", "exact")
+
+    assert "; a fall of " in found(1.0, 0.99)
+    assert "; a rise of " in found(0.0, 0.01)
+    assert "; a difference of " in found(0.5, 0.5)
+    wild = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
+    wild += [
+        line(plan, "wide", seed, 2.0, values={"exact": value, "loss": 2.0})
+        for seed, value in zip(plan.seeds, (0.0, 0.5, 1.0))
+    ]
+    shown = row_of(table(compare(plan, wild)), "wide", "exact")
+    assert "every possible one is too small for this study" in shown
+
+
+def test_chance_counts_all_comparisons_of_a_page_at_the_simulated_coverage(place: Path):
+    text = (place / "study.toml").read_text() + "[arms.wider]\nmodel.d_ff = 28\n"
+    (place / "study.toml").write_text(text)
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, arm, seed, 2.0 + seed) for arm in plan.names for seed in plan.seeds]
+    two = page(compare(plan, lines), "en")
+    assert "was not simulated. If they do in 95 % of studies, 0.2 of the 4 comparisons on" in two
+    (place / "study.toml").write_text(text.replace("[3, 5]", "[3, 5, 7, 9]"))
+    plan = load_study(place / "study.toml")
+    lines = [line(plan, arm, seed, 2.0 + seed) for arm in plan.names for seed in plan.seeds]
+    found = compare(plan, lines)
+    wanted = "of the 4 comparisons {}, 0.17 to 0.42 would be called a difference by chance alone."
+    assert "In simulated studies of 3 seeds" in page(found, "en")
+    assert "in 89.5 % to 95.8 %" in page(found, "en")
+    assert wanted.format("on this page") in page(found, "en")
+    assert wanted.format("in these tables") in table(found)
+    assert "本页的 4 次比较中平均会有 0.17 到 0.42 次" in page(found, "zh")
+
+
+def test_the_page_says_how_runs_are_paired_and_what_intervals_are_over(place: Path):
+    paired = "Differences are between runs of the same seed, which see the same samples"
+    apart = "their runs do not see the same samples in the same order."
+
+    def said(study: str, **more: Any) -> str:
+        (place / "study.toml").write_text(study)
+        plan = load_study(place / "study.toml")
+        lines = [line(plan, arm, seed, 2.0, **more) for arm in plan.names for seed in plan.seeds]
+        assert page(compare(plan, lines), "zh")
+        return page(compare(plan, lines), "en")
+
+    text = (place / "study.toml").read_text()
+    both = said(text, left_out={name: [0.5] * N_BLOCKS for name in ("exact", "loss")})
+    assert paired in both and apart not in both
+    assert "over seeds and sentences as crossed random effects." in both
+    other = said(text + "batches.batch_tokens = 64\n")
+    assert paired not in other and apart in other
+    assert "as crossed random effects; over seeds alone for exact." in other
+    some = said(text + "[arms.small]\nbatches.batch_tokens = 64\n", left_out={})
+    assert paired in some and "Those of small are between means" in some
+    assert "over seeds alone; what other test sentences" in some and "crossed" not in some
 
 
 def test_a_run_that_failed_is_counted_and_has_no_value(place: Path):
@@ -81,7 +189,8 @@ def test_a_run_that_failed_is_counted_and_has_no_value(place: Path):
 
 def test_a_sweep_is_one_line_and_is_decided_by_the_validation_split(place: Path):
     text = (place / "study.toml").read_text()
-    (place / "study.toml").write_text("lr = [0.001, 0.01]\n" + text)
+    text = f"lr = [0.001, 0.01]\n{text}[settings.train]\nvalidate_every = 6\n"
+    (place / "study.toml").write_text(text)
     plan = load_study(place / "study.toml")
     assert [arm.key for arm in plan.arms[:2]] == ["base-lr-0.001", "base-lr-0.01"]
     assert [arm.recipe.train.lr for arm in plan.arms[:2]] == [0.001, 0.01]
@@ -105,6 +214,34 @@ def test_lines_of_an_arm_that_was_changed_do_not_count(place: Path):
     text = (place / "study.toml").read_text()
     (place / "study.toml").write_text(text.replace("d_ff = 24", "d_ff = 25"))
     assert lines_of(load_study(place / "study.toml"), lines) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("steps = 12", "steps = 24"),
+        ("steps = 12", "tokens = 12"),
+        ("recipe =", "beam = 5\nrecipe ="),
+        ('"few.txt"', '"many.txt"'),
+    ],
+)
+def test_lines_of_another_budget_beam_or_test_set_do_not_count(place: Path, old: str, new: str):
+    file = place / "study.toml"
+    further = '[tests.few]\nsource = "few.txt"\nreference = "some.txt"\n'
+    file.write_text(file.read_text() + further)
+    plan = load_study(file)
+    lines = [line(plan, arm, seed, 2.0) for arm in plan.names for seed in plan.seeds]
+    assert compare(plan, lines).n_finished == 4
+    file.write_text(file.read_text().replace(old, new, 1))
+    assert compare(load_study(file), lines).n_finished == 0
+
+
+def test_a_further_test_set_leaves_the_lines_that_do_not_know_it(place: Path):
+    file = place / "study.toml"
+    plan = load_study(file)
+    lines = [line(plan, "wide", seed, 2.0) for seed in plan.seeds]
+    file.write_text(file.read_text() + '[tests.few]\nsource = "few.txt"\nreference = "few.txt"\n')
+    assert len(lines_of(load_study(file), lines)) == 2
 
 
 def test_part_of_a_line_is_removed_when_the_next_is_added(tmp_path: Path):
@@ -172,6 +309,26 @@ def test_every_page_of_a_study_is_what_its_lines_make(name: str):
     for language, suffix in SUFFIX.items():
         assert (PAGES / f"{name}{suffix}.md").read_text("utf-8") == page(found, language)
         assert (PAGES / f"{name}{suffix}.svg").read_text("utf-8") == picture(found, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "words", "logarithmic"),
+    [
+        ("en", ("better (shown)", "worse (shown)", "no difference", "baseline"), "logarithmic"),
+        ("zh", ("更好（已显示）", "更差（已显示）", "未显示差异", "基线"), "对数坐标"),
+    ],
+)
+def test_the_picture_says_what_its_marks_mean(
+    place: Path, language: str, words: tuple[str, ...], logarithmic: str
+):
+    plan = load_study(place / "study.toml")
+    base = [line(plan, "base", seed, 2.0) for seed in plan.seeds]
+    near, far = ([line(plan, "wide", seed, x) for seed in plan.seeds] for x in (1.9, 0.02))
+    drawn = picture(compare(plan, [*base, *near]), language)
+    assert all(drawn.count(word) == 1 for word in words) and logarithmic not in drawn
+    assert drawn.count(">exact") == 1 and drawn.count('stroke-dasharray="4 3"') == 3
+    wide = picture(compare(plan, [*base, *far]), language)
+    assert wide.count(logarithmic) == 1 and wide.index(logarithmic) > wide.index(">loss")
 
 
 def test_a_study_without_results_has_no_page(place: Path):

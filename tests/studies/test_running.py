@@ -49,6 +49,13 @@ def test_a_study_runs_and_a_second_call_has_nothing_left_to_do(place: Path, caps
     (place / "study.toml").write_text(text)
     more = ch.study(place / "study.toml", folder=place / "out")
     assert len(more._missing(more._costs(heard.append))) == 2
+    # With another beam, what was measured before is not taken for a result.
+    (place / "study.toml").write_text("beam = 2\n" + text)
+    wider = ch.study(place / "study.toml", folder=place / "out")
+    jobs = wider._jobs(wider._costs(heard.append))
+    wider._collect(jobs)
+    assert len(jobs) == len(wider._jobs(wider._costs(heard.append))) == 2
+    assert jobs[0].task["line"]["beam"] == 2 and jobs[0].task["folder"] == str(runs[0])
 
 
 def test_budgets_in_tokens_and_processor_time_become_steps(place: Path):
@@ -59,7 +66,8 @@ def test_budgets_in_tokens_and_processor_time_become_steps(place: Path):
     found.run(only_plan=True, say=heard.append)
     costs = found._costs(heard.append)
     assert 3 < costs["base"]["steps"] == costs["wide"]["steps"] < 30
-    assert "standard deviations" in heard[-1] and not (place / "out" / "runs").exists()
+    assert "12 standard deviations (of the differences between paired runs) with" in heard[-1]
+    assert not (place / "out" / "runs").exists()
     (place / "study.toml").write_text(text.replace("steps = 12", "core_minutes = 0.05"))
     found = ch.study(place / "study.toml", folder=place / "out")
     costs = found._costs(heard.append)
@@ -86,8 +94,10 @@ def test_a_part_of_ones_own_is_trained_and_a_loss_that_is_not_finite_is_a_result
     costs = {arm.key: {"steps": 12, "parameters": 1, "seconds": 1.0} for arm in found.plan.arms}
     (place / "out" / "recipes").mkdir(parents=True)
     job = next(job for job in found._jobs(costs) if job.name == "own-3")
+    assert "date" not in job.task["line"] and "clearhead" not in job.task["line"]
     line = carry_out(job.task)
     assert line is not None and line["values"] == {} and line["failed"]
+    assert line["date"].endswith("UTC") and line["clearhead"] and line["processor"]
     before = own.fingerprint(own.recipe)
     (place / "own.py").write_text((place / "own.py").read_text() + "# changed\n")
     assert own.fingerprint(own.recipe) != before
@@ -106,6 +116,7 @@ def test_further_test_sets_are_measured_and_missing_ones_found_before_training(
     costs = {arm.key: {"steps": 4, "parameters": 1, "seconds": 1.0} for arm in found.plan.arms}
     line = carry_out(found._jobs(costs)[0].task)
     assert line is not None and list(line["values"]) == found.plan.columns
+    assert line["date"].endswith("UTC") and line["clearhead"]
     assert found.plan.columns == ["exact", "loss", "exact@long", "loss@long"]
     assert line["n_lines"] == {"exact": 22, "exact@long": 20}
     assert line["values"]["loss@long"] != line["values"]["loss"] and line["valid_loss"] is None
@@ -196,6 +207,13 @@ def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
         ("[arms.wide]", "[arms.'a/b']", "becomes the name of a folder"),
         ('"exact", "loss"', "5", "measures=[5] is not a list"),
         ("recipe = ", "baseline = 'bsae'\nrecipe = ", "baseline='bsae' is not an arm"),
+        (
+            "[budget]",
+            "lr = [0.1]\n[settings.train]\nvalidate_every = 0\n[budget]",
+            "train.validate_every=0 never validates arm base, and lr is chosen by the loss on the "
+            "validation split; set validate_every in [settings.train] to at most the steps",
+        ),
+        ("[budget]", "lr = [0.1]\n[budget]", "train.validate_every=20 never validates arm base"),
     ],
 )
 def test_a_mistake_in_a_study_is_named_with_its_remedy(
@@ -207,6 +225,15 @@ def test_a_mistake_in_a_study_is_named_with_its_remedy(
     with pytest.raises(ClearheadError) as caught:
         ch.study(place / "study.toml")
     assert message in str(caught.value)
+
+
+def test_the_plan_of_unpaired_arms_does_not_speak_of_pairs(place: Path):
+    (place / "study.toml").write_text(STUDY.format(steps=2) + "batches.batch_tokens = 64\n")
+    heard: list[str] = []
+    found = ch.study(place / "study.toml", folder=place / "out")
+    found.run(only_plan=True, say=heard.append)
+    assert "paired" not in heard[-1]
+    assert "standard deviations (of the runs of an arm that sees other samples" in heard[-1]
 
 
 def test_an_unknown_study_gets_the_nearest_name():

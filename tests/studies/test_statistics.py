@@ -1,5 +1,7 @@
 """Intervals cover what they claim to cover, and find what they claim to find."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,9 @@ from benchmarks.intervals import (
     simulate,
     with_coverage,
 )
+from benchmarks.result import FOLDER
 from clearhead.studies.statistics import (
+    COVERAGE,
     N_BLOCKS,
     POWER,
     Measurements,
@@ -46,7 +50,7 @@ def test_seeds_alone_do_not_know_how_the_sentences_vary():
 @pytest.mark.parametrize("n_seeds", [3, 5, 10])
 def test_a_planted_difference_is_found_with_the_probability_that_the_plan_states(n_seeds: int):
     """In units of the standard deviation of the paired differences, as the plan gives it."""
-    effect = detectable_in_spreads(n_seeds)
+    effect = detectable_in_spreads(n_seeds, paired=True)
     assert effect is not None
     rng = np.random.default_rng(n_seeds)
     found = 0
@@ -59,6 +63,18 @@ def test_a_planted_difference_is_found_with_the_probability_that_the_plan_states
     assert abs(found / N_DRAWS - POWER) < 0.04
 
 
+def test_a_planted_difference_between_unpaired_runs_is_found_as_often():
+    effect = detectable_in_spreads(5, paired=False)
+    assert effect is not None
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(N_DRAWS):
+        first, second = (Measurements((rng.normal(size=5) + x).tolist()) for x in (0, effect))
+        each = difference(first, second, paired=False)
+        found += each.shown and each.value > 0
+    assert abs(found / N_DRAWS - POWER) < 0.05
+
+
 def test_a_difference_that_would_have_been_shown_is_found_that_often_with_sentences_too():
     """The size is stated from one study's own noise; over many studies it is right on average."""
     rng = np.random.default_rng(1)
@@ -67,6 +83,44 @@ def test_a_difference_that_would_have_been_shown_is_found_that_often_with_senten
     shown = [estimate(simulate(rng, 5, "both alike")) for _ in range(600)]
     moved = [each._replace(value=each.value + effect) for each in shown]
     assert 0.7 < np.mean([each.shown and each.value > 0 for each in moved]) < 0.9
+
+
+def lines_that_differ(
+    rng: np.random.Generator, share: float, n_seeds: int, n_lines: int, common: float
+) -> Measurements:
+    """An arm that is right in all lines but a share of them; of these, `common` are the same under
+    every seed."""
+    wrong = np.where(
+        rng.random(n_lines) < common,
+        rng.random(n_lines) < share,
+        rng.random((n_seeds, n_lines)) < share,
+    )
+    inside = wrong.reshape(n_seeds, -1, N_BLOCKS).sum(axis=1)
+    left_out = (wrong.sum(axis=1, keepdims=True) - inside) / (n_lines - n_lines // N_BLOCKS)
+    return Measurements((1 - wrong.mean(axis=1)).tolist(), (1 - left_out).tolist(), n_lines)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("n_seeds", "n_lines"), [(3, 500), (5, 200)])
+def test_where_no_line_differs_the_stated_difference_would_have_been_shown(
+    n_seeds: int, n_lines: int, common: float
+):
+    rng = np.random.default_rng(3)
+    perfect = lines_that_differ(rng, 0.0, n_seeds, n_lines, common)
+    stated = difference(perfect, perfect, paired=True).detectable
+    assert stated is not None
+    shown = [
+        difference(perfect, worse, paired=True).shown
+        for worse in (lines_that_differ(rng, stated, n_seeds, n_lines, common) for _ in range(300))
+    ]
+    assert np.mean(shown) > POWER - 0.04
+
+
+def test_a_share_that_varies_too_much_states_no_difference():
+    wild = Measurements([0.0, 1.0], [[0.0] * N_BLOCKS, [1.0] * N_BLOCKS], n_lines=40)
+    steady = Measurements([0.5, 0.5], [[0.5] * N_BLOCKS] * 2, n_lines=40)
+    found = difference(steady, wild, paired=True)
+    assert found.half is not None and found.detectable is None
 
 
 def test_no_difference_is_rarely_called_one():
@@ -102,13 +156,28 @@ def test_lines_that_are_all_right_still_have_an_interval():
 
 def test_one_seed_has_no_interval():
     assert estimate(Measurements([2.0])).half is None
-    assert detectable_in_spreads(1) is None
+    assert detectable_in_spreads(1, paired=True) is detectable_in_spreads(1, paired=False) is None
     assert not difference(Measurements([2.0]), Measurements([3.0]), paired=True).shown
+    three = Measurements([2.0, 2.01, 2.02], [[2.0] * N_BLOCKS] * 3)
+    one = Measurements([3.0], [[3.0] * N_BLOCKS])
+    for first, second in ((one, three), (three, one)):
+        assert difference(first, second, paired=False).half is None
 
 
 def test_more_seeds_show_smaller_differences():
     assert detectable(1.0, 2) > detectable(1.0, 4) > detectable(1.0, 100) > 2.8
     assert detectable(0.0, 2) == 0.0
+
+
+def test_the_stated_coverage_is_the_measured_one():
+    rows = json.loads((FOLDER / "intervals.json").read_text(encoding="utf-8"))["rows"]
+    for n_seeds, ends in COVERAGE.items():
+        found = [
+            row["coverage"]
+            for row in rows
+            if (row["interval"], row["seeds"]) == ("t over seeds and sentences", n_seeds)
+        ]
+        assert ends == (min(found), max(found))
 
 
 @pytest.mark.parametrize("language", PAGES)

@@ -4,10 +4,12 @@
 standard input closes, whoever started it is gone, and it ends."""
 
 import json
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from clearhead.api.trained_run import TrainedRun
 from clearhead.api.training import train
 from clearhead.data.batches import move
 from clearhead.data.corpus import open_corpus
-from clearhead.environment import data_folder
+from clearhead.environment import data_folder, processor_name
 from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
@@ -36,6 +38,7 @@ from clearhead.training.loop import NotFiniteError
 from clearhead.training.report import METRICS, MetricsLine, read_metrics
 from clearhead.training.run import open_run
 from clearhead.training.signals import STOPPED
+from clearhead.training.state import versions
 
 RESULT = "result.json"
 CLOCK = "processor.json"
@@ -47,7 +50,7 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
     """Trains and measures; None: the run was stopped before its last step."""
     folder = Path(task["folder"])
     clock = ProcessorClock(folder)
-    line: ResultLine = dict(task["line"])
+    line: ResultLine = task["line"] | _circumstances()
     try:
         run = train(
             task["recipe"],
@@ -58,7 +61,7 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
         )
     except NotFiniteError as error:
         last = _last(folder, "targets")
-        return line | {"values": {}, "failed": str(error), "tokens": last}
+        return line | {"values": {}, "failed": str(error), "tokens": last, "date": _now()}
     if run.ending is None or not run.ending.finished:
         return None
     texts = [name for name in task["measures"] if name not in GRADIENTS]
@@ -77,8 +80,34 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
             "valid_loss": _last(folder, "loss", valid=True),
             "tokens": _last(folder, "targets"),
             "core_seconds": round(clock.total, 2),
+            "date": _now(),
         }
     )
+
+
+def _circumstances() -> dict[str, Any]:
+    """By what, on what: the code is the one that this process has loaded."""
+    found = versions()
+    return {**found, "clearhead": _commit() or found["clearhead"], "processor": processor_name()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _commit() -> str:
+    """Of this package, if it is run from a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    describe = ["describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        tracked = subprocess.run(
+            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True
+        )
+        if tracked.returncode != 0:
+            return ""
+        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
+    except OSError:  # git is not installed
+        return ""
 
 
 def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]:

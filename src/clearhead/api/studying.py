@@ -4,10 +4,8 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from clearhead.api.study_worker import RESULT
 from clearhead.config import recipe_toml
 from clearhead.data.corpus import open_corpus
 from clearhead.data.public import public_corpora
-from clearhead.environment import data_folder, processor_name
+from clearhead.environment import data_folder
 from clearhead.errors import ConfigError, InputError
 from clearhead.files import locked, write_whole
 from clearhead.interop.folders import read_json
@@ -42,9 +40,13 @@ from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
 from clearhead.training.plan import make_plan
 from clearhead.training.run import Run, Say, open_run
-from clearhead.training.state import versions
 
 COSTS = "costs.json"
+PAIRINGS = {
+    True: "the differences between paired runs",
+    False: "the runs of an arm that sees other samples than the baseline",
+}
+"""Which noise hides a difference, by whether the runs of an arm and the baseline are paired."""
 _log = logging.getLogger("clearhead")
 
 
@@ -116,7 +118,8 @@ class Study:
         """Results of runs that ended when this study had been killed before it noted them."""
         for job in jobs:
             path = Path(job.task["folder"]) / RESULT
-            if path.is_file() and is_complete(self.plan, line := json.loads(path.read_bytes())):
+            line: ResultLine | None = json.loads(path.read_bytes()) if path.is_file() else None
+            if line and lines_of(self.plan, [line]) and is_complete(self.plan, line):
                 add_line(self.folder / RESULTS, line)
 
     def _run(self, jobs: list[StudyJob], workers: int, say: Say) -> None:
@@ -168,8 +171,9 @@ class Study:
                     "seed": seed,
                     "steps": cost["steps"],
                     "fingerprint": fingerprint,
+                    **self.plan.conditions,
+                    "tests": {test.name: test.files for test in self.plan.tests},
                     "parameters": cost["parameters"],
-                    **_circumstances(),
                 },
             }
             found.append(StudyJob(name, task, self.folder / "logs" / f"{name}.txt"))
@@ -247,36 +251,16 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
     known = f"{n_runs - n_missing} of {n_runs} runs are finished; "
     take = f"{n_missing} runs will take about {minutes:,.0f} minutes, {workers} at a time"
     start = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
-    spreads = detectable_in_spreads(len(plan.seeds))
-    if spreads is None:
+    pairings = {plan.is_paired(name) for name in plan.names if name != plan.baseline}
+    shown = [
+        f"a difference of {spreads:.2g} standard deviations (of {noise})"
+        for paired, noise in PAIRINGS.items()
+        if paired in pairings
+        and (spreads := detectable_in_spreads(len(plan.seeds), paired=paired)) is not None
+    ]
+    if len(plan.seeds) < 2:
         return f"{start}. One seed gives no interval: name more to compare arms."
-    return (
-        f"{start}. {len(plan.seeds)} seeds show a difference of {spreads:.2g} standard deviations "
-        f"(of the differences between paired runs) with a probability of {POWER:.0%}."
-    )
-
-
-def _circumstances() -> dict[str, Any]:
-    """When, by what, on what."""
-    found = versions()
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        **found,
-        "clearhead": _commit() or found["clearhead"],
-        "processor": processor_name(),
-    }
-
-
-def _commit() -> str:
-    """Of this package, if it is run from a checkout."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    describe = ["describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        tracked = subprocess.run(
-            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True
-        )
-        if tracked.returncode != 0:
-            return ""
-        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
-    except OSError:  # git is not installed
-        return ""
+    if not shown:
+        return f"{start}."
+    seeds = f"{len(plan.seeds)} seeds show {' or '.join(shown)}"
+    return f"{start}. {seeds} with a probability of {POWER:.0%}."

@@ -10,7 +10,7 @@ from clearhead.studies.study_file import Arm, StudyPlan, higher_is_better
 
 UNEQUAL = {"parameters": 0.01, "tokens": 0.001, "core_seconds": 0.1}
 """By how much an arm may differ from the baseline before the table says so, as a share. Processor
-time is measured, and varies by itself."""
+time varies by itself: it counts if it differs so much with every seed, at the same commit."""
 
 
 class ArmResult(NamedTuple):
@@ -73,7 +73,7 @@ def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
         costs, base_costs = _costs(runs), _costs(base)
         others = {} if arm is base_arm else base
         pairs = {
-            column: _pair(column, others, runs, _paired(base_arm, arm)) for column in plan.columns
+            column: _pair(column, others, runs, plan.is_paired(name)) for column in plan.columns
         }
         figures = {column: _figure(column, runs) for column in plan.columns}
         arms.append(
@@ -91,6 +91,7 @@ def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
                     for cost, limit in UNEQUAL.items()
                     if base_costs.get(cost) and cost in costs
                     and abs(costs[cost] / base_costs[cost] - 1) > limit
+                    and (cost != "core_seconds" or _differ_in_time(base, runs, limit))
                 },
             )
         )  # fmt: skip
@@ -120,11 +121,6 @@ def _runs(
     return {seed: current[arm.key, seed] for seed in plan.seeds if (arm.key, seed) in current}
 
 
-def _paired(base: Arm, arm: Arm) -> bool:
-    """Whether runs of the same seed see the same samples in the same order."""
-    return (base.recipe.data, base.recipe.batches) == (arm.recipe.data, arm.recipe.batches)
-
-
 def _pair(
     column: str, base: Mapping[int, ResultLine], runs: Mapping[int, ResultLine], paired: bool
 ) -> Estimate | None:
@@ -150,6 +146,17 @@ def _figure(column: str, runs: Mapping[int, ResultLine]) -> Measurements:
         None if not left_out or None in left_out else left_out,
         n_lines[0] if n_lines else None,
     )
+
+
+def _differ_in_time(
+    base: Mapping[int, ResultLine], runs: Mapping[int, ResultLine], limit: float
+) -> bool:
+    both = [seed for seed in runs if seed in base]
+    commits = {line.get("clearhead") for seed in both for line in (base[seed], runs[seed])}
+    times = [(base[seed]["core_seconds"], runs[seed]["core_seconds"]) for seed in both]
+    slower = all(mine > (1 + limit) * other for other, mine in times)
+    faster = all(mine < (1 - limit) * other for other, mine in times)
+    return len(commits) == 1 and (slower or faster)
 
 
 def _costs(runs: Mapping[int, ResultLine]) -> dict[str, float]:

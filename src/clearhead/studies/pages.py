@@ -13,6 +13,7 @@ from clearhead.studies.study_file import GRADIENTS, LANGUAGES, StudyPlan
 from clearhead.studies.wording import (
     budget,
     chance_of,
+    columns_with_sentences,
     difference_of,
     finding_of,
     heading,
@@ -140,11 +141,41 @@ def _row(cells: list[str]) -> str:
 
 
 def _method(result: StudyResult, language: str) -> str:
-    say = words(language)
-    rates = sorted({arm.lr for arm in result.plan.arms if arm.lr is not None})
+    say, plan = words(language), result.plan
+    rates = sorted({arm.lr for arm in plan.arms if arm.lr is not None})
     shown = say["and"].join(f"{rate:g}" for rate in rates)
-    sweep = say["sweep"].format(rates=shown) if rates else ""
-    return say["space"].join(filter(None, [say["text"], chance_of(result, language), sweep]))
+    sentences = [
+        _interval(result, language),
+        _pairing(result, language),
+        say["no_difference"],
+        chance_of(result, language, "on_page"),
+        say["sweep"].format(rates=shown) if rates else "",
+    ]
+    return say["space"].join(filter(None, sentences))
+
+
+def _interval(result: StudyResult, language: str) -> str:
+    say, known = words(language), columns_with_sentences(result)
+    seeds_alone = [column for column in result.plan.columns if column not in known]
+    if not known:
+        return say["interval_seeds"]
+    if not seeds_alone:
+        return say["interval_sentences"]
+    return say["interval_some"].format(columns=say["and"].join(seeds_alone))
+
+
+def _pairing(result: StudyResult, language: str) -> str:
+    say, plan = words(language), result.plan
+    compared = [arm.name for arm in result.arms if arm.differences]
+    apart = [name for name in compared if not plan.is_paired(name)]
+    if not compared:
+        return ""
+    if not apart:
+        return say["paired"]
+    if len(apart) == len(compared):
+        return say["unpaired"]
+    titles = say["and"].join(plan.title_of(name, language) for name in apart)
+    return say["paired"] + say["space"] + say["unpaired_some"].format(arms=titles)
 
 
 def _provenance(result: StudyResult, language: str) -> str:
@@ -154,13 +185,35 @@ def _provenance(result: StudyResult, language: str) -> str:
         return say["and"].join(sorted({str(line.get(name, "?")) for line in result.lines}))
 
     dates = sorted({str(line.get("date", "?")) for line in result.lines})
-    return say["by"].format(
+    measured = say["by"].format(
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
         versions=of("clearhead"),
         torch=of("torch"),
         processor=of("processor"),
         file=f"{result.plan.name}.jsonl",
     )
+    return say["space"].join(filter(None, [_by_version(result, language), measured]))
+
+
+def _by_version(result: StudyResult, language: str) -> str:
+    """Which arms were measured with which code; "" if all with the same."""
+    say, plan = words(language), result.plan
+    arms: dict[str, list[str]] = {}
+    for line in result.lines:
+        known = arms.setdefault(str(line.get("clearhead", "?")), [])
+        if line["arm"] not in known:
+            known.append(line["arm"])
+    if len(arms) < 2:
+        return ""
+    *few, (last, most) = sorted(arms.items(), key=lambda each: len(each[1]))
+    shown = [
+        (version, say["and"].join(plan.title_of(name, language) for name in names))
+        for version, names in few
+    ]
+    rest = {name for _, names in few for name in names}
+    others = say["other_arms"] if rest.isdisjoint(most) else say["all_arms"]
+    parts = [say["version"].format(version=v, arms=a) for v, a in [*shown, (last, others)]]
+    return say["versions"].format(which=say["semicolon"].join(parts))
 
 
 def _missing(result: StudyResult) -> list[str]:

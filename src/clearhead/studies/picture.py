@@ -7,7 +7,7 @@ from html import escape
 from rich.cells import cell_len
 
 from clearhead.studies.comparing import ArmResult, StudyResult
-from clearhead.studies.wording import heading, is_share, value_of
+from clearhead.studies.wording import heading, is_share, value_of, words
 
 ROW, FONT, PLOT, GAP = 22, 13, 360, 46  # pixels
 COLOURS = {
@@ -27,8 +27,8 @@ def picture(result: StudyResult, language: str) -> str:
     titles = {arm.name: plan.title_of(arm.name, language) for arm in result.arms}
     left = 20 + round(0.6 * FONT * max(map(cell_len, titles.values()), default=0))
     width = left + PLOT + 150
-    body: list[str] = []
-    top = 10
+    body = _legend(language, left)
+    top = 10 + ROW
     for column in plan.columns:
         arms = [arm for arm in result.arms if column in arm.figures]
         if arms:
@@ -46,6 +46,27 @@ def picture(result: StudyResult, language: str) -> str:
     )
 
 
+def _legend(language: str, left: int) -> list[str]:
+    """What the colours and the dashed line mean, in one line."""
+    say = words(language)
+    found: list[str] = []
+    x, y, small = left, 10 + ROW // 2, FONT - 2
+    for key in ("better", "worse", "none", "baseline"):
+        dashed = key == "baseline"
+        style = f'stroke="{COLOURS.get(key, COLOURS[""])}"'
+        style += ' stroke-dasharray="4 3"' if dashed else ' stroke-width="3" stroke-opacity="0.5"'
+        found.append(f'<line x1="{x}" y1="{y}" x2="{x + 18}" y2="{y}" {style}/>')
+        if not dashed:
+            found.append(f'<circle cx="{x + 9}" cy="{y}" r="3" fill="{COLOURS[key]}"/>')
+        text = say[f"legend_{key}"]
+        found.append(
+            f'<text x="{x + 24}" y="{y + 4}" font-size="{small}" fill="{COLOURS[""]}">'
+            f"{escape(text)}</text>"
+        )
+        x += 24 + round(0.6 * small * cell_len(text)) + 12
+    return found
+
+
 def _panel(
     arms: Sequence[ArmResult],
     base: ArmResult | None,
@@ -55,11 +76,14 @@ def _panel(
     left: int,
     top: int,
 ) -> list[str]:
-    place, ticks = _axis(arms, column)
+    place, ticks, logarithmic = _axis(arms, column)
+    say = words(language)
+    scale = say["comma"] + say["logarithmic"] if logarithmic else ""
     first, bottom = top + GAP, top + GAP + ROW * len(arms)
     found = [
         f'<text x="{left}" y="{top + 18}" font-weight="bold">'
-        f"{escape(heading(column, language))}</text>"
+        f"{escape(heading(column, language))}"
+        f'<tspan font-weight="normal">{escape(scale)}</tspan></text>'
     ]
     for tick, label in ticks:
         x = left + place(tick)
@@ -99,13 +123,13 @@ def _panel(
 
 def _axis(
     arms: Sequence[ArmResult], column: str
-) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
-    """Where a value is, in pixels, and the ticks with their labels. What an interval has beyond the
-    axis is cut."""
+) -> tuple[Callable[[float], float], list[tuple[float, str]], bool]:
+    """Where a value is, in pixels; the ticks with their labels; whether the axis is logarithmic.
+    What an interval has beyond the axis is cut."""
     seen = [value for arm in arms for value in arm.values[column]]
     if is_share(column):
         ticks = [(tick / 4, f"{25 * tick} %") for tick in range(5)]
-        return (lambda x: PLOT * min(1.0, max(0.0, x))), ticks
+        return (lambda x: PLOT * min(1.0, max(0.0, x))), ticks, False
     low, high = min(seen), max(seen)
     if low > 0 and high / low > WIDE:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -114,8 +138,8 @@ def _axis(
             power = math.log10(x) if x > 0 else first
             return PLOT * min(1.0, max(0.0, (power - first) / (last - first)))
 
-        return logarithmic, [(10.0**p, f"{10.0**p:g}") for p in range(first, last + 1)]
+        return logarithmic, [(10.0**p, f"{10.0**p:g}") for p in range(first, last + 1)], True
     margin = 0.1 * (high - low) or abs(high) or 1.0
     low, high = low - margin, high + margin
     ticks = [(x, f"{x:.3g}") for x in (low + (high - low) * n / 4 for n in range(5))]
-    return (lambda x: PLOT * min(1.0, max(0.0, (x - low) / (high - low)))), ticks
+    return (lambda x: PLOT * min(1.0, max(0.0, (x - low) / (high - low)))), ticks, False

@@ -13,9 +13,10 @@ from clearhead.studies.study_file import StudyPlan
 
 RESULTS = "results.jsonl"
 ResultLine = dict[str, Any]
-"""arm, lr, seed, steps, fingerprint: which run. values, left_out, n_lines: by column. valid_loss,
-parameters, tokens, core_seconds: what it took. gradients: norms by layer, if they are measured.
-failed: why there are no values."""
+"""arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what values
+depend on besides. values, left_out, n_lines: by column. valid_loss, parameters, tokens,
+core_seconds: what it took. gradients: norms by layer, if they are measured. failed: why there are
+no values."""
 NEEDED: dict[str, tuple[type, ...]] = {
     "arm": (str,),
     "lr": (float, int, NoneType),
@@ -74,16 +75,23 @@ def as_text(line: ResultLine) -> str:
 
 def lines_of(plan: StudyPlan, lines: Iterable[ResultLine]) -> dict[tuple[str, int], ResultLine]:
     """The lines that are results of the study as it is now, by the key of their arm and their seed.
-    A run of an arm that was changed since is left out."""
+    Results of an arm, a budget, a beam or a test set that was changed since are left out."""
     arms = {(arm.name, arm.lr): arm for arm in plan.arms}
     found: dict[tuple[str, int], ResultLine] = {}
     for line in lines:
         arm = arms.get((line["arm"], line["lr"]))
-        if arm is None or line["seed"] not in plan.seeds:
+        if arm is None or line["seed"] not in plan.seeds or not _same_conditions(plan, line):
             continue
         if arm.fingerprint(arm.trial(line["seed"], line["steps"])) == line["fingerprint"]:
             found[arm.key, line["seed"]] = line
     return found
+
+
+def _same_conditions(plan: StudyPlan, line: ResultLine) -> bool:
+    known = line.get("tests", {})
+    return all(line.get(name) == value for name, value in plan.conditions.items()) and all(
+        known.get(test.name) in (None, test.files) for test in plan.tests
+    )
 
 
 def is_complete(plan: StudyPlan, line: ResultLine) -> bool:

@@ -34,7 +34,7 @@ def table(result: StudyResult, *, times: bool = True) -> str:
         drawn = [arm for arm in shown if column in arm.differences]
         if drawn:
             lines += ["", *_plot(drawn, column, plan.baseline)]
-    if chance := chance_of(result, "en"):
+    if chance := chance_of(result, "en", "in_tables"):
         lines += ["", chance]
     return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 """A study as a TOML file: a recipe, arms that change something in it, seeds, a budget, measures."""
 
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ LANGUAGES = ("en", "zh")
 ROLES = ("attention", "feed_forward", "norm", "positions")
 HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": True}
 """Measures that are not named here, such as losses and perplexities, are better if lower."""
+HIGHEST = {"exact": 1.0, "BLEU": 100.0, "chrF++": 100.0, "accuracy": 1.0}
+"""Measures that are not named here have no upper limit. None is below 0."""
 GRADIENTS = ("gradients_at_start", "gradients_at_end")
 """Measures of a training batch, before the first step and after the last; no test set has them."""
 ByLanguage = dict[str, str]
@@ -72,6 +75,11 @@ class StudyTest:
     source: str
     reference: str
 
+    @property
+    def files(self) -> list[str]:
+        """Both, as a line of results names them."""
+        return [self.source, self.reference]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
@@ -100,6 +108,20 @@ class StudyPlan:
         """What a page calls an arm."""
         return next(arm.title[language] for arm in self.arms if arm.name == name)
 
+    def is_paired(self, name: str) -> bool:
+        """Whether runs of an arm see the same samples in the same order as runs of the baseline
+        with the same seed."""
+        mine, base = (
+            next((arm.recipe.data, arm.recipe.batches) for arm in self.arms if arm.name == each)
+            for each in (name, self.baseline)
+        )
+        return mine == base
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What every result depends on, beside the recipe of its run."""
+        return {"budget": {self.budget: self.amount}, "beam": self.beam}
+
     @property
     def columns(self) -> list[str]:
         """Every measure on the recipe's test set, and on the further ones."""
@@ -111,6 +133,11 @@ class StudyPlan:
 def higher_is_better(column: str) -> bool:
     """Whether more of a measure is better."""
     return HIGHER_IS_BETTER.get(column.split("@")[0], False)
+
+
+def is_possible(column: str, value: float) -> bool:
+    """Whether a measure can have that value."""
+    return 0 <= value <= HIGHEST.get(column.split("@")[0], math.inf)
 
 
 def study_names() -> list[str]:
@@ -157,6 +184,8 @@ def _study(path: Path, found: dict[str, Any]) -> StudyPlan:
         for name, table in _named(path, "arms", found["arms"]).items()
         for arm in _arms(path, name, table, base, found.get("lr"))
     ]
+    for arm in arms:
+        _check_sweep(arm, amount if budget == "steps" else math.inf)
     baseline = found.get("baseline", arms[0].name)
     if baseline not in {arm.name for arm in arms}:
         rule = "is not an arm"
@@ -212,6 +241,19 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
         replace(arm, lr=rate, recipe=revise_recipe(recipe, {"train": {"lr": rate}}))
         for rate in swept
     ]
+
+
+def _check_sweep(arm: Arm, steps: float) -> None:
+    """The loss on the validation split chooses the learning rate: there has to be one."""
+    often = arm.recipe.train.validate_every
+    if arm.lr is not None and not 0 < often <= steps:
+        rule = (
+            f"never validates arm {arm.name}, and lr is chosen by the loss on the validation split"
+        )
+        remedy = (
+            "set validate_every in [settings.train] to at most the steps of a run, or remove lr"
+        )
+        raise ConfigError("train.validate_every", often, rule, remedy)
 
 
 def _budget(given: Any) -> tuple[BudgetKind, float]:

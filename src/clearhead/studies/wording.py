@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from clearhead.studies.comparing import ArmResult, StudyResult
-from clearhead.studies.statistics import CONFIDENCE
-from clearhead.studies.study_file import StudyPlan, higher_is_better
+from clearhead.studies.statistics import CONFIDENCE, COVERAGE
+from clearhead.studies.study_file import StudyPlan, higher_is_better, is_possible
 
 SHARES = ("exact", "accuracy")
 TEXTS = Path(__file__).parent / "texts"
@@ -56,15 +56,25 @@ def finding_of(arm: ArmResult, column: str, language: str) -> str:
     say, verdict = words(language), arm.verdict(column)
     found: list[str] = []
     if verdict == "none":
-        share = is_share(column)
-        detectable = (100 if share else 1) * (arm.differences[column].detectable or 0.0)
-        shown = f"{detectable:.2g}{say['points'] if share else ''}"
-        found.append(say["none"].format(x=shown))
+        found.append(_none(arm, column, say))
     elif verdict:
         found.append(say[verdict])
     if arm.n_failed:
         found.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
     return say["semicolon"].join(found)
+
+
+def _none(arm: ArmResult, column: str, say: dict[str, str]) -> str:
+    """What would have been shown, as far as the measure can rise or fall so much."""
+    found = arm.differences[column]
+    size, base = found.detectable, arm.figures[column].value - found.value
+    if size is None:
+        return say["none_possible"]
+    rises, falls = (is_possible(column, base + shift) for shift in (size, -size))
+    kind = {(True, True): "none", (True, False): "none_rise", (False, True): "none_fall"}
+    share = is_share(column)
+    shown = f"{100 * size if share else size:.2g}{say['points'] if share else ''}"
+    return say[kind.get((rises, falls), "none_possible")].format(x=shown)
 
 
 def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
@@ -77,10 +87,36 @@ def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
     )
 
 
-def chance_of(result: StudyResult, language: str) -> str:
-    """How many of the comparisons would be called a difference by chance; "" for a single one."""
-    n = max(sum(c in arm.differences for arm in result.arms) for c in result.plan.columns)
-    return words(language)["multiple"].format(n=n, wrong=(1 - CONFIDENCE) * n) if n > 1 else ""
+def chance_of(result: StudyResult, language: str, where: str) -> str:
+    """How many of all comparisons would be called a difference by chance; "" for a single one.
+    `where` they are shown: on_page or in_tables."""
+    say = words(language)
+    compared = [
+        found for arm in result.arms for found in arm.differences.values() if found.half is not None
+    ]
+    n = len(compared)
+    if n < 2:
+        return ""
+    n_seeds = min(found.n_seeds for found in compared)
+    simulated = max((seeds for seeds in COVERAGE if seeds <= n_seeds), default=None)
+    if simulated is None or not columns_with_sentences(result):
+        return say["chance"].format(n=n, where=say[where], wrong=(1 - CONFIDENCE) * n)
+    low, high = COVERAGE[simulated]
+    return say["chance_simulated"].format(
+        seeds=simulated,
+        low=100 * low,
+        high=100 * high,
+        n=n,
+        where=say[where],
+        fewest=(1 - high) * n,
+        most=(1 - low) * n,
+    )
+
+
+def columns_with_sentences(result: StudyResult) -> list[str]:
+    """The measures whose intervals are over seeds and sentences."""
+    known = {column for line in result.lines for column in line.get("left_out", {})}
+    return [column for column in result.plan.columns if column in known]
 
 
 def is_share(column: str) -> bool:
