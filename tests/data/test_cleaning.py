@@ -2,10 +2,12 @@
 out."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.defects import PRECISION, RECALL, found_in, judge
@@ -21,7 +23,7 @@ from clearhead.data.cleaning import (
     removed,
     split_reader,
 )
-from clearhead.data.equality import same_key
+from clearhead.data.equality import _connected, same_key
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.data.sources import Cursor
@@ -156,6 +158,46 @@ def test_what_is_held_out_is_drawn_and_every_line_is_in_one_part(tmp_path: Path)
     assert sides[0].isdisjoint(sides[1] | sides[2]) and sides[1].isdisjoint(sides[2])
 
 
+def test_a_sentence_is_kept_apart_whichever_side_it_is_on(tmp_path: Path):
+    config = grouped(tmp_path)
+    files = [Path(path) for path in config.train]
+    there, back = (path.read_text(encoding="utf-8") for path in files)
+    for path, text in zip(files, (there + back, back + there)):
+        path.write_text(text + "both\n", encoding="utf-8")
+    parts = {split: sentences(config, split) for split in ("train", "valid", "test")}
+    assert sum(map(len, parts.values())) == 2 * 46 + 1
+    sides = [{same_key(text) for pair in part for text in pair} for part in parts.values()]
+    assert all(sides)
+    assert sides[0].isdisjoint(sides[1] | sides[2]) and sides[1].isdisjoint(sides[2])
+
+
+def test_a_label_that_is_also_a_text_joins_nothing(tmp_path: Path):
+    rows = [f"text number {n}\t{('good', 'bad')[n % 2]}\n" for n in range(40)]
+    (tmp_path / "a.tsv").write_text("".join([*rows, "good\tgood\n", "bad\tbad\n"]))
+    config = DataConfig(
+        task="classification",
+        format="tsv",
+        columns=(1, 2),
+        labels=("good", "bad"),
+        train=(str(tmp_path / "a.tsv"),),
+        held_out=0.2,
+        hold_out="groups",
+        vocab_size=300,
+        special_tokens=("<pad>", "<bos>", "<eos>", "<mask>"),
+    )
+    assert len(sentences(config, "valid")) == 9 and len(sentences(config, "train")) == 33
+
+
+def test_long_chains_of_pairs_are_joined_in_few_rounds():
+    chain = np.random.default_rng(3).permutation(20_001).astype(np.uint64)
+    pairs = np.stack([chain[:-1], chain[1:]], axis=1)[np.random.default_rng(4).permutation(20_000)]
+    apart = np.delete(pairs, 7, axis=0)
+    began = time.process_time()
+    assert not _connected(pairs).any()
+    assert len(np.unique(_connected(apart))) == 2
+    assert time.process_time() - began < 5, "seconds; a round for each pair takes minutes"
+
+
 def few_targets(folder: Path, n_targets: int, n_sources: int = 400, n: int = 400) -> DataConfig:
     texts = {
         "a.source": [f"question number {line % n_sources}" for line in range(n)],
@@ -186,7 +228,7 @@ def test_what_is_held_out_is_never_nearly_nothing(tmp_path: Path, n_targets: int
     targets = [{same_key(target) for _, target in part} for part in parts.values()]
     joined_by_both = targets[0].isdisjoint(targets[1] | targets[2])
     assert joined_by_both == (n_targets == 100), "groups of four are small enough"
-    warned = "have a target that training has too; their sources differ" in caplog.text
+    warned = "have one that training has too; their sources differ" in caplog.text
     assert warned == (not joined_by_both), "and it is said"
 
 
