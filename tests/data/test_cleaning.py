@@ -24,6 +24,7 @@ from clearhead.data.cleaning import (
     split_reader,
 )
 from clearhead.data.equality import _connected, same_key
+from clearhead.data.languages import _plain
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.data.sources import Cursor
@@ -269,6 +270,25 @@ def test_a_line_that_cannot_be_read_is_reported_by_the_training_part(tmp_path: P
 )
 def test_broken_markup_is_told_from_angle_brackets(source: str, target: str, expected: str | None):
     assert broken_markup(source, target) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "红", "<", "`", ":", "a.", "<a ", "<a =", " <b>", " </b>", "< / "]
+)
+def test_a_line_takes_time_in_proportion_to_its_length(text: str):
+    lines = [text * 20_000, f"<a {text * 20_000}", f"<a ={'= ' * 20_000}"]
+    began = time.process_time()
+    for line in lines:
+        _plain(line)
+        broken_markup(line, line)
+        broken_markup(f"<b>{line}<c></c>", f"<b>{line}<c></c>")
+    assert time.process_time() - began < 8, "seconds; the square of the length takes minutes"
+
+
+def test_code_and_markup_are_in_no_language():
+    assert _plain("see <b>foo</b> in a/b_1.c, `x y` :ref:`z`, os.path and x@y: ok", 1) == (
+        "see foo in .c, , and : ok"
+    )
 
 
 def test_a_placeholder_is_told_from_a_short_text():

@@ -218,7 +218,7 @@ def _says_something(text: str) -> bool:
 
 
 # Attributes have an equals sign: `<named tuple>` is a name.
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*=[^<>]*?)?\s*(/?)>")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s*/?|\s[^<>=]*=[^<>]*)>")
 _CUT_TAG = re.compile(r"</?[A-Za-z][^<>]*$")
 _TWICE = re.compile(r"&amp;#?\w+;")
 _SPACED = re.compile(r"<\s+/\s*[A-Za-z]\w*\s*>|<\s*/\s+[A-Za-z]\w*\s*>")
@@ -232,14 +232,11 @@ def broken_markup(source: str, target: str) -> str | None:
         name = next(iter((tags[0] - tags[1]) + (tags[1] - tags[0])))
         return f"the tag <{name}> is not as often on both sides"
     for text in (source, target):
-        opened_tags: list[str] = []
-        for closing, name, _ in _TAG.findall(text):
-            if closing and name not in opened_tags:
+        opened_tags = Counter[str]()
+        for closing, name in _TAG.findall(text):
+            if closing and not opened_tags[name]:
                 return f"</{name}> closes nothing"
-            if closing:
-                opened_tags.remove(name)
-            else:
-                opened_tags.append(name)
+            opened_tags[name] += -1 if closing else 1
     if bool(_CUT_TAG.search(source)) != bool(_CUT_TAG.search(target)):
         return "a tag is cut off"
     for what, pattern in (("an entity is escaped twice", _TWICE), ("a tag has blanks", _SPACED)):
@@ -251,7 +248,7 @@ def broken_markup(source: str, target: str) -> str | None:
 
 
 def _names(text: str) -> list[str]:
-    return [closing + name for closing, name, _ in _TAG.findall(text)]
+    return [closing + name for closing, name in _TAG.findall(text)]
 
 
 def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
