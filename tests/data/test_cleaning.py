@@ -125,6 +125,44 @@ def test_only_the_kinds_that_are_named_are_removed(tmp_path: Path):
     assert removed(config_of(files), ROOT) == {}
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Take 2.5 mg daily.", "Take 25 mg daily.", "Take 2,5 mg daily.", "Take 2-5 mg daily."),
+        ("It is -5 degrees.", "It is 5 degrees.", "It is .5 degrees."),
+        ("½ cup", "12 cup", "1 2/3 cup"),
+        ("at 10:30", "at 1030"),
+        ("मेरा लड़का गया", "मेरी लड़की गयी"),
+        ("ไม้", "ไม่"),
+        ("I write C++.", "I write C#.", "I write C."),
+        ("٢٫٥", "٢٥"),
+        ("!", "?"),
+    ],
+)
+def test_texts_that_say_something_else_are_not_equal(texts: tuple[str, ...]):
+    assert len({same_key(text) for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("He is 5.", "he is 5", "He is 5!", "“He is 5”, "),
+        ("½ cup", "1/2 cup"),
+        ("pages 3-5", "Pages 3–5.", "pages 3−5"),
+        ("It is −5 degrees.", "It is -5 degrees"),
+        ("COVID-19", "Covid 19", "COVID19"),
+        ("No. 5, please", "No 5 please", "No.5 please"),
+        ("## Heading #", "Heading", "++ heading"),
+        ("cafe\u0301_", "CAFÉ", "ｃａｆé"),
+        ("nice \u2764\ufe0f", "nice"),
+        ("soft\u00adly", "softly\u200b"),
+        ("你好，世界！", "你好 世界"),
+    ],
+)
+def test_texts_that_differ_in_case_and_punctuation_are_equal(texts: tuple[str, ...]):
+    assert len({same_key(text) for text in texts}) == 1
+
+
 GROUPS = "ein Hund,a dog;Ein Hund!,the dog;eine Katze,a cat;die Katze,a cat;Vogel,bird;Fisch,fish"
 
 
