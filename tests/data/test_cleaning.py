@@ -352,6 +352,43 @@ def test_a_removed_document_is_one_line_of_the_report_whatever_it_holds(tmp_path
     assert any(line.endswith("one line 0 | eine Zeile 0") for line in shown)
 
 
+@pytest.mark.parametrize("form", ["labelled", "tsv"])
+def test_a_text_under_two_labels_is_no_duplicate(tmp_path: Path, form: str):
+    texts = {"good": ["Nice film.", "It ends.", "nice film"], "A+": ["It ends!"], "A": ["It ends"]}
+    rows = [(text, label) for label, each in texts.items() for text in each]
+    files = []
+    for label in texts if form == "labelled" else ("all",):
+        files.append(tmp_path / f"{label}.tsv")
+        wanted = [row for row in rows if label in ("all", row[1])]
+        lines = [text if form == "labelled" else f"{text}\t{label}" for text, label in wanted]
+        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    config = DataConfig(
+        task="classification",
+        format=form,  # pyright: ignore[reportArgumentType]
+        columns=(1, 2) if form == "tsv" else (),
+        labels=tuple(texts),
+        train=tuple(map(str, files)),
+        vocab_size=300,
+        special_tokens=("<pad>", "<bos>", "<eos>", "<mask>"),
+        clean=("duplicate",),
+    )
+    found = [(each.kind, each.texts) for each in find_defects(config, ROOT).findings]
+    assert found == [("duplicate", ("nice film", "good"))]
+    assert removal_report(config, ROOT).endswith("\t3\tnice film\tgood\n")
+    assert sorted(sentences(config, "train")) == sorted(
+        row for row in rows if row[0] != "nice film"
+    )
+
+
+def test_a_sample_of_a_file_with_a_long_name_is_cut(tmp_path: Path):
+    name = "a" * 75 + ".tsv"
+    (tmp_path / name).write_text(f"{'one ' * 300}\t{'eins ' * 300}\n" * 2, encoding="utf-8")
+    table = {"task": "pairs", "format": "tsv", "columns": (1, 2), "vocab_size": 300}
+    found = find_defects(config_of(table, train=(str(tmp_path / name),)), ROOT)
+    *_, shown = describe_defects(found)
+    assert name in shown and len(shown) < len(name) + 50 and "one one" in shown
+
+
 def test_a_training_part_without_a_text_has_no_language(tmp_path: Path):
     pytest.importorskip("py3langid", reason="needs the extra corpus")
     (tmp_path / "blank.tsv").write_text("\t\n\t\n")

@@ -97,7 +97,7 @@ def _find(
     findings: list[DefectiveDocument] = []
     n = 0
     for split, each in by_split.items():
-        seen: set[tuple[int, ...]] = set()
+        seen: set[tuple[int | str, ...]] = set()
         for document in _read(config, each):
             n += 1
             found = usual.judge(document, split, seen)
@@ -110,8 +110,10 @@ def _find(
 def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
     lenient = replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0)
     for each in inputs:
+        label = () if each.label is None else (each.label,)
         with opened(each) as files:
-            yield from read_documents(files, lenient, "train", Sieve(lenient))
+            for document in read_documents(files, lenient, "train", Sieve(lenient)):
+                yield Document(document.texts + label, document.place)
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,17 @@ class _Usual:
     """By split: the sentences of those that are measured with, which must not be in it."""
 
     def judge(
-        self, document: Document, split: str, seen: set[tuple[int, ...]]
+        self, document: Document, split: str, seen: set[tuple[int | str, ...]]
     ) -> tuple[Defect, str] | None:
         texts = document.texts
-        keys = tuple(map(same_key, texts))
+        keys = tuple(map(same_key, texts[: 2 if self.pairs else 1]))
         if self.pairs and (found := self._judge_pair(texts, keys)):
             return found
-        if keys in seen:
+        whole = keys + texts[len(keys) :]  # a text under two labels is two documents
+        if whole in seen:
             return "duplicate", "stands earlier, too"
-        seen.add(keys)
-        if not self.elsewhere[split].isdisjoint(keys[: 2 if self.pairs else 1]):
+        seen.add(whole)
+        if not self.elsewhere[split].isdisjoint(keys):
             return "overlap", f"in {split}, and held out elsewhere"
         return None
 
@@ -270,7 +273,7 @@ def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> lis
         lines.append(f"  {kind}: {MEANINGS[kind]}")
         for each in found.of(kind)[:n_samples]:
             where = f"    {each.place.path.name}, {each.place.where}: "
-            share = (width - len(where)) // len(each.texts) - 3
+            share = max(10, (width - len(where)) // len(each.texts) - 3)
             lines.append(where + " | ".join(_cut(_on_one_line(text), share) for text in each.texts))
     return lines
 
