@@ -159,6 +159,10 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
         (b"\x1f\x8b" + b"x" * 99, r"a\.zh is packed by gzip; let its name end in \.gz"),
         (b"<?xml version='1.0'?><tmx>", r"a\.zh is XML, not lines of text; .*\"tmx\""),
         (b"<?xml version='1.0'?><x>", r"a\.zh is XML, not lines of text; extract"),
+        (
+            CHINESE.replace("\n", "\r").encode(),
+            r"a\.zh: its lines end in \\r alone, .*: cat .*a\.zh \| tr '\\r' '\\n' > a\.lf\.zh$",
+        ),
         (ENGLISH, r"a\.en and .*a\.zh hold the same text; give a source and its translation"),
     ],
 )

@@ -2,6 +2,7 @@
 count."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Container, Mapping
 from pathlib import Path
@@ -122,6 +123,18 @@ def _is_cut_off(error: UnicodeDecodeError) -> bool:
     characters of several bytes before it."""
     before = error.object[: error.start]
     return error.reason == "unexpected end of data" and not before.isascii()
+
+
+def only_carriage_returns(path: Path) -> DataError:
+    """The error for a file without a line feed, as old programs of the Mac wrote them: it would be
+    one line."""
+    unpacking = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
+    plain = Path(path.stem) if unpacking else path
+    made = shlex.quote(f"{plain.stem}.lf{plain.suffix}")
+    return DataError(
+        f"{path}: its lines end in \\r alone, and must end in \\n or \\r\\n; convert it: "
+        f"{unpacking or 'cat'} {shlex.quote(str(path))} | tr '\\r' '\\n' > {made}"
+    )
 
 
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
