@@ -89,6 +89,16 @@ def test_files_are_paths_and_the_recipe_can_be_written(here: Path):
     assert text.data.train == (str(here / "a.de"),) and text.name == "my-text"
 
 
+def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Path):
+    for name in ("a.de", "a.en"):
+        (here / name).write_text("".join(f"{name} {n}\n" for n in range(60)))
+    recipe = ch.recipe_for(pairs=(here / "a.de", here / "a.en"), minutes=1)
+    ch.prepare(recipe)
+    (here / "a.de").write_text("".join(f"another {n}\n" for n in range(60)))
+    with pytest.raises(ClearheadError, match=r"other text: .*a\.de has changed; restore the text"):
+        ch.train(recipe)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -2,10 +2,12 @@
 out."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.defects import PRECISION, RECALL, found_in, judge
@@ -21,7 +23,8 @@ from clearhead.data.cleaning import (
     removed,
     split_reader,
 )
-from clearhead.data.equality import same_key
+from clearhead.data.equality import _connected, same_key
+from clearhead.data.languages import _plain
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.data.sources import Cursor
@@ -122,6 +125,44 @@ def test_only_the_kinds_that_are_named_are_removed(tmp_path: Path):
     assert removed(config_of(files), ROOT) == {}
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Take 2.5 mg daily.", "Take 25 mg daily.", "Take 2,5 mg daily.", "Take 2-5 mg daily."),
+        ("It is -5 degrees.", "It is 5 degrees.", "It is .5 degrees."),
+        ("½ cup", "12 cup", "1 2/3 cup"),
+        ("at 10:30", "at 1030"),
+        ("मेरा लड़का गया", "मेरी लड़की गयी"),
+        ("ไม้", "ไม่"),
+        ("I write C++.", "I write C#.", "I write C."),
+        ("٢٫٥", "٢٥"),
+        ("!", "?"),
+    ],
+)
+def test_texts_that_say_something_else_are_not_equal(texts: tuple[str, ...]):
+    assert len({same_key(text) for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("He is 5.", "he is 5", "He is 5!", "“He is 5”, "),
+        ("½ cup", "1/2 cup"),
+        ("pages 3-5", "Pages 3–5.", "pages 3−5"),
+        ("It is −5 degrees.", "It is -5 degrees"),
+        ("COVID-19", "Covid 19", "COVID19"),
+        ("No. 5, please", "No 5 please", "No.5 please"),
+        ("## Heading #", "Heading", "++ heading"),
+        ("cafe\u0301_", "CAFÉ", "ｃａｆé"),
+        ("nice \u2764\ufe0f", "nice"),
+        ("soft\u00adly", "softly\u200b"),
+        ("你好，世界！", "你好 世界"),
+    ],
+)
+def test_texts_that_differ_in_case_and_punctuation_are_equal(texts: tuple[str, ...]):
+    assert len({same_key(text) for text in texts}) == 1
+
+
 GROUPS = "ein Hund,a dog;Ein Hund!,the dog;eine Katze,a cat;die Katze,a cat;Vogel,bird;Fisch,fish"
 
 
@@ -156,6 +197,46 @@ def test_what_is_held_out_is_drawn_and_every_line_is_in_one_part(tmp_path: Path)
     assert sides[0].isdisjoint(sides[1] | sides[2]) and sides[1].isdisjoint(sides[2])
 
 
+def test_a_sentence_is_kept_apart_whichever_side_it_is_on(tmp_path: Path):
+    config = grouped(tmp_path)
+    files = [Path(path) for path in config.train]
+    there, back = (path.read_text(encoding="utf-8") for path in files)
+    for path, text in zip(files, (there + back, back + there)):
+        path.write_text(text + "both\n", encoding="utf-8")
+    parts = {split: sentences(config, split) for split in ("train", "valid", "test")}
+    assert sum(map(len, parts.values())) == 2 * 46 + 1
+    sides = [{same_key(text) for pair in part for text in pair} for part in parts.values()]
+    assert all(sides)
+    assert sides[0].isdisjoint(sides[1] | sides[2]) and sides[1].isdisjoint(sides[2])
+
+
+def test_a_label_that_is_also_a_text_joins_nothing(tmp_path: Path):
+    rows = [f"text number {n}\t{('good', 'bad')[n % 2]}\n" for n in range(40)]
+    (tmp_path / "a.tsv").write_text("".join([*rows, "good\tgood\n", "bad\tbad\n"]))
+    config = DataConfig(
+        task="classification",
+        format="tsv",
+        columns=(1, 2),
+        labels=("good", "bad"),
+        train=(str(tmp_path / "a.tsv"),),
+        held_out=0.2,
+        hold_out="groups",
+        vocab_size=300,
+        special_tokens=("<pad>", "<bos>", "<eos>", "<mask>"),
+    )
+    assert len(sentences(config, "valid")) == 9 and len(sentences(config, "train")) == 33
+
+
+def test_long_chains_of_pairs_are_joined_in_few_rounds():
+    chain = np.random.default_rng(3).permutation(20_001).astype(np.uint64)
+    pairs = np.stack([chain[:-1], chain[1:]], axis=1)[np.random.default_rng(4).permutation(20_000)]
+    apart = np.delete(pairs, 7, axis=0)
+    began = time.process_time()
+    assert not _connected(pairs).any()
+    assert len(np.unique(_connected(apart))) == 2
+    assert time.process_time() - began < 5, "seconds; a round for each pair takes minutes"
+
+
 def few_targets(folder: Path, n_targets: int, n_sources: int = 400, n: int = 400) -> DataConfig:
     texts = {
         "a.source": [f"question number {line % n_sources}" for line in range(n)],
@@ -186,7 +267,7 @@ def test_what_is_held_out_is_never_nearly_nothing(tmp_path: Path, n_targets: int
     targets = [{same_key(target) for _, target in part} for part in parts.values()]
     joined_by_both = targets[0].isdisjoint(targets[1] | targets[2])
     assert joined_by_both == (n_targets == 100), "groups of four are small enough"
-    warned = "have a target that training has too; their sources differ" in caplog.text
+    warned = "have one that training has too; their sources differ" in caplog.text
     assert warned == (not joined_by_both), "and it is said"
 
 
@@ -229,6 +310,25 @@ def test_broken_markup_is_told_from_angle_brackets(source: str, target: str, exp
     assert broken_markup(source, target) == expected
 
 
+@pytest.mark.parametrize(
+    "text", ["a", "红", "<", "`", ":", "a.", "<a ", "<a =", " <b>", " </b>", "< / "]
+)
+def test_a_line_takes_time_in_proportion_to_its_length(text: str):
+    lines = [text * 20_000, f"<a {text * 20_000}", f"<a ={'= ' * 20_000}"]
+    began = time.process_time()
+    for line in lines:
+        _plain(line)
+        broken_markup(line, line)
+        broken_markup(f"<b>{line}<c></c>", f"<b>{line}<c></c>")
+    assert time.process_time() - began < 8, "seconds; the square of the length takes minutes"
+
+
+def test_code_and_markup_are_in_no_language():
+    assert _plain("see <b>foo</b> in a/b_1.c, `x y` :ref:`z`, os.path and x@y: ok", 1) == (
+        "see foo in .c, , and : ok"
+    )
+
+
 def test_a_placeholder_is_told_from_a_short_text():
     assert all(map(is_placeholder, ["N/A", "-", " … ", "#REF!", "TODO"]))
     assert not any(map(is_placeholder, ["Ja", "是", "5", "Nein."]))
@@ -250,6 +350,43 @@ def test_a_removed_document_is_one_line_of_the_report_whatever_it_holds(tmp_path
     assert rows[0].endswith("\tone line 0\teine Zeile 0")
     shown = describe_defects(find_defects(config, ROOT))
     assert any(line.endswith("one line 0 | eine Zeile 0") for line in shown)
+
+
+@pytest.mark.parametrize("form", ["labelled", "tsv"])
+def test_a_text_under_two_labels_is_no_duplicate(tmp_path: Path, form: str):
+    texts = {"good": ["Nice film.", "It ends.", "nice film"], "A+": ["It ends!"], "A": ["It ends"]}
+    rows = [(text, label) for label, each in texts.items() for text in each]
+    files = []
+    for label in texts if form == "labelled" else ("all",):
+        files.append(tmp_path / f"{label}.tsv")
+        wanted = [row for row in rows if label in ("all", row[1])]
+        lines = [text if form == "labelled" else f"{text}\t{label}" for text, label in wanted]
+        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    config = DataConfig(
+        task="classification",
+        format=form,  # pyright: ignore[reportArgumentType]
+        columns=(1, 2) if form == "tsv" else (),
+        labels=tuple(texts),
+        train=tuple(map(str, files)),
+        vocab_size=300,
+        special_tokens=("<pad>", "<bos>", "<eos>", "<mask>"),
+        clean=("duplicate",),
+    )
+    found = [(each.kind, each.texts) for each in find_defects(config, ROOT).findings]
+    assert found == [("duplicate", ("nice film", "good"))]
+    assert removal_report(config, ROOT).endswith("\t3\tnice film\tgood\n")
+    assert sorted(sentences(config, "train")) == sorted(
+        row for row in rows if row[0] != "nice film"
+    )
+
+
+def test_a_sample_of_a_file_with_a_long_name_is_cut(tmp_path: Path):
+    name = "a" * 75 + ".tsv"
+    (tmp_path / name).write_text(f"{'one ' * 300}\t{'eins ' * 300}\n" * 2, encoding="utf-8")
+    table = {"task": "pairs", "format": "tsv", "columns": (1, 2), "vocab_size": 300}
+    found = find_defects(config_of(table, train=(str(tmp_path / name),)), ROOT)
+    *_, shown = describe_defects(found)
+    assert name in shown and len(shown) < len(name) + 50 and "one one" in shown
 
 
 def test_a_training_part_without_a_text_has_no_language(tmp_path: Path):

@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,6 @@ def test_a_csv_has_quotes_line_ends_and_a_header_or_none(tmp_path: Path):
     assert read(named, format="csv", columns=("en", "zh")) == rows
     with pytest.raises(DataError, match=r"no column 'de' in the first line, which has 'en', 'zh'"):
         read(named, format="csv", columns=("en", "de"))
-    (tmp_path / "c.csv").write_bytes(b'"open\nand never closed')
-    with pytest.raises(DataError, match=r"c\.csv, line 2: not CSV .*check its quotes"):
-        read(tmp_path / "c.csv", format="csv", columns=(1, 2))
 
 
 @pytest.mark.parametrize("separator", [";", "\t", ","])
@@ -236,6 +234,10 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
         (b"\x1f\x8b" + b"x" * 99, r"a\.zh is packed by gzip; let its name end in \.gz"),
         (b"<?xml version='1.0'?><tmx>", r"a\.zh is XML, not lines of text; .*\"tmx\""),
         (b"<?xml version='1.0'?><x>", r"a\.zh is XML, not lines of text; extract"),
+        (
+            CHINESE.replace("\n", "\r").encode(),
+            r"a\.zh: its lines end in \\r alone, .*: tr '\\r' '\\n' < .*a\.zh > .*a\.lf\.zh$",
+        ),
         (ENGLISH, r"a\.en and .*a\.zh hold the same text; give a source and its translation"),
     ],
 )
@@ -353,7 +355,7 @@ def test_a_long_cell_of_a_csv_is_proposed_as_it_is_read(tmp_path: Path):
 def test_a_command_that_is_proposed_can_be_pasted(tmp_path: Path):
     path = tmp_path / "my text.tsv"
     path.write_bytes("a\tb\n".encode("utf-16"))
-    with pytest.raises(DataError, match=r"UTF-8 '.*/my text\.tsv' > '.*/my text\.utf8\.tsv'"):
+    with pytest.raises(DataError, match=r"UTF-8 < '.*/my text\.tsv' > '.*/my text\.utf8\.tsv'"):
         read(path, format="tsv", columns=(1, 2))
 
 
@@ -364,6 +366,62 @@ def test_an_error_in_a_csv_names_the_line_that_an_editor_shows(tmp_path: Path):
         read(path, format="csv", columns=("en", "zh"))
     with pytest.raises(DataError, match=r"a\.tmx, unit 1: no text in 'fr' .*such units skipped"):
         read(write_tmx(tmp_path / "a.tmx"), format="tmx", columns=("en", "fr"))
+
+
+def test_a_row_with_quotes_inside_is_malformed_and_those_around_it_are_read(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text('a,b\n"Yes" he said,c\nd,e\nf,"g', encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.csv, line 2: not CSV \(.*\); fix it, or have such"):
+        read(path, format="csv", columns=(1, 2))
+    skipping = {"format": "csv", "columns": (1, 2), "skip": ("malformed",)}
+    assert read(path, **skipping) == [("a", "b"), ("d", "e")]
+
+
+def test_a_quote_that_is_not_closed_is_reported_where_its_row_begins(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    rows = [f"a{n},b{n}" for n in range(1, 31)]
+    rows[11], rows[22] = '"a12,b12', 'a23,"b23"'
+    path.write_text("\n".join(rows), encoding="utf-8")
+    message = r"a\.csv, line 12: the row that begins here, up to line 23, is not CSV .*not closed"
+    for skip in ((), ("malformed",)):
+        with pytest.raises(DataError, match=message):
+            read(path, format="csv", columns=(1, 2), skip=skip)
+
+
+def test_a_blank_line_of_a_csv_is_blank_wherever_it_stands(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text("\nen,zh\n\none,一\n \ntwo,二\n\n", encoding="utf-8")
+    settings = {"format": "csv", "columns": ("en", "zh")}
+    assert read(path, **settings, skip=("blank",)) == [("one", "一"), ("two", "二")]
+    with pytest.raises(DataError, match=r"a\.csv, line 1: a blank line; .*\[\"blank\"\]"):
+        read(path, **settings)
+
+
+def test_every_row_of_a_csv_is_in_one_split_whatever_is_wrong_with_others(tmp_path: Path):
+    rows = [f"text {n},{n}" if n % 4 else f"text {n}" for n in range(1, 101)]
+    rows[9], rows[30] = "", '"Yes" he said,31'
+    (tmp_path / "a.csv").write_text("en,zh\n" + "\n".join(rows) + "\n\n", encoding="utf-8")
+    config = DataConfig(
+        task="pairs",
+        format="csv",
+        columns=("en", "zh"),
+        train=(str(tmp_path / "a.csv"),),
+        vocab_size=300,
+        held_out=0.1,
+        held_out_test=0.1,
+        skip=("malformed", "blank"),
+    )
+    found: dict[str, list[int]] = {}
+    counts = Counter[str]()
+    for split in ("train", "valid", "test"):
+        reader = Reader(find_inputs(config, split, tmp_path), config, split)
+        found[split] = [int(each.texts[1]) for each in reader.documents(Cursor(), {})]
+        counts += reader.sieve.counts
+    assert [n for part in found.values() for n in part] == [
+        n for n in range(1, 101) if n % 4 and n not in (10, 31)
+    ]
+    assert (found["valid"][0], found["test"][0]) == (81, 91)
+    assert counts == {"malformed": 26, "blank": 2}
 
 
 def test_a_language_is_found_in_every_region_that_a_memory_has(tmp_path: Path):

@@ -94,6 +94,21 @@ def test_a_byte_order_mark_and_the_ends_of_lines_are_not_text(tmp_path: Path):
     assert documents(tmp_path, train=("a.txt",), strip=False) == [("one ",), ("\u00a0two\ufeff",)]
 
 
+@pytest.mark.parametrize("suffix", PACKED)
+def test_lines_that_end_in_a_carriage_return_alone_are_named(tmp_path: Path, suffix: str):
+    (tmp_path / f"a.txt{suffix}").write_bytes(PACKED[suffix](b"one\rtwo\rthree\r"))
+    settings = {"train": (f"a.txt{suffix}",)}
+    message = r"lines end in \\r alone, .* tr '\\r' '\\n' .*> .*/a\.lf\.txt$"
+    for changes in ({}, {"held_out": 0.5}, {"max_bytes": 5, "skip": ("too-long",)}):
+        with pytest.raises(DataError, match=message):
+            documents(tmp_path, **settings, **changes)
+    assert documents(tmp_path, **settings, document="file") == [("one\rtwo\rthree\r",)]
+    (tmp_path / f"a.txt{suffix}").write_bytes(PACKED[suffix](b"one\r"))
+    assert documents(tmp_path, **settings) == [("one",)]
+    (tmp_path / f"a.txt{suffix}").write_bytes(PACKED[suffix](b"one\rtwo\nthree"))
+    assert documents(tmp_path, **settings) == [("one\rtwo",), ("three",)]
+
+
 def test_a_whole_file_is_one_document_to_the_last_byte(tmp_path: Path):
     content = "  first\n\n\r\nlast  "
     (tmp_path / "a.txt").write_bytes(content.encode())

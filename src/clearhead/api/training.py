@@ -15,6 +15,7 @@ from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.shards import Progress
+from clearhead.data.sources import data_root
 from clearhead.decoding.opening import RECIPE
 from clearhead.decoding.text import ids_of_run
 from clearhead.environment import keep_freed_memory, torchrun
@@ -131,6 +132,12 @@ def _open_data(
     given = corpus.manifest.given(recipe.data)
     recipe = replace(recipe, data=replace(recipe.data, **given))
     corpus.manifest.check_recipe(path, recipe.data)
+    try:
+        root = data_root(recipe.data)
+    except ClearheadError:  # CLEARHEAD_DATA is not set: what is prepared is enough
+        root = None
+    if root is not None:
+        corpus.manifest.check_inputs(path, root)
     settings = ", ".join(f"data.{key} = {value!r}" for key, value in given.items())
     return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
 

@@ -97,7 +97,7 @@ def _find(
     findings: list[DefectiveDocument] = []
     n = 0
     for split, each in by_split.items():
-        seen: set[tuple[int, ...]] = set()
+        seen: set[tuple[int | str, ...]] = set()
         for document in _read(config, each):
             n += 1
             found = usual.judge(document, split, seen)
@@ -110,8 +110,10 @@ def _find(
 def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
     lenient = replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0)
     for each in inputs:
+        label = () if each.label is None else (each.label,)
         with opened(each) as files:
-            yield from read_documents(files, lenient, "train", Sieve(lenient))
+            for document in read_documents(files, lenient, "train", Sieve(lenient)):
+                yield Document(document.texts + label, document.place)
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,17 @@ class _Usual:
     """By split: the sentences of those that are measured with, which must not be in it."""
 
     def judge(
-        self, document: Document, split: str, seen: set[tuple[int, ...]]
+        self, document: Document, split: str, seen: set[tuple[int | str, ...]]
     ) -> tuple[Defect, str] | None:
         texts = document.texts
-        keys = tuple(map(same_key, texts))
+        keys = tuple(map(same_key, texts[: 2 if self.pairs else 1]))
         if self.pairs and (found := self._judge_pair(texts, keys)):
             return found
-        if keys in seen:
+        whole = keys + texts[len(keys) :]  # a text under two labels is two documents
+        if whole in seen:
             return "duplicate", "stands earlier, too"
-        seen.add(keys)
-        if not self.elsewhere[split].isdisjoint(keys[: 2 if self.pairs else 1]):
+        seen.add(whole)
+        if not self.elsewhere[split].isdisjoint(keys):
             return "overlap", f"in {split}, and held out elsewhere"
         return None
 
@@ -218,7 +221,7 @@ def _says_something(text: str) -> bool:
 
 
 # Attributes have an equals sign: `<named tuple>` is a name.
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*=[^<>]*?)?\s*(/?)>")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s*/?|\s[^<>=]*=[^<>]*)>")
 _CUT_TAG = re.compile(r"</?[A-Za-z][^<>]*$")
 _TWICE = re.compile(r"&amp;#?\w+;")
 _SPACED = re.compile(r"<\s+/\s*[A-Za-z]\w*\s*>|<\s*/\s+[A-Za-z]\w*\s*>")
@@ -232,14 +235,11 @@ def broken_markup(source: str, target: str) -> str | None:
         name = next(iter((tags[0] - tags[1]) + (tags[1] - tags[0])))
         return f"the tag <{name}> is not as often on both sides"
     for text in (source, target):
-        opened_tags: list[str] = []
-        for closing, name, _ in _TAG.findall(text):
-            if closing and name not in opened_tags:
+        opened_tags = Counter[str]()
+        for closing, name in _TAG.findall(text):
+            if closing and not opened_tags[name]:
                 return f"</{name}> closes nothing"
-            if closing:
-                opened_tags.remove(name)
-            else:
-                opened_tags.append(name)
+            opened_tags[name] += -1 if closing else 1
     if bool(_CUT_TAG.search(source)) != bool(_CUT_TAG.search(target)):
         return "a tag is cut off"
     for what, pattern in (("an entity is escaped twice", _TWICE), ("a tag has blanks", _SPACED)):
@@ -251,7 +251,7 @@ def broken_markup(source: str, target: str) -> str | None:
 
 
 def _names(text: str) -> list[str]:
-    return [closing + name for closing, name, _ in _TAG.findall(text)]
+    return [closing + name for closing, name in _TAG.findall(text)]
 
 
 def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
@@ -273,7 +273,7 @@ def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> lis
         lines.append(f"  {kind}: {MEANINGS[kind]}")
         for each in found.of(kind)[:n_samples]:
             where = f"    {each.place.path.name}, {each.place.where}: "
-            share = (width - len(where)) // len(each.texts) - 3
+            share = max(10, (width - len(where)) // len(each.texts) - 3)
             lines.append(where + " | ".join(_cut(_on_one_line(text), share) for text in each.texts))
     return lines
 

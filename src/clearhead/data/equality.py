@@ -22,14 +22,47 @@ FLOOR = 0.5  # of what is to be held out: with less, documents are joined by the
 AT_MOST = 1.5  # of it: a group that would give more stays in the training part
 SEED = b"held out by clearhead"  # decides which groups are held out; nothing else depends on it
 
-_NOT_WORDS = re.compile(r"[\W_]+")
+_LETTER = r"[^\W\d_]"
+# Signs that tell texts apart: of numbers, before a digit and not after a letter (2.5 and 25, -5 and
+# 5, 1/2, 3-5, 10:30; not COVID-19), and behind a letter (C++, C#). The first class is what a search
+# can look for quickly.
+_SIGNS = re.compile(
+    r"([.,:/٫٬+#-](?:"
+    rf"(?<![+#])(?=\d)(?<!{_LETTER}.)|(?<=[+#])(?:(?<={_LETTER}.)|(?<={_LETTER}[+#].))"
+    r"))"
+)
+_SIGNS_ALIKE = ("−", "-"), ("–", "-"), ("⁄", "/")  # minus sign, en dash, the sign inside of ½
+
+
+class _Words(dict[int, int | None]):
+    """For `str.translate`: nothing is left of punctuation, white space, symbols and characters that
+    nobody sees. Marks are: vowels of Hindi and tones of Thai are marks."""
+
+    def __missing__(self, code: int) -> int | None:
+        letter = chr(code)
+        decides_looks = "\ufe00" <= letter <= "\ufe0f"  # marks by name, such as those of emoji
+        goes = unicodedata.category(letter)[0] in "PZCS" or decides_looks
+        self[code] = None if goes else code
+        return self[code]
+
+
+_WORDS = _Words()
 
 
 def same_key(text: str) -> int:
     """Equal for sentences that differ only in case, punctuation, white space or width."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    words = _NOT_WORDS.sub("", plain) or plain
-    return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
+    for sign, usual in _SIGNS_ALIKE:
+        plain = plain.replace(sign, usual)
+    if _SIGNS.search(plain):
+        pieces = _SIGNS.split(plain)  # text, sign, text, …
+        pieces[::2] = [piece.translate(_WORDS) for piece in pieces[::2]]
+        words = "".join(pieces)
+    else:
+        words = plain.translate(_WORDS)
+    return int.from_bytes(
+        hashlib.blake2b((words or plain).encode(), digest_size=8).digest(), "little"
+    )
 
 
 class Lines(NamedTuple):
@@ -55,15 +88,15 @@ def lines_of(split: str, inputs: Sequence[Input], config: DataConfig) -> list[Li
 
 
 def shared_targets(inputs: Sequence[Input], config: DataConfig) -> str:
-    """What to say where pairs share their targets so much that only sources are kept apart; empty:
-    both sides are."""
+    """What to say where pairs share their sentences so much that only sources are kept apart;
+    empty: both sides are."""
     if config.hold_out != "groups" or not config.held_out_splits:
         return ""
     found = _held_out(tuple(inputs), config, _stamps(inputs))
     if not found.shared:
         return ""
     return (
-        f"many pairs share a target: {found.shared:,} pairs that are held out have a target that "
+        f"many pairs share a sentence: {found.shared:,} pairs that are held out have one that "
         "training has too; their sources differ"
     )
 
@@ -76,7 +109,7 @@ class _HeldOut(NamedTuple):
     splits: list[dict[int, str]]
     """Of each input, the split of every line that can be read."""
     shared: int
-    """Lines that are held out and whose target is in another part too."""
+    """Lines that are held out and have a sentence that training has too."""
 
 
 @lru_cache(maxsize=2)
@@ -87,7 +120,8 @@ def _held_out(
 ) -> _HeldOut:
     """Documents that share a sentence are one group; groups are drawn in an order that only their
     sentences decide. Where that leaves too little to measure with, since a few targets stand on
-    very many lines, documents are joined by their sources alone."""
+    very many lines or each source was the target before, documents are joined by their sources
+    alone."""
     places: list[tuple[int, int]] = []
     keys: list[list[int]] = []
     lenient = _lenient(config)
@@ -112,7 +146,7 @@ def _held_out(
         parts = _draw(_connected(table[:, :1]), table[:, 0], wanted)
         if parts is not None:
             held_out = parts != "train"
-            shared = int(np.isin(table[held_out, 1], table[~held_out, 1]).sum())
+            shared = int(np.isin(table[held_out], table[~held_out]).any(axis=1).sum())
     if parts is None:
         different = len(np.unique(table[:, 0]))
         raise DataError(
@@ -134,17 +168,22 @@ def _lenient(config: DataConfig) -> DataConfig:
 def _connected(
     keys: np.ndarray[tuple[int, int], np.dtype[np.uint64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The number of each document's group: documents with an equal key in some column are joined.
-    Each round hands the smallest number on through all columns, until nothing changes."""
-    n = len(keys)
-    group = np.arange(n)
-    columns = [np.unique(column, return_inverse=True)[1] for column in keys.T]
+    """The number of each document's group, which is that of its first document. Documents with an
+    equal key are joined, in whichever column it is: pairs may stand in a file in both directions.
+    Each round hands the smallest number on through all keys, until nothing changes."""
+    different, numbers = np.unique(keys, return_inverse=True)
+    columns = numbers.reshape(keys.shape).T
+    group = np.arange(len(keys))
+    smallest = np.full(len(different), len(keys))
     while True:
         before = group
         for column in columns:
-            smallest = np.full(column.max(initial=-1) + 1, n)
-            np.minimum.at(smallest, column, group)
-            group = smallest[column]
+            np.minimum.at(smallest, column, before)
+        # A group follows whatever one of its documents has found: the rounds are as many as the
+        # logarithm of the longest chain, which in a dialogue has every line.
+        group = before.copy()
+        np.minimum.at(group, before, smallest[columns].min(axis=0))
+        group = group[group[before]]
         if np.array_equal(group, before):
             return group
 

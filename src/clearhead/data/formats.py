@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from clearhead.config.data import INVALID_INPUT, DataConfig
-from clearhead.data.invalid_input import Place, Sieve
+from clearhead.data.invalid_input import Place, Sieve, only_carriage_returns
 from clearhead.data.parquet import open_parquet
 from clearhead.data.recognise import check_text
 from clearhead.data.tables import (
@@ -74,10 +74,13 @@ def count_lines(file: OpenedFile, config: DataConfig) -> int:
     if config.format == "csv":
         lenient = Sieve(replace(config, skip=INVALID_INPUT))
         return sum(1 for _ in read_csv(file, config.columns, lenient))
-    n, ended = 0, True
+    n, ended, returns = 0, True, False
     with naming(file.path):
         while piece := file.data.read(READ_SIZE):
             n, ended = n + piece.count(b"\n"), piece.endswith(b"\n")
+            returns = returns or (not n and b"\r" in piece.rstrip(b"\r"))
+    if returns and not n and config.document != "file":
+        raise only_carriage_returns(file.path)
     return n if ended else n + 1
 
 
@@ -138,10 +141,14 @@ def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
             line = line.removeprefix(BYTE_ORDER_MARK)
         ended = line.endswith(b"\n")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
-        if len(line) > limit:
+        too_long = len(line) > limit
+        if too_long:
             with naming(file.path):
                 while not ended and (rest := file.data.readline(limit)):
                     ended = rest.endswith(b"\n")
+        if number == 1 and not ended and b"\r" in line:
+            raise only_carriage_returns(file.path)
+        if too_long:
             sieve.reject("too-long", place, f"a line of more than {limit} bytes (data.max_bytes)")
             yield Raw([], place)  # keeps two files in step
             continue

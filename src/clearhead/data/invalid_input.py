@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig, InvalidInput
-from clearhead.data.recognise import conversion, guess_encoding
+from clearhead.data.recognise import conversion, guess_encoding, rewriting
 from clearhead.errors import DataError
 
 DROPPED = "dropped"  # counted beside the kinds of invalid input: strings that the recipe leaves out
@@ -128,6 +128,15 @@ def _around(error: UnicodeDecodeError) -> bytes:
     """The line with the first invalid byte, and some of what follows."""
     begin = error.object.rfind(b"\n", 0, error.start) + 1
     return error.object[max(begin, error.start - 1000) : error.start + 5000]
+
+
+def only_carriage_returns(path: Path) -> DataError:
+    """The error for a file without a line feed, as old programs of the Mac wrote them: it would be
+    one line."""
+    return DataError(
+        f"{path}: its lines end in \\r alone, and must end in \\n or \\r\\n; convert it: "
+        + rewriting(path, r"tr '\r' '\n'", "lf")
+    )
 
 
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:

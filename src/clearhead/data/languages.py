@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 _HAN_AND_KANA = re.compile(r"[\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
-_MARKUP = re.compile(r"<[^<>]*>|`[^`]*`|:\w+:|\w*[\d_/\\@]\w*|\w+\.\w+")  # code is in no language
+# Code is in no language. A word is looked at from its beginning alone: from each of its letters, a
+# line without blanks would take the square of its length.
+_MARKUP = re.compile(r"<[^<>]*>|`[^`]*`|:\w+:|(?:(?<!\w)\w*)?[\d_/\\@]\w*|(?<!\w)\w+\.\w+")
 
 _SCRIPTS = {  # of languages that no other one of these is written in
     "ja": re.compile(r"[\u3041-\u3096\u30a1-\u30fa]"),

@@ -65,15 +65,19 @@ def _encoded(file: OpenedFile, encoding: str) -> DataError:
 
 
 def conversion(path: Path, encoding: str) -> str:
-    """The command that writes a file anew as UTF-8, beside it; users paste it."""
+    """The command that writes a file anew as UTF-8."""
+    return rewriting(path, f"iconv -f {encoding} -t UTF-8", "utf8")
+
+
+def rewriting(path: Path, program: str, mark: str) -> str:
+    """The command that writes a file anew by a program, beside it; users paste it."""
     unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
     plain = path.with_suffix("") if unpack else path
     given, made = (
-        shlex.quote(str(each)) for each in (path, plain.with_suffix(f".utf8{plain.suffix}"))
+        shlex.quote(str(each)) for each in (path, plain.with_suffix(f".{mark}{plain.suffix}"))
     )
-    if unpack:
-        return f"{unpack} {given} | iconv -f {encoding} -t UTF-8 > {made}"
-    return f"iconv -f {encoding} -t UTF-8 {given} > {made}"
+    read = f"{unpack} {given} | {program}" if unpack else f"{program} < {given}"
+    return f"{read} > {made}"
 
 
 def guess_encoding(raw: bytes) -> str | None:

@@ -76,36 +76,53 @@ def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
 
 
 def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
-    """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted."""
+    """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted; a
+    row that is rejected has no fields."""
+    places, expected, row = list[int](), 0, 0
+    for line, cells in _csv_rows(file, sieve.config.max_bytes):
+        place = Place(file.path, row + 1, line)
+        fields: list[bytes | str] = []
+        if isinstance(cells, str):
+            sieve.reject("malformed", place, cells)
+        elif not any(map(str.strip, cells)):
+            sieve.reject("blank", place, "a blank line")
+        else:
+            if not expected:
+                places = places_of(columns, cells)
+                expected = max(len(cells), *(each + 1 for each in places))
+                if has_header(columns):
+                    continue
+            if len(cells) == expected:
+                # What is not UTF-8 becomes bytes again, and is reported as such.
+                fields = [cells[k].encode("utf-8", "surrogateescape") for k in places]
+            else:
+                what = f"{len(cells)} column(s) where {expected} are expected"
+                sieve.reject("malformed", place, what)
+        row += 1
+        yield Raw(fields, place)
+
+
+def _csv_rows(file: OpenedFile, max_cell: int) -> Iterator[tuple[int, list[str] | str]]:
+    """The line that each row begins in, and its cells, or what is wrong with the row."""
     separator, record = separator_of(file), OneRecord(file)
     text = text_of(record, "utf-8-sig", "surrogateescape")
     rows = csv.reader(text, delimiter=separator, strict=True)
-    places, expected, row = list[int](), 0, 0
-    with cells_up_to(sieve.config.max_bytes):
+    with cells_up_to(max_cell):
         while True:
+            record.begin()
+            line = rows.line_num + 1
             try:
-                record.begin()
-                line = rows.line_num + 1
-                cells = next(rows, None)
-            except csv.Error as error:
-                raise DataError(
-                    f"{file.path}, line {rows.line_num}: not CSV ({error}); check its quotes"
-                ) from None
-            if cells is None:
+                yield line, next(rows)
+            except StopIteration:
                 return
-            if not expected:
-                places = places_of(columns, cells)
-                expected = max(len(cells), *(place + 1 for place in places))
-                if has_header(columns):
-                    continue
-            row += 1
-            place = Place(file.path, row, line)
-            if len(cells) != expected:
-                what = f"{len(cells)} column(s) where {expected} are expected"
-                sieve.reject("malformed", place, what)
-                continue
-            # What is not UTF-8 becomes bytes again, and is reported as such.
-            yield Raw([cells[k].encode("utf-8", "surrogateescape") for k in places], place)
+            except csv.Error as error:
+                if rows.line_num > line:  # skipped as one row, it would take good rows along
+                    raise DataError(
+                        f"{file.path}, line {line}: the row that begins here, up to line "
+                        f"{rows.line_num}, is not CSV ({error}); look for a quote that is not "
+                        "closed"
+                    ) from None
+                yield line, f"not CSV ({error})"
 
 
 @contextmanager
