@@ -97,11 +97,12 @@ def test_a_byte_order_mark_and_the_ends_of_lines_are_not_text(tmp_path: Path):
 @pytest.mark.parametrize("suffix", PACKED)
 def test_lines_that_end_in_a_carriage_return_alone_are_named(tmp_path: Path, suffix: str):
     (tmp_path / f"a.txt{suffix}").write_bytes(PACKED[suffix](b"one\rtwo\rthree\r"))
-    settings = {"train": (f"a.txt{suffix}",)}
+    settings: dict[str, Any] = {"train": (f"a.txt{suffix}",)}
     message = r"lines end in \\r alone, .* tr '\\r' '\\n' .*> .*/a\.lf\.txt$"
-    for changes in ({}, {"held_out": 0.5}, {"max_bytes": 5, "skip": ("too-long",)}):
+    changes: list[dict[str, Any]] = [{}, {"held_out": 0.5}, {"max_bytes": 5, "skip": ("too-long",)}]
+    for each in changes:
         with pytest.raises(DataError, match=message):
-            documents(tmp_path, **settings, **changes)
+            documents(tmp_path, **settings, **each)
     assert documents(tmp_path, **settings, document="file") == [("one\rtwo\rthree\r",)]
     (tmp_path / f"a.txt{suffix}").write_bytes(PACKED[suffix](b"one\r"))
     assert documents(tmp_path, **settings) == [("one",)]

@@ -35,8 +35,8 @@ _SIGNS_ALIKE = ("−", "-"), ("–", "-"), ("⁄", "/")  # minus sign, en dash, 
 
 
 class _Words(dict[int, int | None]):
-    """For `str.translate`: nothing is left of punctuation, white space, symbols and characters that
-    nobody sees. Marks are: vowels of Hindi and tones of Thai are marks."""
+    """For `str.translate`: punctuation, white space, symbols and invisible characters are removed.
+    Marks stay: vowels of Hindi and tones of Thai are marks."""
 
     def __missing__(self, code: int) -> int | None:
         letter = chr(code)
