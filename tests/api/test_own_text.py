@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import clearhead as ch
+from clearhead.config import with_values
 from clearhead.errors import ClearheadError
 from clearhead.training import sizing
 
@@ -97,6 +98,8 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
     (here / "a.de").write_text("".join(f"another {n}\n" for n in range(60)))
     with pytest.raises(ClearheadError, match=r"other text: .*a\.de has changed; restore the text"):
         ch.train(recipe)
+    Path("runs/my-pairs/checkpoints").mkdir(parents=True)  # one that has begun goes on
+    assert ch.train(with_values(recipe, {"train.steps": 1})).model
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from clearhead.config import Recipe, load_recipe
 from clearhead.decoding.opening import RECIPE
 from clearhead.errors import FolderError
 from clearhead.models.own_parts import NONE, OwnParts
-from clearhead.training.report import METRICS, read_metrics
+from clearhead.training.report import CHECKPOINTS, METRICS, read_metrics
 
 if TYPE_CHECKING:
     from clearhead.training.checkpoint import Checkpoints
@@ -62,4 +62,4 @@ class TrainedRun(TextModel):
         from clearhead.training.checkpoint import Checkpoints
         from clearhead.training.distributed import Ranks
 
-        return Checkpoints(self.folder / "checkpoints", Ranks())
+        return Checkpoints(self.folder / CHECKPOINTS, Ranks())

@@ -34,6 +34,7 @@ from clearhead.training.loop import Ending
 from clearhead.training.loop import train as train_run
 from clearhead.training.plan import TrainingPlan, make_plan
 from clearhead.training.report import (
+    CHECKPOINTS,
     METRICS,
     Listener,
     MetricsLine,
@@ -76,6 +77,8 @@ def train(
     )
     place = as_path("folder", folder, RUNS / found.name)
     found, corpus, note = _open_data(found, prepared, progress)
+    if not (place / CHECKPOINTS).exists():  # a run that has begun ends with the text it began with
+        _check_text(found, corpus)
     keep_freed_memory()
     with joined(found.train) as ranks:
         receivers: Sequence[Listener] = ()
@@ -132,14 +135,16 @@ def _open_data(
     given = corpus.manifest.given(recipe.data)
     recipe = replace(recipe, data=replace(recipe.data, **given))
     corpus.manifest.check_recipe(path, recipe.data)
+    settings = ", ".join(f"data.{key} = {value!r}" for key, value in given.items())
+    return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
+
+
+def _check_text(recipe: Recipe, corpus: Corpus) -> None:
     try:
         root = data_root(recipe.data)
     except ClearheadError:  # CLEARHEAD_DATA is not set: what is prepared is enough
-        root = None
-    if root is not None:
-        corpus.manifest.check_inputs(path, root)
-    settings = ", ".join(f"data.{key} = {value!r}" for key, value in given.items())
-    return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
+        return
+    corpus.manifest.check_inputs(corpus.folder, root)
 
 
 def _train(

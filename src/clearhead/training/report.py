@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from clearhead.errors import ClearheadError
 from clearhead.files import open_plain, sync, write_whole
 
-METRICS, LOG = "metrics.jsonl", "log.txt"
+METRICS, LOG, CHECKPOINTS = "metrics.jsonl", "log.txt", "checkpoints"  # in the folder of a run
 MAX_LINE = 2**24
 """Bytes of a line; one that names every sample of a skipped step has thousands."""
 TIMED = ("tokens_per_second", "utilisation")

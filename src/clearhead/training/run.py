@@ -30,6 +30,7 @@ from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.checkpoint_index import CheckpointError
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
+from clearhead.training.report import CHECKPOINTS
 from clearhead.training.start import other_corpora, start_from
 from clearhead.training.state import TrainState, read_state, versions
 
@@ -190,7 +191,7 @@ def open_run(
         valid=loader(split="valid", epochs=1) if config.validate_every else None,
         also=_others(corpus, recipe, ranks),
         checkpoints=Checkpoints(
-            None if folder is None else folder / "checkpoints", ranks, keep=config.keep
+            None if folder is None else folder / CHECKPOINTS, ranks, keep=config.keep
         ),
         state=TrainState(),
         ema=None if config.ema is None else copy_weights(objective_of(objective)),
