@@ -56,6 +56,13 @@ def test_lines_stay_and_sentences_are_joined_as_the_target_is_written():
     assert found.joined(["A.", "B.", "C."], LanguagePair("en", "de").joint) == " A. B.\r\n\nC. "
 
 
+def test_a_run_of_blanks_costs_time_in_proportion_to_its_length():
+    text = f"One.{' ' * 100_000}Two."
+    before = time.process_time()
+    split_text(text, "en", fits=lambda _: True)
+    assert time.process_time() - before < 5  # with the square of its length, minutes
+
+
 def test_a_sentence_that_does_not_fit_is_cut_where_it_can_be():
     def short(sentence: str) -> bool:
         return len(sentence) <= 20

@@ -306,7 +306,11 @@ def _has_quoted_cells(path: Path) -> bool:
             return False
         rows.append([])
     split = [line.rstrip("\r\n").split("\t") for line in lines if line.strip()]
-    doubled = any(re.fullmatch(r'".*"".*"', cell) for cells in split for cell in cells)
+    doubled = any(
+        cell.startswith('"') and cell.endswith('"') and '""' in cell[1:-1]
+        for cells in split
+        for cell in cells
+    )
     widths, without = ({len(cells) for cells in each if cells} for each in (rows[:-1], split))
     return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
 

@@ -10,7 +10,8 @@ from clearhead.errors import ClearheadError, InputError
 
 WITHOUT_BLANKS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "dz"})
 """Languages that put no blank between two sentences."""
-_LINE_ENDS = re.compile(r"(\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*)")
+# Blanks are looked at from the first alone: from each, a run of them would take its square.
+_LINE_ENDS = re.compile(r"((?<!\s)\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*)")
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)")
 # Where a sentence that is too long is cut: the first of these that there is near its middle.
 _CUTS = (re.compile(r"[;:；：]\s*"), re.compile(r"[,，、]\s*"), re.compile(r"\s+"))
