@@ -150,6 +150,8 @@ def test_an_output_is_not_emptied_for_an_input_that_is_itself_or_is_not_there(
     assert again.returncode == 2 and "is the input itself; name another" in again.stderr
     missing = inside("translate", folder / "mt", "--input", tmp_path / "no", "--output", kept)
     assert missing.returncode == 2 and "there is no file" in missing.stderr
+    folders = inside("translate", folder / "mt", "--input", tmp_path, "--output", kept)
+    assert folders.returncode == 2 and "cannot be read (Is a directory)" in folders.stderr
     assert kept.read_text() == "ein Hund\n"
 
 

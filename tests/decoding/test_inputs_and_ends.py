@@ -103,10 +103,11 @@ def test_an_encoder_generates_nothing():
         (lambda: Choice(top_k=0), "top_k=0 must be at least 1"),
         (lambda: Choice(top_p=0.0), "top_p=0.0 must be above 0 and at most 1"),
         (lambda: Choice(min_p=1.5), "min_p=1.5 must be between 0 and 1"),
-        (lambda: Choice(repetition_penalty=0.0), "repetition_penalty=0.0 must be above 0"),
+        (lambda: Choice(repetition_penalty=0.0), "repetition_penalty=0.0 must be from 0.001"),
         (lambda: BeamConfig(width=2, n_best=3), "n_best=3 must be at most width=2; try width=3"),
         (lambda: BeamConfig(width=4, groups=3), "groups=3 must divide width=4"),
-        (lambda: BeamConfig(alpha=-1.0), "alpha=-1.0 must be at least 0"),
+        (lambda: BeamConfig(alpha=-1.0), "alpha=-1.0 must be from 0 to 10"),
+        (lambda: BeamConfig(alpha=200.0), "alpha=200.0 must be from 0 to 10"),
         (lambda: BeamConfig(patience=0.0), "patience=0.0 must be above 0"),
         (lambda: BeamConfig(diversity=-1.0), "diversity=-1.0 must be at least 0"),
         (lambda: DecodeConfig(max_new=-1), "max_new=-1 must be a whole number of at least 0"),
@@ -394,3 +395,10 @@ def test_diverse_groups_begin_differently():
     beam = BeamConfig(width=4, n_best=4, groups=4, diversity=100.0, patience=None)
     (found,) = beam_search(LM, [PROMPT], config, beam)
     assert len({output.tokens[0] for output in found}) == 4
+
+
+def test_the_lowest_temperature_takes_the_likeliest_token():
+    scores = torch.tensor([[1.0, 5.0, -torch.inf, 5.0 - 1e-6]])
+    for temperature in (5e-324, 1e-308, 1e-30):
+        chances = probabilities(scores, Choice(temperature=temperature), None)[0]
+        assert chances.tolist() == [0, 1, 0, 0]

@@ -11,6 +11,7 @@ from clearhead.decoding import greedy
 from clearhead.decoding.engine import OwnEngine
 from clearhead.decoding.text import (
     Codec,
+    encode_sources,
     generate_texts,
     score_texts,
     stream_generated,
@@ -28,6 +29,23 @@ MT = vivid(random_model(ModelConfig(family="encoder-decoder", max_length=20, **S
 LM = vivid(random_model(ModelConfig(family="decoder", max_length=20, **SIZES), seed=3))
 CODEC = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds())
 ENDLESS = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds(eos=None))
+
+
+def test_a_score_is_divided_by_the_length_penalty_whatever_the_width_of_the_beam():
+    for alpha in (0.0, 1.0):
+        how = TranslateConfig(beam=BeamConfig(width=1, alpha=alpha), max_new=6)
+        ((found,),) = [each.outputs for each in translate_texts(OwnEngine(MT), CODEC, ["ein"], how)]
+        assert found.score == pytest.approx(found.log_prob / len(found.tokens) ** alpha)
+
+
+def test_a_decoder_is_not_given_a_source_that_leaves_no_room_for_its_target():
+    joined = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds(target_start=1))
+    assert (CODEC.longest_source(20), joined.longest_source(20)) == (20, 15)
+    assert len(joined.fit_source([5] * 15, 20)) == 15
+    with pytest.raises(InputError, match="has 16 tokens, and the model takes 15; split it"):
+        joined.fit_source([5] * 16, 20)
+    (skipped,) = encode_sources(joined, ["a b c d e f g h i j k l m"], 8, "skip")
+    assert skipped.given == [] and skipped.n_cut > 6
 
 
 def test_a_source_ends_with_the_end_of_the_model_and_with_nothing_where_it_has_none():

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,23 @@ def test_a_completion_is_what_generate_gives(client):
     expected = own.generate(["ROMEO:"] * 2, max_new=30, seed=7, top_p=0.9)
     assert [choice.text for choice in drawn.choices] == expected
     assert expected[0] != expected[1]
+
+
+def test_what_comes_behind_a_stop_is_not_counted(client):
+    asked = {"model": "shakespeare-char", "prompt": "ROMEO:", "max_tokens": 20, "seed": 1}
+    found = client.completions.create(**asked, n=2, stop="e")
+    ends = [len(choice.text) + 1 for choice in found.choices]  # a token is a character
+    assert found.usage.completion_tokens <= sum(ends)
+
+
+@pytest.mark.parametrize("given", [{"top_p": 0}, {"seed": -1}, {"seed": 2**60}])
+def test_what_openai_takes_is_taken(client, given: dict[str, Any]):
+    asked = {"model": "shakespeare-char", "prompt": "ROMEO:", "max_tokens": 5}
+    found = client.completions.create(**asked, **given)
+    assert found.choices[0].text
+    if "top_p" in given:
+        likeliest = client.completions.create(**asked, temperature=0)
+        assert found.choices[0].text == likeliest.choices[0].text
 
 
 def test_a_stream_is_the_same_text_in_pieces(client):

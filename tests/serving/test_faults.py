@@ -58,6 +58,8 @@ def test_only_clients_with_a_key_are_answered(guarded: RunningServer):
     ask = guarded.ask
     assert ask("/translate", TEXT)[0] == 401
     assert ask("/translate", {**TEXT, "api_key": "three"})[0] == 403
+    wrong = {"authorization": "Bearer three"}
+    assert guarded.ask("/v1/models", headers=wrong)[0] == 401  # as OpenAI answers
     assert ask("/translate", {**TEXT, "api_key": ["one"]})[0] == 401
     assert ask("/translate", {**TEXT, "api_key": "two"})[0] == 200
     for path in ("/metrics", "/v1/models"):

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
 from clearhead.decoding.text import Decoded, EncodedSource
 from clearhead.errors import ConfigError, InputError
 from clearhead.serving.batching import Batcher
+from clearhead.serving.bodies import SentFile, _multipart  # pyright: ignore
 from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
-from clearhead.serving.languages import find_language, pair_in_name
+from clearhead.serving.languages import Detector, find_language, pair_in_name
 from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.markup import HtmlText
 from clearhead.serving.metrics import Metrics, forget_worker
@@ -142,6 +144,48 @@ def test_tags_stay_where_their_text_is(html: str, found: str):
 )  # fmt: skip
 def test_what_is_no_text_stays_as_it_was_sent(html: str, found: str):
     assert upper(html) == found
+
+
+@pytest.mark.parametrize("html", ["<a ", "<a x=", '<a "', "<!--", "<![x["])
+def test_tags_that_never_close_cost_time_in_proportion_to_their_number(html: str):
+    for document in (html * 4000, html * 4000 + ">"):
+        before = time.process_time()
+        HtmlText(document)
+        assert time.process_time() - before < 3  # with the square of their number, half a minute
+
+
+@pytest.mark.parametrize("html", ["<![foo[bar]]>", "<![ x", "a <![%x; b>c"])
+def test_sections_that_nobody_knows_are_no_error(html: str):
+    assert unescape(HtmlText(html).translated({})) == html
+
+
+def test_lines_of_a_file_are_no_fields_of_its_form():
+    text = b"-- item\r\n" * 70
+    head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    found = _multipart("multipart/form-data; boundary=b", head + text + b"\r\n--b--\r\n")
+    assert found == {"file": SentFile("a.txt", text)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n' * 65 + b"--b--\r\n",
+        b"\n--b\n" * 60_000,
+        b"--b\r\n" + b"x: y\r\n" * 60_000 + b"\r\n\r\n--b--\r\n",
+        b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nnot closed',
+    ],
+)
+def test_a_form_of_too_many_parts_or_none_is_refused_at_once(body: bytes):
+    before = time.process_time()
+    with pytest.raises(RequestError, match="the form "):
+        _multipart("multipart/form-data; boundary=b", body)
+    assert time.process_time() - before < 1
+
+
+def test_a_language_that_cannot_be_detected_is_known_as_such():
+    detector = Detector()
+    assert detector.unknown(["en", "zh-Hant", "nb", "deu", "yi"]) == ["deu", "yi"]
+    assert detector.ranked("Guten Tag, wie geht es Ihnen?", ["EN", "DE"])[0][0] == "DE"
 
 
 def test_a_tag_whose_text_is_not_found_keeps_its_place():

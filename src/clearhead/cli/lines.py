@@ -147,6 +147,13 @@ def _check_files(arguments: argparse.Namespace) -> None:
         return
     if not arguments.input.exists():
         raise DataError(f"there is no file {str(arguments.input)!r}; check --input")
+    if arguments.input.is_file() or arguments.input.is_dir():  # opening a pipe would wait
+        try:
+            arguments.input.open("rb").close()
+        except OSError as error:
+            raise DataError(
+                f"{arguments.input} cannot be read ({error.strerror}); check --input"
+            ) from None
     out = arguments.output
     if out is not None and out.exists() and out.samefile(arguments.input):
         raise DataError(f"--output {out} is the input itself; name another file")

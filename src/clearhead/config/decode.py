@@ -75,8 +75,8 @@ class Choice:
         if not 0 <= self.min_p <= 1:
             rule, remedy = "must be between 0 and 1", "use 0 to allow every token"
             raise ConfigError("min_p", self.min_p, rule, remedy)
-        if not (self.repetition_penalty > 0 and isfinite(self.repetition_penalty)):
-            rule, remedy = "must be above 0", "use 1 for no penalty"
+        if not 0.001 <= self.repetition_penalty <= 1000:
+            rule, remedy = "must be from 0.001 to 1000", "use 1 for no penalty"
             raise ConfigError("repetition_penalty", self.repetition_penalty, rule, remedy)
 
 
@@ -113,8 +113,8 @@ class BeamConfig:
         if self.width % self.groups:
             rule = f"must divide width={self.width}"
             raise ConfigError("groups", self.groups, rule, f"try width={2 * self.groups}")
-        if not (self.alpha >= 0 and isfinite(self.alpha)):
-            raise ConfigError("alpha", self.alpha, "must be at least 0", "use 0 for no penalty")
+        if not 0 <= self.alpha <= 10:
+            raise ConfigError("alpha", self.alpha, "must be from 0 to 10", "use 0 for no penalty")
         if not (self.diversity >= 0 and isfinite(self.diversity)):
             raise ConfigError("diversity", self.diversity, "must be at least 0", "use 0 for none")
         if self.patience is not None and not self.patience > 0:

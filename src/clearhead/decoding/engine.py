@@ -10,6 +10,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from itertools import groupby
@@ -88,7 +89,9 @@ class OwnEngine:
     ) -> list[list[Output]]:
         """The n best translations of each source, by clearhead's own beam search."""
         if how.beam.width == 1:
-            return [[text] for text in greedy(self.model, sources, ends, max_rows=how.batch)]
+            texts = greedy(self.model, sources, ends, max_rows=how.batch)
+            divisors = [how.beam.normaliser(len(text.tokens)) for text in texts]
+            return [[replace(text, score=text.score / n)] for text, n in zip(texts, divisors)]
         return beam_search(self.model, sources, ends, how.beam, max_sentences=how.batch)
 
     def generate(

@@ -69,7 +69,8 @@ def probabilities(scores: Tensor, choice: Choice, seen: Sequence[list[int]] | No
     if choice.temperature == 0:
         one_hot = torch.zeros_like(scores)
         return one_hot.scatter_(1, torch.tensor(argmax(scores), device=scores.device)[:, None], 1)
-    scores = scores / choice.temperature
+    # The highest becomes 0: at the lowest temperatures, others would be infinite with it.
+    scores = (scores - scores.amax(dim=1, keepdim=True)) / choice.temperature
     if choice.top_k is not None and choice.top_k < scores.shape[1]:
         kth = scores.topk(choice.top_k, dim=1).values[:, -1:]
         scores = scores.masked_fill(scores < kth, -torch.inf)

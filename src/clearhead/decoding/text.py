@@ -83,14 +83,20 @@ class Codec:
             max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
         )
 
+    def longest_source(self, longest: int) -> int:
+        """Tokens of a source that a model of `longest` positions can translate: a decoder has
+        source and target in one row, and a quarter of it is the least that a target needs."""
+        return longest if self.ids.target_start is None else longest * 3 // 4
+
     def fit_source(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
     ) -> list[int]:
         """What the model is given: of a source that is too long, the first tokens and the end."""
-        if len(ids) <= longest:
+        if len(ids) <= self.longest_source(longest):
             return ids
         if too_long == "refuse":
-            what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
+            takes = self.longest_source(longest)
+            what = f"{name} has {len(ids)} tokens, and the model takes {takes}"
             raise InputError(f"{what}; split it, or have it cut: too_long='cut' (--too-long cut)")
         if self.ids.target_start is not None:
             longest //= 2  # a decoder needs the other half for the target
@@ -111,12 +117,14 @@ class Codec:
 
 
 def reader_of(codec: Codec, longest: int) -> Fits:
-    """Whether a sentence has at most `longest` tokens; one of few bytes needs no counting."""
+    """Whether a model of `longest` positions can read a sentence; one of few bytes needs no
+    counting."""
+    most = codec.longest_source(longest)
 
     def fits(sentence: str) -> bool:
-        if 4 * len(sentence) + 2 <= longest:
+        if 4 * len(sentence) + 2 <= most:
             return True
-        return len(codec.encode_sources([sentence])[0]) <= longest
+        return len(codec.encode_sources([sentence])[0]) <= most
 
     return fits
 
@@ -154,7 +162,7 @@ def encode_sources(
     encoded = codec.encode_sources([texts[place] for place in filled])
     sources = [EncodedSource([], 0)] * len(texts)
     for place, ids in zip(filled, encoded):
-        if too_long == "skip" and len(ids) > longest:
+        if too_long == "skip" and len(ids) > codec.longest_source(longest):
             sources[place] = EncodedSource([], len(ids))
             continue
         cut = "cut" if too_long == "cut" else "refuse"

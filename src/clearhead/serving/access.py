@@ -72,7 +72,8 @@ class ApiKeys:
         own = digest(given)
         # Every comparison is made, so that the time says nothing.
         if not sum(hmac.compare_digest(own, known) for known in self.digests):
-            raise RequestError(403, "the API key is not valid")
+            openai = request.url.path.startswith("/v1/")  # whose clients know 401 alone for it
+            raise RequestError(401 if openai else 403, "the API key is not valid")
 
 
 class Callers(NamedTuple):

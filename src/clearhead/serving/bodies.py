@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from email.parser import BytesParser
+from email.message import Message
+from email.parser import BytesHeaderParser
 from email.policy import HTTP
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -15,6 +16,7 @@ from clearhead.serving.limits import Limits, RequestError
 from clearhead.text.tokenizer import check_is_text
 
 MAX_FIELDS = 64
+MAX_PART_HEAD = 8_192  # bytes of the lines above the content of a field
 Fields = Mapping[str, Any]
 
 
@@ -84,19 +86,23 @@ def _form(body: bytes) -> dict[str, Any]:
 
 
 def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
-    if body.count(b"\r\n--") > MAX_FIELDS:
-        raise RequestError(400, f"the form has more than {MAX_FIELDS} fields")
-    head = b"Content-Type: " + content_type.encode("latin-1", "replace") + b"\r\n\r\n"
+    found: dict[str, Any] = {}
     try:
-        message = BytesParser(policy=HTTP).parsebytes(head + body)
-        found: dict[str, Any] = {}
-        for part in message.iter_parts() if message.is_multipart() else ():
-            name = part.get_param("name", header="content-disposition")
-            content = part.get_payload(decode=True)
-            if not isinstance(name, str) or not isinstance(content, bytes):
+        parts = _parts(content_type, body)
+        if len(parts) > MAX_FIELDS:
+            raise RequestError(400, f"the form has more than {MAX_FIELDS} fields")
+        for part in parts:
+            head, _, content = part.partition(b"\r\n\r\n")
+            if len(head) > MAX_PART_HEAD:
                 raise ValueError
-            file = part.get_filename()
+            about = BytesHeaderParser(policy=HTTP).parsebytes(head)
+            name = about.get_param("name", header="content-disposition")
+            if not isinstance(name, str):
+                raise ValueError
+            file = about.get_filename()
             found[name] = content.decode() if file is None else SentFile(str(file), content)
+    except RequestError:
+        raise
     except Exception:  # the parser knows many ways to fail
         found = {}
     if not found:
@@ -104,6 +110,22 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
             400, "the form cannot be read; send multipart/form-data with UTF-8 fields"
         )
     return found
+
+
+def _parts(content_type: str, body: bytes) -> list[bytes]:
+    """What stands between the boundaries, at most one more than a form may have: each is head,
+    blank line and content. What is inside of a part is never looked into."""
+    message = Message()
+    message["Content-Type"] = content_type
+    boundary = message.get_boundary()
+    if not boundary:
+        raise ValueError
+    line = b"\r\n--" + boundary.encode("latin-1")
+    _, *parts = (b"\r\n" + body).split(line, MAX_FIELDS + 2)
+    whole = [part for part in parts if not part.startswith(b"--")]  # the last ends the form
+    if len(whole) == len(parts) <= MAX_FIELDS:
+        raise ValueError
+    return [part.removeprefix(b"\r\n") for part in whole]
 
 
 def text_field(fields: Fields, name: str, default: str | None = None) -> str:

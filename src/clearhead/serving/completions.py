@@ -38,7 +38,6 @@ from clearhead.serving.translation import Authorise, While
 DEFAULT_NEW = 16  # OpenAI's
 MAX_CHOICES = 16
 MAX_STOPS = 4
-MAX_SEED = 2**31 - 1
 NEUTRAL = {
     "best_of": (None, 1),
     "echo": (None, False),
@@ -141,13 +140,13 @@ class Completions:
         config = GenerateConfig(
             choice=Choice(
                 temperature=number_field(fields, "temperature", 1.0, 0, 100),
-                top_p=number_field(fields, "top_p", 1.0, 1e-6, 1),
+                top_p=max(1e-6, number_field(fields, "top_p", 1.0, 0, 1)),
                 top_k=top_k if top_k > 0 else None,  # other servers take -1 for every token
                 min_p=number_field(fields, "min_p", 0.0, 0, 1),
                 repetition_penalty=number_field(fields, "repetition_penalty", 1.0, 1e-3, 100),
             ),
             max_new=max_new,
-            seed=whole_field(fields, "seed", secrets.randbelow(MAX_SEED), 0, MAX_SEED),
+            seed=whole_field(fields, "seed", secrets.randbelow(2**31), -(2**63), 2**63 - 1),
         )
         repeated = [text for text in texts for _ in range(n)]
         longest = decoder.model.config.max_length
@@ -212,9 +211,10 @@ class RunningCompletion:
             while (piece := await arrived.get()) is not None:
                 if isinstance(piece, Exception):
                     raise piece
-                number, text, self.n_new[piece.number], stop = piece
+                number, text, n_new, stop = piece
                 if ended[number]:
                     continue
+                self.n_new[number] = n_new
                 safe, found = self.stops[number].push(text, last=stop is not None)
                 ended[number] = found or stop is not None
                 reason = "stop" if found or stop == "end" else "length" if stop else None

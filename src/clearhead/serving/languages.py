@@ -62,6 +62,12 @@ def find_language(code: str, known: Collection[str]) -> str | None:
     return None
 
 
+def _base(code: str) -> str:
+    """As the detector writes a language."""
+    first = code.split("-")[0].lower()
+    return {"nb": "no", "nn": "no"}.get(first, first)
+
+
 class Detector:
     """Which language a text is in, by py3langid."""
 
@@ -69,13 +75,17 @@ class Detector:
         self._lock = threading.Lock()
         self._identifier = _identifier()
 
+    def unknown(self, codes: Collection[str]) -> list[str]:
+        """Those that it never finds."""
+        return [code for code in codes if _base(code) not in self._identifier.labels]
+
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:
         """Languages with their probabilities, the likeliest first; `among`: only these."""
         with self._lock:
             found = [(str(code), float(chance)) for code, chance in self._identifier.rank(text)]
         if not among:
             return found
-        bases = {code.split("-")[0]: code for code in sorted(among, reverse=True)}
+        bases = {_base(code): code for code in sorted(among, reverse=True)}
         kept = [(bases[code], chance) for code, chance in found if code in bases]
         total = sum(chance for _, chance in kept)
         if total <= 0:

@@ -159,8 +159,12 @@ class HtmlText(HTMLParser):
         for line in document.split("\n"):
             self._lines.append(self._lines[-1] + len(line) + 1)
         self._start, self._take = 0, self._markup
-        self.feed(document)
+        # Behind the last ">" is no tag. The parser would look for its end from every "<".
+        end = document.rfind(">") + 1
+        self.feed(document[:end])
         self.close()
+        self._finish(end)
+        self._start, self._take = end, self._markup if self._untranslated else self._text
         self._finish(len(document))
 
     @property
@@ -212,6 +216,13 @@ class HtmlText(HTMLParser):
         """Text."""
         del data
         self._from_here(self._markup if self._untranslated else self._text)
+
+    def parse_html_declaration(self, i: int) -> int:
+        """Of what the parser does not know, such as `<![x[`, a comment."""
+        try:
+            return super().parse_html_declaration(i)
+        except AssertionError:
+            return self.parse_bogus_comment(i)
 
     def handle_comment(self, data: str) -> None:
         """Stays as it was sent, as everything below."""

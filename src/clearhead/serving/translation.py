@@ -169,6 +169,9 @@ class Translation:
                 raise RequestError(400, f"{_short(given)} is not supported; {self._supported()}")
             detected = None
         else:
+            if unknown := self.detector.unknown(self.languages):
+                what = f"{unknown[0]} cannot be told from other languages"
+                raise RequestError(400, f"{what}; send the language of the text as source")
             sample = "\n".join(texts)[:MANY_CHARACTERS]
             ranked = self.detector.ranked(sample, self.languages)
             source, chance = ranked[0]
@@ -186,7 +189,7 @@ class Translation:
             return [[text] * n_best for text in texts]
         if not html:
             return await self._plain(texts, source, target, n_best)
-        documents = [HtmlText(text) for text in texts]
+        documents = await asyncio.to_thread(lambda: [HtmlText(text) for text in texts])
         wanted = list(dict.fromkeys(text for each in documents for text in each.wanted))
         found = await self._plain(wanted, source, target, n_best)
         answers: list[list[str]] = []
