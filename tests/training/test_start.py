@@ -164,6 +164,17 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
         recipe_from(template, tmp_path / "first")
 
 
+def test_a_recipe_from_a_run_takes_over_the_highest_rate_of_its_schedule(
+    text: Corpus, start: Path, tmp_path: Path
+):
+    (tmp_path / "first").mkdir()
+    start.rename(tmp_path / "first" / "model")
+    recipe = with_train(TEXT, schedule="noam", lr=1.0, warmup_steps=25)
+    (tmp_path / "first" / "recipe.toml").write_text(recipe_toml(recipe), encoding="utf-8")
+    found = recipe_from(TEXT, tmp_path / "first")
+    assert found.train.lr == pytest.approx(16**-0.5 * 25**-0.5)
+
+
 def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=2, validate_every=2, also_validate=(str(text.folder),))
     lines = go(recipe, text, tmp_path / "run").lines
