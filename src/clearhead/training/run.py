@@ -216,13 +216,20 @@ def check_space(run: Run) -> None:
     copies = 1 + moments + (run.ema is not None)
     # Those that are kept, the best, and the next one, which is whole before an old one goes.
     needed = numbers * (copies * (run.recipe.train.keep + 2) + 2)
+    # A run that resumes has some of them; whatever goes, goes when the next one is whole.
+    there = sum(_bytes_below(run.place / name) for name in (CHECKPOINTS, "model"))
+    needed = max(needed - there, numbers * copies)
     free = shutil.disk_usage(run.place).free
     if free < needed:
         raise ClearheadError(
             f"{run.place} has {free / 1e6:,.0f} MB of free space, and the run needs about "
-            f"{needed / 1e6:,.0f} MB for {run.recipe.train.keep + 2} checkpoints and the model; "
-            "free some, lower train.keep, or name another: --folder FOLDER"
+            f"{needed / 1e6:,.0f} MB more for {run.recipe.train.keep + 2} checkpoints and the "
+            "model; free some, lower train.keep, or name another: --folder FOLDER"
         )
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:
