@@ -138,8 +138,10 @@ def test_a_tokenizer_without_padding_hides_no_end_from_a_language_model(
 
     corpus = open_corpus(tmp_path / "prepared")
     recipe = replace(with_train(TEXT, start_from=str(tmp_path / "gpt"), steps=2), data=data)
-    assert fit_model(recipe, corpus).pad_id is None
-    assert go(recipe, corpus, tmp_path / "run").ending.finished
+    for layout in ("stream", "documents"):
+        each = replace(recipe, batches=replace(recipe.batches, layout=layout))
+        assert fit_model(each, corpus).pad_id is None
+        assert go(each, corpus, tmp_path / layout).ending.finished
 
 
 def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(

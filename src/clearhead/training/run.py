@@ -270,14 +270,14 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
     if joined and not shared:
         rule = "gives each side a table, and a decoder has one for both"
         raise ConfigError("data.vocabularies", "separate", rule, "try 'shared', and prepare again")
-    # A tokenizer without padding, such as GPT-2's, gives the end for it; cut from one stream, no
-    # sample is padded, and an end is not to be hidden.
-    unpadded = task == "language-model" and recipe.batches.layout == "stream"
+    # A tokenizer without padding, such as GPT-2's, gives the end for it. A language model needs
+    # none, cut from one stream or kept inside its documents, and is to see every start and end.
+    unpadded = task == "language-model" and first.pad_id in (first.bos_id, first.eos_id)
     model = replace(
         recipe.model,
         vocab_size=first.vocab_size,
         target_vocab_size=None if shared else others[0].vocab_size,
-        pad_id=None if unpadded and first.pad_id == first.eos_id else first.pad_id,
+        pad_id=None if unpadded else first.pad_id,
     )
     longest = recipe.batches.length
     if task in ("pairs", "classification"):
