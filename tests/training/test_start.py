@@ -14,8 +14,9 @@ from clearhead.models import build_model
 from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.run import Run, fit_model, open_run
 from clearhead.training.start import recipe_from
+from tests.data.small_corpora import make_corpus
 from tests.training.conftest import make_text
-from tests.training.small import TEXT, digest, go, with_model, with_train
+from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
 
 
 @pytest.fixture
@@ -185,3 +186,20 @@ def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
     other = make_text(tmp_path / "other", n=9)
     with pytest.raises(ClearheadError, match="has no validation split with the tokenizer of this"):
         go(with_train(recipe, also_validate=(str(other.folder),)), text, tmp_path / "again")
+
+
+def test_other_data_that_the_model_does_not_hold_are_refused_before_the_first_step(
+    pairs: Corpus, tmp_path: Path
+):
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.txt").write_text("A dog runs on the grass. " * 40 + "\n", "utf-8")
+    tokenizer = str(pairs.folder / "tokenizer.json")
+    data = replace(PAIRS.data, tokenizer="file", tokenizer_file=tokenizer, vocab_size=None)
+    other = make_corpus(tmp_path, data)
+    longest = max(other.manifest.splits["valid"].longest.values())
+    recipe = with_model(PAIRS, max_length=longest - 1)
+    recipe = replace(recipe, batches=replace(recipe.batches, batch_tokens=2 * longest))
+    recipe = with_train(recipe, validate_every=2, also_validate=(str(other.folder),))
+    message = rf"max_length={longest - 1} must hold .*also_validate='.*has {longest} tokens; try"
+    with pytest.raises(ClearheadError, match=message):
+        opened(recipe, pairs, tmp_path / "run")

@@ -18,7 +18,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.optim import Optimizer
 
-from clearhead.config import ModelConfig, Recipe
+from clearhead.config import BatchConfig, ModelConfig, Recipe
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
@@ -236,6 +236,10 @@ def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:
     if not recipe.train.validate_every:
         return {}
     others = other_corpora(recipe.train.also_validate, corpus)
+    assert recipe.model is not None
+    for other in others.values():
+        of = f" of train.also_validate={str(other.folder)!r}"
+        _check_length(recipe.model, recipe.batches, other, ("valid",), of)
     return {
         name: Loader(
             other,
@@ -279,16 +283,23 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
         target_vocab_size=None if shared else others[0].vocab_size,
         pad_id=None if unpadded else first.pad_id,
     )
-    longest = recipe.batches.length
+    _check_length(model, recipe.batches, corpus, ("train", "valid"))
+    return model
+
+
+def _check_length(
+    model: ModelConfig, batches: BatchConfig, corpus: Corpus, splits: tuple[str, ...], of: str = ""
+) -> None:
+    """Raises if the model does not hold a sample of these splits; `of`: where they are from."""
+    task, longest = corpus.manifest.task, batches.length
     if task in ("pairs", "classification"):
-        splits = corpus.manifest.splits.items()
-        used = [facts.longest.values() for split, facts in splits if split in ("train", "valid")]
-        longest = max((sum if joined else max)(lengths) for lengths in used)
+        facts = [facts for split, facts in corpus.manifest.splits.items() if split in splits]
+        whole = sum if batches.layout == "joined" else max
+        longest = max(whole(each.longest.values()) for each in facts)
         longest += task == "classification"  # the mask
     if longest > model.max_length:
-        rule = f"must hold the longest sample, which has {longest} tokens"
+        rule = f"must hold the longest sample{of}, which has {longest} tokens"
         raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")
-    return model
 
 
 @contextmanager
