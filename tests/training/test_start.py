@@ -188,6 +188,15 @@ def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
         go(with_train(recipe, also_validate=(str(other.folder),)), text, tmp_path / "again")
 
 
+def test_other_data_of_one_name_are_refused_with_both(text: Corpus, tmp_path: Path):
+    copy = tmp_path / text.folder.name
+    shutil.copytree(text.folder, copy)
+    both = (str(text.folder), str(copy))
+    recipe = with_train(TEXT, validate_every=2, also_validate=both)
+    with pytest.raises(ClearheadError, match=f"'{copy}' ends in the same name as {both[0]}, and"):
+        opened(recipe, text, tmp_path / "run")
+
+
 def test_other_data_that_the_model_does_not_hold_are_refused_before_the_first_step(
     pairs: Corpus, tmp_path: Path
 ):

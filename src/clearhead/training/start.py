@@ -103,6 +103,11 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
     """What `train.also_validate` names, by the names of the folders."""
     found: dict[str, Corpus] = {}
     for folder in map(Path, folders):
+        if folder.name in found:
+            rule = (
+                f"ends in the same name as {found[folder.name].folder}, and names tell them apart"
+            )
+            raise ConfigError("train.also_validate", str(folder), rule, "rename one of the folders")
         other = open_corpus(folder.expanduser())
         vocabularies = [
             {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
