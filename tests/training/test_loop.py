@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +109,12 @@ def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: P
         ClearheadError, match=r"train\.metric='blue' is not among .*loss, perplexity"
     ):
         go(with_train(recipe, metric="blue"), text, tmp_path / "other")
+
+
+def test_a_run_can_be_trained_outside_the_main_thread(text: Corpus, tmp_path: Path):
+    with ThreadPoolExecutor(1) as pool:
+        trained = pool.submit(go, with_train(TEXT, steps=2), text, tmp_path / "run").result()
+    assert trained.ending.finished
 
 
 def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_path: Path):
