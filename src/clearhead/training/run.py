@@ -148,9 +148,13 @@ class Run:
         if publish == "last" or not self.state.step:
             return self.ema
         objective, state = objective_of(self.objective), self.state
-        steps = self.checkpoints.steps()[-self.recipe.train.keep :]
+        present = self.checkpoints.steps()
+        steps = present[-self.recipe.train.keep :]
         if publish == "best":
-            steps = [] if state.best_step is None else [state.best_step]
+            best = self.checkpoints.best(state.best_step, present)
+            steps = [] if best is None else [best]
+            if best is not None and best != state.best_step:
+                say(f"warning: step {state.best_step} has no checkpoint: the best before, {best}")
         found = [self.checkpoints.verified(step) for step in steps]
         for _, damage in found:
             if damage:
