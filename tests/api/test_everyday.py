@@ -132,6 +132,15 @@ def test_attention_is_a_matrix_with_texts_that_shows_itself(kind: str, request):
     assert "head 1" in one_head.title and one_head.weights.shape == found.weights.shape
 
 
+def test_a_run_on_documents_is_evaluated_on_each_document_alone(tmp_path: Path):
+    recipe = tiny_recipe(tmp_path / "corpus", "text")
+    recipe = replace(recipe, batches=replace(recipe.batches, layout="documents"))
+    run = ch.train(recipe, folder=tmp_path / "run", prepared=tmp_path / "prepared")
+    (measured,) = [line for line in run.metrics if line.get("valid") and line["step"] == 4]
+    found = run.evaluate("valid")["perplexity_per_token"]
+    assert found == pytest.approx(measured["perplexity"], rel=1e-4)
+
+
 def test_evaluate_takes_lists_files_and_the_runs_own_split(
     translator: ch.TrainedRun, language_model: ch.TrainedRun, tmp_path: Path, monkeypatch
 ):

@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,19 @@ def test_many_files_read_as_one(
 def test_a_part_of_a_document_can_be_read(tmp_path: Path):
     store = TokenStore([write(tmp_path, "a.ds", [[9], [1, 2, 3, 4]])])
     assert store.document(1, 1, 3).tolist() == [2, 3]
+
+
+def test_a_slice_finds_its_documents_without_a_copy_of_the_index(tmp_path: Path):
+    writer, ones = TokenFileWriter(tmp_path, "a.ds", token_dtype(500)), np.ones(100_000, np.int64)
+    writer.add(ones, ones)
+    store = TokenStore([TokenFile(tmp_path, writer.finish())])
+    store.document_of(0, 1)
+    tracemalloc.start()
+    found = store.document_of(500, 510)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.tolist() == list(range(10))
+    assert most < 100_000
 
 
 def test_nothing_has_its_name_before_it_is_whole(tmp_path: Path):

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 import clearhead
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError
+from clearhead.interop import folders
 from clearhead.interop.folders import whole_or_absent
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.importing import import_model
@@ -92,6 +93,17 @@ def test_a_folder_can_be_read_by_others_when_it_is_whole(tmp_path: Path):
         (unfinished / "file").touch()
     assert (tmp_path / "new" / "out").stat().st_mode & 0o777 == 0o755
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["out"]
+
+
+def test_a_folder_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced: list[tuple[str, bool]] = []
+    out = tmp_path / "out"
+    monkeypatch.setattr(folders, "sync", lambda path: synced.append((path.name, out.exists())))
+    with whole_or_absent(out) as unfinished:
+        (unfinished / "file").touch()
+    assert synced == [("file", False), (unfinished.name, False), (tmp_path.name, True)]
 
 
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path):

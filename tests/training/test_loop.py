@@ -4,8 +4,10 @@ import errno
 import io
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -110,6 +112,12 @@ def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: P
         go(with_train(recipe, metric="blue"), text, tmp_path / "other")
 
 
+def test_a_run_can_be_trained_outside_the_main_thread(text: Corpus, tmp_path: Path):
+    with ThreadPoolExecutor(1) as pool:
+        trained = pool.submit(go, with_train(TEXT, steps=2), text, tmp_path / "run").result()
+    assert trained.ending.finished
+
+
 def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_path: Path):
     weights = []
     recipe = with_train(TEXT, steps=4, validate_every=4, ema=0.75, save_every=0)
@@ -164,6 +172,34 @@ def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: P
     assert published is not None
     for name, parameter in early.run.objective.named_parameters():
         assert torch.equal(published[name], parameter.detach()), name
+
+
+def test_a_best_that_cannot_be_written_leaves_the_best_before_it(text: Corpus, tmp_path: Path):
+    values = iter([2.0, 1.0, 3.0, 4.0])
+
+    def fail_at_4(run: Run) -> None:
+        start = run.checkpoints.start
+
+        def fail(step: int, *rest: Any, **options: Any) -> None:
+            if step == 4:
+                raise CheckpointError("the disk is full")
+            start(step, *rest, **options)
+
+        run.checkpoints.start = fail
+
+    recipe = with_train(
+        TEXT, steps=8, save_every=2, validate_every=2, keep=1, publish="best", metric="mine"
+    )
+    trained = go(
+        recipe, text, tmp_path / "run", before=fail_at_4, measure=lambda _: {"mine": next(values)}
+    )
+    assert trained.run.state.best_step == 4 and trained.run.checkpoints.steps() == [2, 8]
+    said: list[str] = []
+    published = trained.run.published_weights(said.append)
+    assert said == ["warning: step 4 has no checkpoint: the best before, 2"]
+    early = go(with_train(TEXT, steps=2), text, tmp_path / "early")
+    for name, parameter in early.run.objective.named_parameters():
+        assert published is not None and torch.equal(published[name], parameter.detach()), name
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(

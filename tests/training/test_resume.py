@@ -1,6 +1,7 @@
 """A run that is broken anywhere and resumed is the unbroken run, to the bit."""
 
 import json
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -14,6 +15,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.errors import ClearheadError, DataError
 from clearhead.training.changes import RULES, check_changes, recipe_facts, rule_for
 from clearhead.training.checkpoint import MANIFEST, CheckpointError
+from clearhead.training.run import check_space
 from tests.training.conftest import make_text
 from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
 
@@ -89,6 +91,20 @@ def stop_after(step: int):
         run.ranks = Stopping(**vars(run.ranks))
 
     return arrange
+
+
+def test_a_run_that_resumes_needs_no_space_for_the_checkpoints_that_it_has(
+    text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    recipe = with_train(TEXT, steps=4, keep=3)
+    run = go(recipe, text, tmp_path / "run").run
+    one = 3 * sum(parameter.nbytes for parameter in run.objective.parameters())
+    free = shutil.disk_usage(tmp_path)._replace(free=int(2.8 * one))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    check_space(run)
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    with pytest.raises(ClearheadError, match="more for 5 checkpoints and the model; free some"):
+        check_space(run)
 
 
 def test_best_and_patience_survive(text: Corpus, tmp_path: Path):

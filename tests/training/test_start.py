@@ -14,8 +14,9 @@ from clearhead.models import build_model
 from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.run import Run, fit_model, open_run
 from clearhead.training.start import recipe_from
+from tests.data.small_corpora import make_corpus
 from tests.training.conftest import make_text
-from tests.training.small import TEXT, digest, go, with_model, with_train
+from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
 
 
 @pytest.fixture
@@ -138,8 +139,10 @@ def test_a_tokenizer_without_padding_hides_no_end_from_a_language_model(
 
     corpus = open_corpus(tmp_path / "prepared")
     recipe = replace(with_train(TEXT, start_from=str(tmp_path / "gpt"), steps=2), data=data)
-    assert fit_model(recipe, corpus).pad_id is None
-    assert go(recipe, corpus, tmp_path / "run").ending.finished
+    for layout in ("stream", "documents"):
+        each = replace(recipe, batches=replace(recipe.batches, layout=layout))
+        assert fit_model(each, corpus).pad_id is None
+        assert go(each, corpus, tmp_path / layout).ending.finished
 
 
 def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
@@ -164,6 +167,17 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
         recipe_from(template, tmp_path / "first")
 
 
+def test_a_recipe_from_a_run_takes_over_the_highest_rate_of_its_schedule(
+    text: Corpus, start: Path, tmp_path: Path
+):
+    (tmp_path / "first").mkdir()
+    start.rename(tmp_path / "first" / "model")
+    recipe = with_train(TEXT, schedule="noam", lr=1.0, warmup_steps=25)
+    (tmp_path / "first" / "recipe.toml").write_text(recipe_toml(recipe), encoding="utf-8")
+    found = recipe_from(TEXT, tmp_path / "first")
+    assert found.train.lr == pytest.approx(16**-0.5 * 25**-0.5)
+
+
 def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=2, validate_every=2, also_validate=(str(text.folder),))
     lines = go(recipe, text, tmp_path / "run").lines
@@ -172,3 +186,29 @@ def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
     other = make_text(tmp_path / "other", n=9)
     with pytest.raises(ClearheadError, match="has no validation split with the tokenizer of this"):
         go(with_train(recipe, also_validate=(str(other.folder),)), text, tmp_path / "again")
+
+
+def test_other_data_of_one_name_are_refused_with_both(text: Corpus, tmp_path: Path):
+    copy = tmp_path / text.folder.name
+    shutil.copytree(text.folder, copy)
+    both = (str(text.folder), str(copy))
+    recipe = with_train(TEXT, validate_every=2, also_validate=both)
+    with pytest.raises(ClearheadError, match=f"'{copy}' ends in the same name as {both[0]}, and"):
+        opened(recipe, text, tmp_path / "run")
+
+
+def test_other_data_that_the_model_does_not_hold_are_refused_before_the_first_step(
+    pairs: Corpus, tmp_path: Path
+):
+    for side in ("source", "target"):
+        (tmp_path / f"{side}.txt").write_text("A dog runs on the grass. " * 40 + "\n", "utf-8")
+    tokenizer = str(pairs.folder / "tokenizer.json")
+    data = replace(PAIRS.data, tokenizer="file", tokenizer_file=tokenizer, vocab_size=None)
+    other = make_corpus(tmp_path, data)
+    longest = max(other.manifest.splits["valid"].longest.values())
+    recipe = with_model(PAIRS, max_length=longest - 1)
+    recipe = replace(recipe, batches=replace(recipe.batches, batch_tokens=2 * longest))
+    recipe = with_train(recipe, validate_every=2, also_validate=(str(other.folder),))
+    message = rf"max_length={longest - 1} must hold .*also_validate='.*has {longest} tokens; try"
+    with pytest.raises(ClearheadError, match=message):
+        opened(recipe, pairs, tmp_path / "run")

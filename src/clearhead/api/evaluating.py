@@ -263,10 +263,18 @@ def _perplexity(
     if text is None and isinstance(model, TrainedRun):
         config, split, documents = _documents(model, split)
         texts = [texts[0] for texts in documents]
-        # As in training: one stream, in which an end stands behind every document. A file that was
-        # cut in two has no end to be expected.
-        end = None if config.document == "file" else ids.eos
-        found = perplexity(language_model, tokenizer, texts, stride=stride, eos_id=end, joined=True)
+        # As in training: each document alone behind a start, or one stream, in which an end stands
+        # behind every document. A file that was cut in two has no end to be expected.
+        alone = model.recipe.batches.layout == "documents"
+        found = perplexity(
+            language_model,
+            tokenizer,
+            texts,
+            stride=stride,
+            bos_id=ids.bos if alone else None,
+            eos_id=None if config.document == "file" else ids.eos,
+            joined=not alone,
+        )
     else:
         texts = _lines("text", text, "the text to be expected")
         texts = ["\n".join(texts)] if document == "file" else texts

@@ -198,7 +198,9 @@ class TokenStore:
             file = bisect_right(self._first_token, position) - 1
             base, end = self._first_token[file], min(stop, self._first_token[file + 1])
             index = self.files[file].ends
-            first, last = np.searchsorted(index, [position - base, end - base], side="right")
+            # Of another type, they would have the whole index converted.
+            borders = np.array([position - base, end - base], index.dtype)
+            first, last = np.searchsorted(index, borders, side="right")
             ends.append(index[first:last].astype(np.int64) + base)
             position = end
         return np.searchsorted(np.concatenate(ends), np.arange(start, stop), side="right")

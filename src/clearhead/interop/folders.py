@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import FolderError
-from clearhead.files import refuse_link
+from clearhead.files import refuse_link, sync
 
 MAX_JSON_BYTES = 64 * 2**20
 """Far above any real config.json or shard index; a tokenizer.json of a million tokens fits."""
@@ -76,8 +76,9 @@ def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
 
 @contextmanager
 def whole_or_absent(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which gets its name only when the block ends without error. After an
-    error nothing is left; after a kill, at most a hidden folder beside it."""
+    """A folder to write into, which gets its name only when the block ends without error and all
+    of it is on the disk. After an error nothing is left; after a kill, at most a hidden folder
+    beside it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
     try:
@@ -91,6 +92,9 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
         unfinished.chmod(0o755)  # mkdtemp makes a private folder, and safetensors private files
         for path in unfinished.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
+            sync(path)
+        sync(unfinished)
         unfinished.replace(folder)
+        sync(folder.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

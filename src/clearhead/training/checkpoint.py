@@ -170,12 +170,26 @@ class Checkpoints:
         for leftover in self.folder.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         # Later ones were found damaged, or this run would have resumed from them.
-        kept = {best_step, *[step for step in steps if step <= newest][-self.keep :]}
+        kept = {
+            self.best(best_step, steps),
+            *[step for step in steps if step <= newest][-self.keep :],
+        }
         for step in steps:
             if step not in kept:
                 gone = self.folder / f".step-{step:08}.removed"
                 _rename(self.folder / f"step-{step:08}", gone)
                 shutil.rmtree(gone, ignore_errors=True)
+
+    def best(self, best_step: int | None, steps: list[int]) -> int | None:
+        """Of the steps that have a checkpoint, the best; if that of `best_step` could not be
+        written, the newest before it that was the best of its time."""
+        if best_step is None or best_step in steps:
+            return best_step
+        for step in reversed([step for step in steps if step < best_step]):
+            state = _read_manifest(self.folder / f"step-{step:08}")[0].get("state")
+            if isinstance(state, dict) and state.get("best_step") == step:
+                return step
+        return None
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints in the folder, oldest first, not verified, as the first rank

@@ -18,7 +18,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.optim import Optimizer
 
-from clearhead.config import ModelConfig, Recipe
+from clearhead.config import BatchConfig, ModelConfig, Recipe
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
@@ -148,9 +148,13 @@ class Run:
         if publish == "last" or not self.state.step:
             return self.ema
         objective, state = objective_of(self.objective), self.state
-        steps = self.checkpoints.steps()[-self.recipe.train.keep :]
+        present = self.checkpoints.steps()
+        steps = present[-self.recipe.train.keep :]
         if publish == "best":
-            steps = [] if state.best_step is None else [state.best_step]
+            best = self.checkpoints.best(state.best_step, present)
+            steps = [] if best is None else [best]
+            if best is not None and best != state.best_step:
+                say(f"warning: step {state.best_step} has no checkpoint: the best before, {best}")
         found = [self.checkpoints.verified(step) for step in steps]
         for _, damage in found:
             if damage:
@@ -216,19 +220,30 @@ def check_space(run: Run) -> None:
     copies = 1 + moments + (run.ema is not None)
     # Those that are kept, the best, and the next one, which is whole before an old one goes.
     needed = numbers * (copies * (run.recipe.train.keep + 2) + 2)
+    # A run that resumes has some of them; whatever goes, goes when the next one is whole.
+    there = sum(_bytes_below(run.place / name) for name in (CHECKPOINTS, "model"))
+    needed = max(needed - there, numbers * copies)
     free = shutil.disk_usage(run.place).free
     if free < needed:
         raise ClearheadError(
             f"{run.place} has {free / 1e6:,.0f} MB of free space, and the run needs about "
-            f"{needed / 1e6:,.0f} MB for {run.recipe.train.keep + 2} checkpoints and the model; "
-            "free some, lower train.keep, or name another: --folder FOLDER"
+            f"{needed / 1e6:,.0f} MB more for {run.recipe.train.keep + 2} checkpoints and the "
+            "model; free some, lower train.keep, or name another: --folder FOLDER"
         )
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:
     if not recipe.train.validate_every:
         return {}
     others = other_corpora(recipe.train.also_validate, corpus)
+    assert recipe.model is not None
+    for other in others.values():
+        of = f" of train.also_validate={str(other.folder)!r}"
+        _check_length(recipe.model, recipe.batches, other, ("valid",), of)
     return {
         name: Loader(
             other,
@@ -263,25 +278,32 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
     if joined and not shared:
         rule = "gives each side a table, and a decoder has one for both"
         raise ConfigError("data.vocabularies", "separate", rule, "try 'shared', and prepare again")
-    # A tokenizer without padding, such as GPT-2's, gives the end for it; cut from one stream, no
-    # sample is padded, and an end is not to be hidden.
-    unpadded = task == "language-model" and recipe.batches.layout == "stream"
+    # A tokenizer without padding, such as GPT-2's, gives the end for it. A language model needs
+    # none, cut from one stream or kept inside its documents, and is to see every start and end.
+    unpadded = task == "language-model" and first.pad_id in (first.bos_id, first.eos_id)
     model = replace(
         recipe.model,
         vocab_size=first.vocab_size,
         target_vocab_size=None if shared else others[0].vocab_size,
-        pad_id=None if unpadded and first.pad_id == first.eos_id else first.pad_id,
+        pad_id=None if unpadded else first.pad_id,
     )
-    longest = recipe.batches.length
+    _check_length(model, recipe.batches, corpus, ("train", "valid"))
+    return model
+
+
+def _check_length(
+    model: ModelConfig, batches: BatchConfig, corpus: Corpus, splits: tuple[str, ...], of: str = ""
+) -> None:
+    """Raises if the model does not hold a sample of these splits; `of`: where they are from."""
+    task, longest = corpus.manifest.task, batches.length
     if task in ("pairs", "classification"):
-        splits = corpus.manifest.splits.items()
-        used = [facts.longest.values() for split, facts in splits if split in ("train", "valid")]
-        longest = max((sum if joined else max)(lengths) for lengths in used)
+        facts = [facts for split, facts in corpus.manifest.splits.items() if split in splits]
+        whole = sum if batches.layout == "joined" else max
+        longest = max(whole(each.longest.values()) for each in facts)
         longest += task == "classification"  # the mask
     if longest > model.max_length:
-        rule = f"must hold the longest sample, which has {longest} tokens"
+        rule = f"must hold the longest sample{of}, which has {longest} tokens"
         raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")
-    return model
 
 
 @contextmanager

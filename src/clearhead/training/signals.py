@@ -2,6 +2,7 @@
 loop checks after each step."""
 
 import signal
+import threading
 import time
 from types import FrameType
 
@@ -10,17 +11,18 @@ STOPPED = 75
 
 
 class StopRequests:
-    """SIGTERM and SIGINT while the block runs. More signals change nothing: whatever is being
-    written is finished."""
+    """SIGTERM and SIGINT while the block runs in the main thread. More signals change nothing:
+    whatever is being written is finished."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.signal: str | None = None
 
     def __enter__(self) -> "StopRequests":
-        self._before = {
-            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        # Signals reach the main thread; no other can ask for them.
+        here = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGTERM, signal.SIGINT) if here else ()
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,6 +13,7 @@ from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.model_folder import load_model, read_description
 from clearhead.interop.tokenizer_file import TOKENIZER, open_tokenizer
 from clearhead.models import Model
+from clearhead.training.schedule import learning_rate
 from clearhead.training.sizes import usual_lr
 
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
@@ -75,6 +76,9 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     if first.is_file():
         recipe = load_recipe(str(first))
         lr, special = recipe.train.lr, recipe.data.special_tokens
+        if recipe.train.schedule == "noam":  # where it is a factor, and not the highest rate
+            top = min(recipe.train.warmup_steps, recipe.train.steps)
+            lr = learning_rate(top, recipe.train, description.model.d_model)
     also = () if prepared is None or not (prepared / MANIFEST).is_file() else (str(prepared),)
     return replace(
         template,
@@ -99,6 +103,11 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
     """What `train.also_validate` names, by the names of the folders."""
     found: dict[str, Corpus] = {}
     for folder in map(Path, folders):
+        if folder.name in found:
+            rule = (
+                f"ends in the same name as {found[folder.name].folder}, and names tell them apart"
+            )
+            raise ConfigError("train.also_validate", str(folder), rule, "rename one of the folders")
         other = open_corpus(folder.expanduser())
         vocabularies = [
             {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
