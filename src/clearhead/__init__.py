@@ -153,6 +153,7 @@ __all__ = [
     "rollout",
     "save_model",
     "see",
+    "selftest",
     "serve",
     "shipped_models",
     "study",

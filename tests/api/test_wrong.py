@@ -1,16 +1,19 @@
 """Every call with what it cannot take: an error of ours that says what to do, and nothing else."""
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 import clearhead as ch
 from clearhead.errors import ClearheadError
+from clearhead.inspection.attention import self_attention
 
 WRONG: list[Any] = [None, 5, 2.5, b"bytes", {"a": 1}, range(3), [1, 2], [None], ["text", 7]]
 
@@ -232,3 +235,39 @@ def test_a_loaded_model_is_not_the_module_and_the_message_says_where_that_is():
     loaded: Any = ch.load("copy-task")
     assert ".model" in refused(lambda: ch.trace(loaded))
     assert ".model" in refused(lambda: ch.count_parameters(loaded))
+
+
+class Frame:
+    """As pandas does it: to iterate gives the names of the columns."""
+
+    def itertuples(self) -> None: ...
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["text"])
+
+
+def test_what_would_be_ignored_or_misread_is_refused(tmp_path: Path):
+    decoder = ch.load("shakespeare-char")
+    with pytest.raises(ClearheadError, match="against= compares translations"):
+        ch.evaluate(decoder, text=["a"], against="nowhere")
+    with pytest.raises(ClearheadError, match="document='File' is not a choice; try 'line'"):
+        ch.evaluate(decoder, text=["a"], document="File")  # pyright: ignore
+    with pytest.raises(ClearheadError, match="give one of its columns"):
+        decoder.generate(Frame())  # pyright: ignore
+    with pytest.raises(ClearheadError, match=r"nowhere is no folder with a tokenizer\.json"):
+        ch.save_model(decoder.model, tmp_path / "x", tokenizer="nowhere")
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_export_that_was_not_compared_says_so(tmp_path: Path):
+    certificate = ch.load("copy-task").export(tmp_path / "x", check=False)
+    assert certificate.verdict().startswith("nothing was compared: ")
+
+
+def test_looking_into_a_model_leaves_its_mode_and_is_without_dropout():
+    config = ch.ModelConfig(family="decoder", vocab_size=65, d_model=8, p_dropout=0.5)
+    loaded = ch.load("shakespeare-char")
+    model = ch.build_model(replace(config, max_length=64))
+    model.train()
+    maps = [self_attention(model, [5, 6, 7, 8], tokenizer=loaded.tokenizer) for _ in range(2)]
+    assert torch.equal(maps[0].weights, maps[1].weights) and model.training

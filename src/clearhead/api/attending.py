@@ -8,6 +8,7 @@ import torch
 from clearhead.config import BeamConfig
 from clearhead.config.decode import TooLong
 from clearhead.decoding import Output, beam_search
+from clearhead.decoding.cached import evaluating
 from clearhead.decoding.opening import Opened
 from clearhead.errors import InputError, nearest
 from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
@@ -72,8 +73,9 @@ def text_attention(
 def _of_itself(model: CausalLM | MaskedLM, ids: list[int]) -> Text | None:
     if isinstance(model, CausalLM):
         return Text(None, ids[:-1], ids[1:], n_given=len(ids) - 1) if len(ids) > 1 else None
-    with torch.inference_mode():
-        return Text(ids, None, model(torch.tensor([ids]))[0].argmax(dim=-1).tolist())
+    tokens = torch.tensor([ids], device=model.tokens.weight.device)
+    with torch.inference_mode(), evaluating(model.modules()):
+        return Text(ids, None, model(tokens)[0].argmax(dim=-1).tolist())
 
 
 def _with_page(found: AttentionMap, opened: Opened, name: str, text: Text | None) -> AttentionMap:

@@ -21,7 +21,7 @@ from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.sources import Cursor, data_root
 from clearhead.data.unpack import open_bytes, read_all
 from clearhead.decoding.engine import EngineName, EnginePrecision
-from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
 from clearhead.evaluation.perplexity import perplexity
@@ -107,10 +107,9 @@ def evaluate(
     `reference`, with 95 % intervals from `resamples`, and whether it differs from the model
     `against`; with `exact`, the share of lines that are right to the last character. Without a
     model, the `hypothesis`, which is the output of any system, is scored in the same way, and
-    `against` is another output. A language
-    model: perplexity of `text`, read in windows that move by `stride`. An encoder: accuracy of a
-    classifier, or loss on masked tokens (`p_mask`), on the data in `prepared`. How texts are
-    translated, and by which `engine`: see `TextModel.translate`.
+    `against` is another output. A language model: perplexity of `text`, read in windows that move
+    by `stride`. An encoder: accuracy of a classifier, or loss on masked tokens (`p_mask`), on the
+    data in `prepared`. How texts are translated, and by which `engine`: see `TextModel.translate`.
     """
     if split not in (None, "train", "valid", "test"):
         raise InputError(f"split={split!r} is not a choice; give 'train', 'valid' or 'test'")
@@ -143,6 +142,10 @@ def evaluate(
         mine = _translate(found, sources, search)
         theirs = None if other is None else _translate(other, sources, search)
         return _scores(mine, theirs, references, where, exact, scoring)
+    if against is not None:
+        raise InputError("against= compares translations; evaluate each model alone")
+    if document not in ("line", "file"):
+        raise ConfigError("document", document, "is not a choice", "try 'line' or 'file'")
     if engine != "clearhead":
         raise ClearheadError(
             f"engine={engine!r} translates; a {found.config.family} is evaluated by the engine "

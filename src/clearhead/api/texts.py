@@ -115,7 +115,9 @@ def as_list(given: Texts) -> list[str]:
     """One text or many, as a list of strings."""
     if isinstance(given, str):
         return [given]
-    if isinstance(given, bytes | Path | dict) or not isinstance(given, Iterable):
+    if hasattr(given, "itertuples") or hasattr(given, "iter_rows"):  # it would give its columns
+        raise InputError("this is a data frame; give one of its columns, such as frame['text']")
+    if isinstance(given, bytes | Path | dict | set) or not isinstance(given, Iterable):
         raise InputError(
             f"{given!r:.60} is a {type(given).__name__}; give a string, or a list of strings "
             "(the text of a file: Path(…).read_text())"

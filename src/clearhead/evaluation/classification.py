@@ -11,7 +11,7 @@ from clearhead.config import BatchConfig
 from clearhead.data.batches import IGNORED, LabelledBatch, labelled_batch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
-from clearhead.decoding.cached import in_full
+from clearhead.decoding.cached import evaluating, in_full
 from clearhead.errors import InputError
 from clearhead.interop.labels import Labels
 from clearhead.models import MaskedLM
@@ -50,8 +50,9 @@ def label_probabilities(
 ) -> Float[Tensor, "rows labels"]:
     """The probability of each label for each row, among the labels alone: other tokens are not
     answers."""
-    hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
-    logits = model.output(hidden[None], model.tokens)[0]
+    with evaluating(model.modules()):
+        hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
+        logits = model.output(hidden[None], model.tokens)[0]
     return in_full(logits[:, list(label_ids)]).softmax(-1)
 
 

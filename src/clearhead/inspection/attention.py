@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 
 from clearhead.decoding import Output, attention_of
+from clearhead.decoding.cached import evaluating
 from clearhead.errors import ConfigError, InputError, ModelError
 from clearhead.inspection.labels import token_label
 from clearhead.inspection.page import in_frame
@@ -86,7 +87,8 @@ def self_attention(
     layer = _chosen("layer", layer, model.config.decoder_layers)
     recorder = Recorder(layers=[layer])
     tokens = torch.tensor([list(ids)], device=model.tokens.weight.device)
-    model(tokens, real="all", recorder=recorder)
+    with evaluating(model.modules()):
+        model(tokens, real="all", recorder=recorder)
     role = "causal" if isinstance(model, CausalLM) else "self"
     labels = [token_label(token, tokenizer) for token in ids]
     weights = _of_heads(recorder[role, layer][0], head)

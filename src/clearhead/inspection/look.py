@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from clearhead.decoding.cached import in_full
+from clearhead.decoding.cached import evaluating, in_full
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
@@ -105,13 +105,15 @@ def look(
 
 def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
     """The logits of one full pass over a text."""
-    model.eval()
-    if isinstance(model, Seq2Seq):
-        assert text.source is not None and text.fed is not None
-        return model(torch.tensor([text.source]), torch.tensor([text.fed]))[0]
-    given = text.source if text.fed is None else text.fed
-    assert given is not None
-    return model(torch.tensor([given]))[0]
+    device = next(model.parameters()).device
+    with evaluating(model.modules()):
+        if isinstance(model, Seq2Seq):
+            assert text.source is not None and text.fed is not None
+            rows = (torch.tensor([ids], device=device) for ids in (text.source, text.fed))
+            return model(*rows)[0]
+        given = text.source if text.fed is None else text.fed
+        assert given is not None
+        return model(torch.tensor([given], device=device))[0]
 
 
 def log_prob(logits: Float[Tensor, "length vocabulary"], text: Text) -> float:

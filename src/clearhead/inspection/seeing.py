@@ -6,6 +6,7 @@ import torch
 
 from clearhead.config import BeamConfig, Choice, DecodeConfig
 from clearhead.decoding import beam_search, greedy, sample
+from clearhead.decoding.cached import evaluating
 from clearhead.decoding.opening import Opened
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
@@ -137,8 +138,9 @@ def _masked(subject: Subject, model: MaskedLM, text: str) -> Text:
             raise InputError(f"{MASK} stands in the text, and this tokenizer has no such token")
         ids += [mask, *subject.source.encode(piece)]
     ids = _fitting(subject, ids, end=True)
-    with torch.no_grad():
-        filled = model.eval()(torch.tensor([ids]))[0].argmax(dim=-1)
+    with torch.no_grad(), evaluating(model.modules()):
+        tokens = torch.tensor([ids], device=model.tokens.weight.device)
+        filled = model(tokens)[0].argmax(dim=-1)
     return Text(ids, None, filled.tolist())
 
 

@@ -87,6 +87,8 @@ class Certificate:
 
     def verdict(self) -> str:
         """The measured difference and its limit, in words."""
+        if self.unchecked is not None:
+            return f"nothing was compared: {self.unchecked}"
         difference = f"largest {self.measured} difference {self.largest_difference:.1e}"
         return "; ".join((f"{difference}, limit {self.limit:.0e}", *self.faults))
 

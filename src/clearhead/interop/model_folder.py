@@ -15,7 +15,7 @@ from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError, InputError, nearest
-from clearhead.interop.folders import read_json, whole_or_absent, write_json
+from clearhead.interop.folders import has_file, read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
     MAX_SHARD_BYTES,
     Piece,
@@ -23,7 +23,7 @@ from clearhead.interop.tensor_files import (
     listed,
     write_tensors,
 )
-from clearhead.interop.tokenizer_file import copy_tokenizer
+from clearhead.interop.tokenizer_file import SOURCE, TOKENIZER, copy_tokenizer, has_tokenizer
 from clearhead.models import Model, build_model
 from clearhead.models.initialise import materialise
 from clearhead.models.own_parts import NONE, OwnParts
@@ -75,6 +75,8 @@ def save_model(
         )
     folder = _as_path("folder", folder)
     tokenizer = None if tokenizer is None else _as_path("tokenizer", tokenizer)
+    if tokenizer is not None and not (has_tokenizer(tokenizer) or has_file(tokenizer, SOURCE)):
+        raise FolderError(f"{tokenizer} is no folder with a {TOKENIZER}; name one that is")
     state = model.state_dict()
     pieces = [
         Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])
