@@ -170,7 +170,7 @@ class Translation:
             detected = None
         else:
             if unknown := self.detector.unknown(self.languages):
-                what = f"{unknown[0]} cannot be told from other languages"
+                what = f"{unknown[0]} cannot be detected here"
                 raise RequestError(400, f"{what}; send the language of the text as source")
             sample = "\n".join(texts)[:MANY_CHARACTERS]
             ranked = self.detector.ranked(sample, self.languages)
