@@ -274,3 +274,21 @@ def test_validations_translate_only_where_that_is_a_small_part_of_the_time(
 ):
     pytest.importorskip("sacrebleu", reason="needs the extra eval")
     assert sizing._can_watch(longest, 0.05, minutes) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["rows.csv", "rows.jsonl", "rows.tsv.gz", "all.json", "memory.TMX"]
+)
+def test_a_table_is_not_taken_for_plain_text(
+    name: str, here: Path, capsys: pytest.CaptureFixture[str]
+):
+    (here / name).write_bytes((here / "text.txt").read_bytes())
+    assert main(["new", "mine", "--text", name]) == 2
+    assert "give it as one: --table" in capsys.readouterr().err
+
+
+def test_a_file_without_an_option_is_asked_what_it_is(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["new", "mine", "text.txt"]) == 2
+    assert "say what it is: --source and --target, --text" in capsys.readouterr().err

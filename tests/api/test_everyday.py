@@ -286,3 +286,27 @@ def test_a_run_gives_the_weights_of_its_checkpoints(tmp_path: Path):
     assert any(not torch.equal(first[name], last[name]) for name in first)
     with pytest.raises(ch.ClearheadError, match="step 3 cannot be used"):
         run.weights_at(3)
+
+
+def test_a_model_given_by_a_relative_path_stays_one_when_the_working_directory_changes(
+    translator: ch.TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place = translator.folder.resolve()
+    monkeypatch.chdir(place.parent)
+    loaded = ch.load(place.name)
+    assert str(loaded.folder) == place.name  # as it was given
+    monkeypatch.chdir(tmp_path)
+    assert loaded.folder == place and loaded.recipe == translator.recipe
+    loaded.save("copy")
+    assert ch.load("copy").translate("aei", max_new=6) == translator.translate("aei", max_new=6)
+
+
+def test_an_export_is_of_the_weights_as_they_are_now(translator: ch.TrainedRun, tmp_path: Path):
+    loaded = ch.load(translator.folder)
+    assert not loaded.was_changed()
+    with torch.no_grad():
+        loaded.model.tokens.weight.mul_(0.5)
+    assert loaded.was_changed()
+    loaded.export(tmp_path / "hf", check=False)
+    back = ch.import_model(tmp_path / "hf", tmp_path / "back")
+    assert torch.equal(back.model.tokens.weight, loaded.model.tokens.weight)

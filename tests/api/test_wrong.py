@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -271,3 +272,94 @@ def test_looking_into_a_model_leaves_its_mode_and_is_without_dropout():
     model.train()
     maps = [self_attention(model, [5, 6, 7, 8], tokenizer=loaded.tokenizer) for _ in range(2)]
     assert torch.equal(maps[0].weights, maps[1].weights) and model.training
+
+
+def copied_text(translator: ch.TextModel, text: str = "aku") -> tuple[torch.Tensor, torch.Tensor]:
+    ids = translator.tokenizer.encode(text)
+    return torch.tensor([[*ids, 2]]), torch.tensor([[1, *ids]])
+
+
+def test_looking_into_a_model_with_wrong_values_is_refused_by_name(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun
+):
+    model, given = translator.model, copied_text(translator)
+    with ch.trace(model) as t:
+        logits = model(*given)
+    for token in (10**6, -1, "a", 1.5, None, torch.tensor([1, 2]), torch.tensor([[1.5]])):
+        assert "token=" in refused(lambda token=token: ch.attribution(t, token))
+    decoder = language_model.model
+    with ch.trace(decoder) as of_decoder:
+        decoder(torch.tensor([[3, 4, 5]]))
+    assert "try 'causal'" in refused(lambda: ch.rollout(of_decoder))
+    assert ch.rollout(of_decoder, "causal").shape == (1, 3, 3)
+    assert "try heads=[1]" in refused(lambda: ch.zero("*.heads", heads=1))
+    assert "tensor or a number" in refused(lambda: ch.put("encoder.output", "x"))
+    assert "factor='2'" in refused(lambda: ch.multiply("encoder.output", "2"))
+    assert "no edit" in refused(lambda: ch.trace(model, edit=["encoder.output"]))
+    run: Callable[[], torch.Tensor] = lambda: model(*given)  # noqa: E731
+    assert "mean_of" in refused(lambda: ch.head_ablation(model, run, torch.sum, means={}))
+    assert f"{tuple(logits.shape)}" in refused(lambda: ch.head_ablation(model, run, lambda x: x))
+
+
+def test_a_number_of_another_library_is_refused_for_what_it_is(translator: ch.TrainedRun):
+    for number in (np.int64(2), torch.tensor(2)):
+        assert "not of Python; try beam=2" in refused(
+            lambda number=number: translator.translate("aku", beam=number)
+        )
+    assert "try alpha=0.5" in refused(lambda: translator.translate("aku", alpha=np.float32(0.5)))
+
+
+def test_a_model_without_weights_and_ids_of_another_kind_are_not_saved(
+    translator: ch.TrainedRun, tmp_path: Path
+):
+    empty = ch.build_model(translator.config, device="meta")
+    assert "no weights" in refused(lambda: ch.save_model(empty, tmp_path / "x"))
+    assert "TokenIds" in refused(
+        lambda: ch.save_model(translator.model, tmp_path / "x", ids={"bos": 1})
+    )
+    assert "torch.float32" in refused(
+        lambda: ch.load_model(translator.folder / "model", dtype="float16")
+    )
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_new_folder_that_has_no_name_or_is_below_a_file_is_refused(
+    translator: ch.TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert "such as ./model" in refused(lambda: translator.save("."))
+    (tmp_path / "file").write_text("x")
+    assert "below a file" in refused(lambda: translator.save("file/model"))
+
+
+def test_settings_of_another_kind_of_model_and_a_split_beside_text_are_refused(
+    translator: ch.TrainedRun, language_model: ch.TrainedRun, classifier: ch.TrainedRun
+):
+    assert "--p-mask does not apply to a translator" in refused(
+        lambda: translator.evaluate(p_mask=0.3)
+    )
+    assert "leave it out" in refused(lambda: language_model.evaluate(exact=True))
+    assert "give --prepared" in refused(lambda: classifier.evaluate(text=["aku"]))
+    assert "--split" in refused(lambda: translator.evaluate("valid", source=["a"], reference=["a"]))
+    assert "resamples=" in refused(lambda: translator.evaluate(resamples="5"))
+
+
+def test_a_text_that_is_not_there_has_no_translation_to_be_scored(translator: ch.TrainedRun):
+    assert "text 1 is empty" in refused(lambda: translator.score("", "aku"))
+    assert translator.score("", "") == 0.0
+    assert "string" in refused(lambda: translator.score("aku", ["aku"]))
+
+
+def test_an_allowed_text_that_would_be_cut_is_refused(language_model: ch.TrainedRun):
+    assert "try max_new=" in refused(
+        lambda: language_model.generate("a", only=["a", "b c d e f g"], max_new=2)
+    )
+
+
+def test_a_plan_beyond_any_machine_is_refused_at_once():
+    assert "batch_tokens" in refused(lambda: ch.plan("copy-task", batch_tokens=1e300))
+    assert "gpus" in refused(lambda: ch.plan("copy-task", gpus=2**40))
+
+
+def test_a_table_of_a_recipe_is_of_its_own_kind():
+    assert "TrainConfig" in refused(lambda: ch.recipe("copy-task", train=ch.BatchConfig()))

@@ -71,6 +71,13 @@ def test_the_columns_of_a_csv_are_found_by_what_separates_them(tmp_path: Path, s
     assert read(tmp_path / "a.csv", format="csv", columns=("en", "zh")) == expected
 
 
+def test_the_line_in_which_excel_names_the_separator_is_no_row(tmp_path: Path):
+    rows = "".join(f"{en};{zh}\n" for en, zh in PAIRS)
+    (tmp_path / "a.csv").write_text(f"sep=;\nen;zh\n{rows}", encoding="utf-8-sig")
+    assert propose(tmp_path / "a.csv").columns == ("en", "zh")
+    assert read(tmp_path / "a.csv", format="csv", columns=("en", "zh")) == PAIRS
+
+
 def test_a_tsv_can_have_a_header(tmp_path: Path):
     text = "\n".join("\t".join(row) for row in [("id", "en", "zh"), *(("x", *p) for p in PAIRS)])
     (tmp_path / "a.tsv").write_text(text, encoding="utf-8")

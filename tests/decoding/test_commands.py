@@ -169,7 +169,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, tmp_path: 
     ("options", "message"),
     [
         (["--tokenize", "bogus"], "tokenize='bogus' is not known to sacrebleu; choose from none"),
-        (["--resamples", "-3"], "resamples=-3 must not be below 0"),
+        (["--resamples", "-3"], "resamples=-3 must be a whole number of at least 0"),
         (["--against", "mt2", "--exact"], "leave out exact"),
         (["--against", "mt2", "--resamples", "0"], "have resamples=1000"),
     ],

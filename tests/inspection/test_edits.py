@@ -340,3 +340,16 @@ def test_an_edit_at_a_position_reaches_every_hypothesis_of_a_search():
                 logits = model(torch.tensor([source]), fed, target_real="all")
             log_probs = logits[0].log_softmax(-1)[range(fed.shape[1]), output.tokens]
             assert log_probs.tolist() == pytest.approx(output.log_probs, abs=1e-5)
+
+
+def test_an_edit_happens_at_every_place_that_its_pattern_matches():
+    model = model_of("pre-norm")
+    places = names(model, "*cross_attention.heads")
+    assert len(places) > 1
+    each = [zero(name, heads=[0]) for name in places]
+    assert torch.equal(run(model, zero("*cross_attention.heads", heads=[0])), run(model, *each))
+
+
+def test_a_number_is_a_value_too():
+    model = model_of("pre-norm")
+    assert torch.equal(run(model, put("decoder.output", 0.0)), run(model, zero("decoder.output")))

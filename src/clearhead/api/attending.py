@@ -39,6 +39,7 @@ def text_attention(
         (ids,) = codec.encode_prompts([text])
         if not ids:
             raise InputError("the text is empty, so nothing can be looked at; give some text")
+        ids = codec.fit_prompt(ids, model.config.max_length, too_long=too_long)
         found = self_attention(model, ids, tokenizer=opened.source, layer=layer, head=head)
         return _with_page(found, opened, name, _of_itself(model, ids))
     (whole,) = codec.encode_sources([text])

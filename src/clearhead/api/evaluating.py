@@ -1,7 +1,6 @@
 """How good a model is."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,16 +9,14 @@ from clearhead.api.loading import as_text_model, load
 from clearhead.api.paths import PREPARED, as_path
 from clearhead.api.preparing import is_prepared
 from clearhead.api.text_model import TextModel
-from clearhead.api.texts import LinesGiven
+from clearhead.api.texts import LinesGiven, given_lines
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import BeamConfig, DataConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
-from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.sources import Cursor, data_root
-from clearhead.data.unpack import open_bytes, read_all
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
 from clearhead.evaluation.classification import accuracy
@@ -36,6 +33,13 @@ from clearhead.evaluation.translation import (
 from clearhead.models import MaskedLM
 
 Split = Literal["train", "valid", "test"]
+P_MASK = 0.15
+TAKES = {
+    "a translator": (("source", "reference"), ("exact", "tokenize", "lowercase")),
+    "a language model": (("text",), ("document", "stride", "start")),
+    "an encoder": (("prepared",), ("p_mask",)),
+}
+"""Text and settings that only one kind of model is evaluated with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +103,7 @@ def evaluate(
     stride: int | None = None,
     start: Start = "none",
     prepared: str | Path | None = None,
-    p_mask: float = 0.15,
+    p_mask: float = P_MASK,
 ) -> Evaluation:
     """How good a model is. Of a run, on its own test set (or the `split`), unless text is given.
 
@@ -113,6 +117,7 @@ def evaluate(
     """
     if split not in (None, "train", "valid", "test"):
         raise InputError(f"split={split!r} is not a choice; give 'train', 'valid' or 'test'")
+    check_at_least("resamples", resamples, 0)
     if against is not None and (exact or resamples < 2):
         raise ClearheadError(
             "against= compares BLEU and chrF++ by resampling; leave out exact, and have "
@@ -125,7 +130,18 @@ def evaluate(
     if model is None:
         raise InputError("MODEL is missing: a model folder or a run; or --hypothesis FILE")
     found = as_text_model(model)
-    _refuse_what_does_not_apply(found, given)
+    others = {
+        "exact": exact or None,
+        "tokenize": tokenize,
+        "lowercase": lowercase or None,
+        "document": None if document == "line" else document,
+        "stride": stride,
+        "start": None if start == "none" else start,
+        "p_mask": None if p_mask == P_MASK else p_mask,
+    }
+    _refuse_what_does_not_apply(found, given | others)
+    if split is not None and not (text is None and source is None and reference is None):
+        raise InputError("--split is a part of the run's own data; leave it out, or the files")
     if found.opened.translates:
         other = against
         if other is not None and not isinstance(other, TextModel):
@@ -138,7 +154,7 @@ def evaluate(
         config = TranslateConfig(beam=how, max_new=max_new, batch=batch)
         search = _Search(config, engine, precision, engine_folder)
         if not exact:
-            check_scoring(**scoring.settings())  # before the translating, which takes its time
+            check_scoring(tokenize, lowercase=lowercase)  # before translating, which takes its time
         mine = _translate(found, sources, search)
         theirs = None if other is None else _translate(other, sources, search)
         return _scores(mine, theirs, references, where, exact, scoring)
@@ -164,8 +180,8 @@ def pairs_to_translate(
         _, split, documents = _documents(model, split)
         pairs = list(documents)
         return [p[0] for p in pairs], [p[1] for p in pairs], f"{split} of {model.folder}"
-    sources = _lines("source", source, "the lines to translate")
-    references = _lines("reference", reference, "their reference translations")
+    sources = given_lines("source", source, "the lines to translate")
+    references = given_lines("reference", reference, "their reference translations")
     if len(sources) != len(references):
         raise DataError(
             f"source has {len(sources)} lines and reference {len(references)}; line n of one must "
@@ -182,15 +198,14 @@ def _translate(model: TextModel, sources: list[str], search: _Search) -> list[st
 
 def _refuse_what_does_not_apply(model: TextModel, given: dict[str, Any]) -> None:
     """A setting of another kind of model would be ignored, and its user misled."""
-    kind, takes = "a language model", ("text",)
-    if model.opened.translates:
-        kind, takes = "a translator", ("source", "reference")
-    elif isinstance(model.model, MaskedLM):
-        kind, takes = "an encoder", ("prepared",)
+    kind = "an encoder" if isinstance(model.model, MaskedLM) else "a language model"
+    kind = "a translator" if model.opened.translates else kind
+    texts, settings = TAKES[kind]
+    instead = f"give {' and '.join(f'--{name}' for name in texts)} instead"
     for name, value in given.items():
-        if value is not None and name not in takes:
-            instead = " and ".join(f"--{other}" for other in takes)
-            raise InputError(f"--{name} does not apply to {kind}; give {instead} instead")
+        if value is not None and name not in (*texts, *settings):
+            remedy = instead if any(name in of for of, _ in TAKES.values()) else "leave it out"
+            raise InputError(f"--{name.replace('_', '-')} does not apply to {kind}; {remedy}")
 
 
 def _outputs(
@@ -205,11 +220,11 @@ def _outputs(
         if value is not None and name != "reference":
             name = "MODEL" if name == "model" else f"--{name}"
             raise InputError(f"--hypothesis is scored against --reference alone; leave out {name}")
-    references = _lines("reference", given["reference"], "the reference translations")
-    mine = _lines("hypothesis", hypothesis, "the output of a system")
+    references = given_lines("reference", given["reference"], "the reference translations")
+    mine = given_lines("hypothesis", hypothesis, "the output of a system")
     if isinstance(against, TextModel):
         raise InputError("with --hypothesis, --against is another output: give a file or lines")
-    theirs = None if against is None else _lines("against", against, "the other output")
+    theirs = None if against is None else given_lines("against", against, "the other output")
     for name, lines in {"hypothesis": mine, "against": theirs}.items():
         if lines is not None and len(lines) != len(references):
             raise DataError(
@@ -279,7 +294,7 @@ def _perplexity(
             joined=not alone,
         )
     else:
-        texts = _lines("text", text, "the text to be expected")
+        texts = given_lines("text", text, "the text to be expected")
         texts = ["\n".join(texts)] if document == "file" else texts
         texts = [each for each in texts if each]
         first = model.opened.codec.start_ids(start)
@@ -374,27 +389,3 @@ def _documents(
         raise DataError(f"the data of {run.folder} have no split {split!r}; {remedy}")
     documents = reader.documents(Cursor(), {})
     return config, split, (document.texts for document in documents)
-
-
-def _lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
-    if given is None:
-        raise InputError(f"{name}= is missing: {what} (--{name} FILE)")
-    if not isinstance(given, str | Path):
-        if not isinstance(given, Iterable):
-            raise InputError(
-                f"{name}={given!r:.60} is neither a path nor a list of lines; give one"
-            )
-        lines = list(given)
-        for place, line in enumerate(lines, 1):
-            if not isinstance(line, str):
-                raise InputError(f"{name}: line {place} is {line!r:.60}; give strings")
-        return lines
-    path = as_path(name, given)
-    try:
-        with ExitStack() as stack:
-            whole = read_all(open_bytes(path, stack))
-        text = whole.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert it first") from None
-    lines = text.split("\n")
-    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

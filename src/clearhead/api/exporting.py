@@ -51,15 +51,18 @@ def _folder_of(model: TextModel | Model | str | Path) -> Iterator[Path]:
     """The model folder of whatever was given; a model that has none is written to a new one."""
     if isinstance(model, str | Path):
         model = find_model(model)
-    if isinstance(model, TextModel):
+    if isinstance(model, TextModel) and not model.was_changed():
         yield model_folder(model.folder)
         return
-    if not isinstance(model, Seq2Seq | CausalLM | MaskedLM):
+    if not isinstance(model, TextModel | Seq2Seq | CausalLM | MaskedLM):
         raise InputError(
             f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.load or "
             "clearhead.build_model returned, or the path of a model"
         )
     with tempfile.TemporaryDirectory(prefix="clearhead-") as name:
         folder = Path(name) / "model"
-        save_model(model, folder)
+        if isinstance(model, TextModel):
+            model.save(folder)
+        else:
+            save_model(model, folder)
         yield folder

@@ -19,6 +19,7 @@ from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
 from clearhead.data.equality import shared_targets
 from clearhead.data.own import check_name, own_labels, own_table
+from clearhead.data.proposal import refuse_tables
 from clearhead.data.sources import find_inputs
 from clearhead.data.survey import check_files
 from clearhead.environment import keep_freed_memory
@@ -108,6 +109,8 @@ def recipe_for(
     if own is None:
         place = as_path("folder", folder, TEXT / name)
         data = replace(data, **_given_text(pairs, texts, place, data.sides))
+        if data.format in ("text", "parallel"):  # text in memory is written as a table
+            refuse_tables(data.train)
     data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
     check_files(data)
     defects = find_defects(data, Path("/"))

@@ -44,7 +44,7 @@ def recipe(
     given = {"data": data, "batches": batches, "model": model, "train": train}
     given = {section: table for section, table in given.items() if table is not None}
     for section, table in given.items():
-        if not isinstance(table, Mapping | DataConfig | BatchConfig | ModelConfig | TrainConfig):
+        if not isinstance(table, (Mapping, SECTIONS[section])):
             raise InputError(
                 f"{section}={table!r} is not a table; give a dictionary, such as "
                 f"{section}={{…}}, or a {SECTIONS[section].__name__}"

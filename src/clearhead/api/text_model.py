@@ -297,7 +297,9 @@ class TextModel(TokenizedModel):
         if self.opened.translates:
             if wanted is None:
                 raise InputError("a translator scores translations; give them as targets=")
-            if len(wanted) != len(sources) or isinstance(texts, str) != isinstance(targets, str):
+            if isinstance(texts, str) != isinstance(targets, str):
+                raise InputError("of text and target, one is a string and one a list; give both so")
+            if len(wanted) != len(sources):
                 raise InputError(
                     f"{len(sources)} texts and {len(wanted)} targets; give one for each"
                 )
@@ -367,7 +369,7 @@ class TextModel(TokenizedModel):
         Of an encoder-decoder, the cross-attention from a translation (its own, or `target`, a text
         or its tokens) to the text; of the others, the attention of a text to itself. `layer` counts
         from 0 (None: the last); `head` too (None: the mean). `too_long`: a text beyond the model's
-        length is refused, or cut as `translate` cuts it.
+        length is refused, or cut as `translate` and `generate` cut it.
         """
         return text_attention(
             self.opened,

@@ -1,13 +1,17 @@
 """One text or many, as they are given, and what can be said of how they are answered."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
+from clearhead.api.paths import as_path
 from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
+from clearhead.data.formats import BYTE_ORDER_MARK
+from clearhead.data.unpack import open_bytes, read_all
 from clearhead.decoding.engine import EngineName, EnginePrecision
-from clearhead.errors import InputError
+from clearhead.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from clearhead.api.text_model import TextModel
@@ -129,3 +133,28 @@ def as_list(given: Texts) -> list[str]:
                 f"text {place + 1} is {text!r:.60}, a {type(text).__name__}; give strings"
             )
     return texts
+
+
+def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
+    """The lines of a file, or those in memory; `what` says in messages what is missing."""
+    if given is None:
+        raise InputError(f"{name}= is missing: {what} (--{name} FILE)")
+    if not isinstance(given, str | Path):
+        if not isinstance(given, Iterable):
+            raise InputError(
+                f"{name}={given!r:.60} is neither a path nor a list of lines; give one"
+            )
+        lines = list(given)
+        for place, line in enumerate(lines, 1):
+            if not isinstance(line, str):
+                raise InputError(f"{name}: line {place} is {line!r:.60}; give strings")
+        return lines
+    path = as_path(name, given)
+    try:
+        with ExitStack() as stack:
+            whole = read_all(open_bytes(path, stack))
+        text = whole.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert it first") from None
+    lines = text.split("\n")
+    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -11,7 +11,7 @@ from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.engine import Engine, EngineName, EnginePrecision, engine_of
 from clearhead.decoding.opening import Opened, model_folder, open_folder
 from clearhead.interop.labels import write_labels
-from clearhead.interop.model_folder import save_model
+from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import Model
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.text.tokenizer import Tokenizer
@@ -30,11 +30,16 @@ class TokenizedModel:
     ) -> None:
         """`dtype`: None: that of the folder. `keeps`: what must live as long as this, such as a
         temporary folder."""
-        self.folder = folder
+        self._given, self._place = folder, folder.absolute()
         self.own_parts = own_parts
         self.dtype = dtype
         self._keeps = keeps
         self._engines: dict[tuple[EngineName, EnginePrecision, Path | None], Engine] = {}
+
+    @property
+    def folder(self) -> Path:
+        """As it was given, while that leads there: the working directory may change."""
+        return self._given if self._given.absolute() == self._place else self._place
 
     @cached_property
     def opened(self) -> Opened:
@@ -51,7 +56,7 @@ class TokenizedModel:
     @property
     def name(self) -> str:
         """What its folder is called; of the folder `model` in a run, what the run is called."""
-        folder = self.folder.absolute()
+        folder = self._place
         return folder.parent.name if folder.name == "model" else folder.name
 
     @property
@@ -84,12 +89,26 @@ class TokenizedModel:
         """What runs the model. CTranslate2 is opened once, from the folder: it knows nothing of
         changes to `.model`."""
         if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
-            return engine_of(model, self.opened.folder, engine, precision)
+            return engine_of(model, model_folder(self.folder), engine, precision)
         folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
         key = (engine, precision, folder)
         if key not in self._engines:
-            self._engines[key] = engine_of(model, self.opened.folder, engine, precision, folder)
+            self._engines[key] = engine_of(
+                model, model_folder(self.folder), engine, precision, folder
+            )
         return self._engines[key]
+
+    def was_changed(self) -> bool:
+        """Whether weights of `.model` are no longer those of the folder."""
+        if "opened" not in self.__dict__:  # not read yet
+            return False
+        folder = model_folder(self.folder)
+        stored = load_model(folder, own_parts=self.own_parts, dtype=self.dtype).state_dict()
+        now = self.model.state_dict()
+        return stored.keys() != now.keys() or any(
+            now[name].dtype != kept.dtype or not torch.equal(now[name].cpu(), kept)
+            for name, kept in stored.items()
+        )
 
     def save(self, folder: str | Path) -> None:
         """Write a new model folder."""

@@ -128,6 +128,8 @@ def _run(arguments: list[str]) -> int:
         word = unknown[0].split("=")[0]
         close = get_close_matches(word, options, n=1)
         remedy = f"did you mean {close[0]!r}?" if close else f"see clearhead {verb} --help"
+        if not word.startswith("-") and hasattr(module, "SAY_WHAT"):
+            remedy = module.SAY_WHAT
         raise ClearheadError(f"clearhead {verb} takes no {word!r}; {remedy}")
     return module.run(namespace)
 

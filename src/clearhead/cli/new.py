@@ -14,6 +14,7 @@ from clearhead.data.cleaning import describe_defects
 from clearhead.errors import ClearheadError
 
 CALLS = recipe_for
+SAY_WHAT = "say what it is: --source and --target, --text, --table or --label"
 SKIPPABLE: tuple[InvalidInput, ...] = ("invalid-utf8", "malformed")
 """Blank and too long lines are skipped anyway, and files that are not in step are refused."""
 

@@ -23,6 +23,7 @@ def check_choices(config: object) -> None:
         if hint is bool and not isinstance(value, bool):
             raise ConfigError(field.name, value, "must be true or false", "write true or false")
         if hint in (float, float | None) and (value is not None or hint is float):
+            _refuse_others_numbers(field.name, value)
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ConfigError(field.name, value, "must be a number", "write it without quotes")
             if abs(value) >= MOST:  # NaN is left to the rule of the field: it is in no order
@@ -32,6 +33,13 @@ def check_choices(config: object) -> None:
             raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))
 
 
+def _refuse_others_numbers(name: str, value: object) -> None:
+    """A number of numpy or torch would be written into no recipe."""
+    if not isinstance(value, int | float) and getattr(value, "ndim", 1) == 0:
+        rule = f"is a number of {type(value).__module__}, not of Python"
+        raise ConfigError(name, value, rule, f"try {name}={value.item()!r}")  # type: ignore[attr-defined]
+
+
 def check_at_least(name: str, value: int, lowest: int) -> None:
     """Raises unless the value is a whole number of at least `lowest`."""
     check_between(name, value, lowest, MOST)
@@ -39,6 +47,7 @@ def check_at_least(name: str, value: int, lowest: int) -> None:
 
 def check_between(name: str, value: int, lowest: int, highest: int) -> None:
     """Raises unless the value is a whole number between the two."""
+    _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         rule = f"must be a whole number of at least {lowest}"
         raise ConfigError(name, value, rule, f"try {name}={lowest}")
@@ -49,6 +58,7 @@ def check_between(name: str, value: int, lowest: int, highest: int) -> None:
 
 def check_whole(name: str, value: int) -> None:
     """Raises unless the value is a whole number."""
+    _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(name, value, "must be a whole number", f"try {name}=0")
 

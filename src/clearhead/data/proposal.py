@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,6 +19,7 @@ from clearhead.data.languages import length_in_letters
 from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import HEAD, check_text
 from clearhead.data.tables import (
+    SEPARATOR_LINE,
     Columns,
     cells_up_to,
     in_language,
@@ -72,13 +73,27 @@ class Proposal:
     """The texts of the columns, of the first record that has them all."""
 
 
-def format_of(path: Path) -> Format:
-    """The format of a file, by the end of its name."""
+def refuse_tables(paths: Iterable[str | Path]) -> None:
+    """Where plain text is expected: a model would learn the commas and brackets of a table."""
+    for path in paths:
+        if _ending(Path(path)) in (*TABLES, ".json"):
+            raise DataError(
+                f"{path} is a table by its name; give it as one: --table {path} (table=…), or let "
+                "its name end in .txt"
+            )
+
+
+def _ending(path: Path) -> str:
     name = path.name.lower()
     for packing in COMPRESSIONS:
         name = name.removesuffix(packing)
-    found = TABLES.get(Path(name).suffix)
-    if name.endswith(".json"):
+    return Path(name).suffix
+
+
+def format_of(path: Path) -> Format:
+    """The format of a file, by the end of its name."""
+    found = TABLES.get(_ending(path))
+    if _ending(path) == ".json":
         raise DataError(
             f"{path} is one JSON value, or objects without a line each; {_an_object_a_line(path)}"
         )
@@ -325,7 +340,8 @@ def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
         with cells_up_to(MAX_RECORD):
             for row in csv.reader(text_of(record, "utf-8-sig", "replace"), delimiter=separator):
                 record.begin()
-                yield row
+                if row != SEPARATOR_LINE:
+                    yield row
     except csv.Error as error:
         raise DataError(f"{file.path} is not CSV ({error}); check its quotes") from None
 

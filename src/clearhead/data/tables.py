@@ -19,6 +19,9 @@ from clearhead.errors import DataError
 
 Columns = Sequence[int | str]
 SEPARATORS = (",", ";", "\t")
+SEPARATOR_LINE = ["sep=", ""]
+"""What the line `sep=;` is when it is read as a row: Excel's first line, which names what separates
+the columns."""
 TMX_CODES = ("bpt", "ept", "it", "ph", "ut")
 TMX_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -112,7 +115,9 @@ def _csv_rows(file: OpenedFile, max_cell: int) -> Iterator[tuple[int, list[str] 
             record.begin()
             line = rows.line_num + 1
             try:
-                yield line, next(rows)
+                cells = next(rows)
+                if line > 1 or cells != SEPARATOR_LINE:
+                    yield line, cells
             except StopIteration:
                 return
             except csv.Error as error:
@@ -142,6 +147,8 @@ def separator_of(file: OpenedFile) -> str:
     with naming(file.path):
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
     text = head.decode("utf-8-sig", "replace")
+    if text[:4] == SEPARATOR_LINE[0] and text[5:6] in ("\r", "\n"):
+        return text[4]
     best, most = SEPARATORS[0], 0.0
     for separator in SEPARATORS:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from clearhead.errors import InputError
+from clearhead.errors import ConfigError, InputError
 from clearhead.text.tokenizer import Tokenizer
 
 Constraint = Callable[[Sequence[int]], Collection[int] | None]
@@ -25,9 +25,17 @@ def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
     return lambda new: sorted(ends.get(tuple(new), ()))
 
 
-def one_of_strings(strings: Iterable[str], tokenizer: Tokenizer) -> Constraint:
-    """Only these strings, spelt as the tokenizer spells them."""
-    return one_of([tokenizer.encode(text) for text in strings], tokenizer.eos_id)
+def one_of_strings(
+    strings: Iterable[str], tokenizer: Tokenizer, max_new: int | None = None
+) -> Constraint:
+    """Only these strings, spelt as the tokenizer spells them, and whole: each has to fit into
+    `max_new` tokens."""
+    spelt = {text: tokenizer.encode(text) for text in strings}
+    for text, tokens in spelt.items():
+        if max_new is not None and len(tokens) > max_new:
+            rule = f"is too few for the {len(tokens)} tokens of {text!r:.40}, which is allowed"
+            raise ConfigError("max_new", max_new, rule, f"try max_new={len(tokens) + 1}")
+    return one_of(list(spelt.values()), tokenizer.eos_id)
 
 
 def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constraint:

@@ -22,7 +22,6 @@ RECIPE = "recipe.toml"  # in the folder of a run
 class Opened:
     """A model, and what turns text into its tokens and back."""
 
-    folder: Path
     model: Model
     ids: TokenIds
     source: Tokenizer
@@ -128,7 +127,6 @@ def open_folder(
     model = load_model(folder, own_parts=own_parts, dtype=dtype)
     codec = open_codec(folder)
     return Opened(
-        folder=folder,
         model=model,
         ids=codec.ids,
         source=codec.source,

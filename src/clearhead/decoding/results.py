@@ -26,7 +26,7 @@ class Output:
     @property
     def log_prob(self) -> float:
         """Of the whole text."""
-        return sum(self.log_probs)
+        return sum(self.log_probs, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -352,6 +352,12 @@ def score_texts(
     if seq2seq or codec.ids.target_start is not None:
         if targets is None or len(targets) != len(texts):
             raise InputError("a translator scores pairs; give a target for each text")
+        for place in set(range(len(texts))) - set(filled):
+            if targets[place].strip():
+                raise InputError(
+                    f"{_name(names, place)} is empty and its target is not: nothing is the "
+                    "translation of an empty text; leave the pair out"
+                )
         given = codec.encode_sources([texts[place] for place in filled])
         wanted = codec.encode_targets([targets[place] for place in filled])
         together = max if seq2seq else sum
@@ -382,7 +388,7 @@ def seed_of_text(seed: int, number: int) -> int:
 
 
 def _constraint(codec: Codec, config: GenerateConfig) -> Constraint | None:
-    return one_of_strings(config.only, codec.target) if config.only else None
+    return one_of_strings(config.only, codec.target, config.max_new) if config.only else None
 
 
 def warn_of_cut(name: str, n_tokens: int, longest: int, what: str = "it was cut") -> None:

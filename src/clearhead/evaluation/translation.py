@@ -135,10 +135,8 @@ def translation_scores(
     ]
 
 
-def check_scoring(*, n_resamples: int, tokenize: str | None, lowercase: bool) -> None:
+def check_scoring(tokenize: str | None, *, lowercase: bool) -> None:
     """Raises what scoring with these would raise, before anything has been translated."""
-    if n_resamples < 0:
-        raise InputError(f"resamples={n_resamples} must not be below 0; 0 gives no interval")
     _metrics(tokenize or "13a", lowercase)
 
 

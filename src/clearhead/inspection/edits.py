@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack, get_type_hints
 
 import torch
 
@@ -11,6 +11,15 @@ from clearhead.inspection.sites import Site
 from clearhead.shapes import Bool, Int, Tensor
 
 Chosen = Sequence[int] | None
+
+
+class Where(TypedDict, total=False):
+    """Where an edit happens; what is left out: everywhere. See `Edit`."""
+
+    heads: Chosen
+    positions: Chosen
+    keys: Chosen
+    rows: Chosen
 
 
 class Counted(NamedTuple):
@@ -50,7 +59,8 @@ def counted(real: Bool[Tensor, "#batch length"], before: Tensor | int = 0) -> Co
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """One change at one name. Where `heads`, `positions`, `keys` or `rows` are None: at all.
+    """One change, at each place that the name or pattern matches. Where `heads`, `positions`,
+    `keys` or `rows` are None: at all.
 
     `positions` count a row's real tokens from the start of the sequence, so that padding and the
     cache change nothing: 0 is the first, -1 the newest of every call. `keys`, of scores and
@@ -67,10 +77,19 @@ class Edit:
     keys: Chosen = None
     rows: Chosen = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"name={self.name!r:.60} is not the name of an activation; give one")
+        for what in get_type_hints(Where):
+            chosen = getattr(self, what)
+            if chosen is not None and not _are_numbers(chosen):
+                remedy = f"try {what}=[{chosen}]" if isinstance(chosen, int) else f"try {what}=[0]"
+                raise ConfigError(what, chosen, "must be a list of whole numbers", remedy)
+
     def __str__(self) -> str:
         places = [
             f"{what} {', '.join(map(str, chosen))}"
-            for what in ("heads", "positions", "keys", "rows")
+            for what in get_type_hints(Where)
             if (chosen := getattr(self, what)) is not None
         ]
         return " ".join([self.kind, self.name, *places])
@@ -162,71 +181,48 @@ class Edit:
         return value
 
 
-def zero(
-    name: str,
-    *,
-    heads: Chosen = None,
-    positions: Chosen = None,
-    keys: Chosen = None,
-    rows: Chosen = None,
-) -> Edit:
+def zero(name: str, **where: Unpack[Where]) -> Edit:
     """Zeros. For a head that is seldom a neutral value: compare with `put(name, mean_of(…))`."""
-    return Edit(name, "zero", lambda x, _: x.zero_(), None, heads, positions, keys, rows)
+    return Edit(name, "zero", lambda x, _: x.zero_(), **where)
 
 
-def put(
-    name: str,
-    value: Tensor,
-    *,
-    heads: Chosen = None,
-    positions: Chosen = None,
-    keys: Chosen = None,
-    rows: Chosen = None,
-) -> Edit:
+def put(name: str, value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """Another value: one that broadcasts, or another run's, of which the same heads and
     positions are taken (activation patching)."""
-    return Edit(
-        name, "put", lambda x, v: _broadcast(_given(v), x), value, heads, positions, keys, rows
-    )
+    return Edit(name, "put", lambda x, v: _broadcast(_given(v), x), _as_tensor(value), **where)
 
 
-def add(
-    name: str,
-    value: Tensor,
-    *,
-    heads: Chosen = None,
-    positions: Chosen = None,
-    keys: Chosen = None,
-    rows: Chosen = None,
-) -> Edit:
+def add(name: str, value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """An edit that adds a value to an activation."""
-    return Edit(name, "add", lambda x, v: x + _given(v), value, heads, positions, keys, rows)
+    return Edit(name, "add", lambda x, v: x + _given(v), _as_tensor(value), **where)
 
 
-def multiply(
-    name: str,
-    factor: float,
-    *,
-    heads: Chosen = None,
-    positions: Chosen = None,
-    keys: Chosen = None,
-    rows: Chosen = None,
-) -> Edit:
+def multiply(name: str, factor: float, **where: Unpack[Where]) -> Edit:
     """An edit that multiplies an activation by a factor."""
-    return Edit(name, "multiply", lambda x, _: x * factor, None, heads, positions, keys, rows)
+    _as_tensor(factor, "factor")
+    return Edit(name, "multiply", lambda x, _: x * factor, **where)
 
 
-def change(
-    name: str,
-    function: Callable[[Tensor], Tensor],
-    *,
-    heads: Chosen = None,
-    positions: Chosen = None,
-    keys: Chosen = None,
-    rows: Chosen = None,
-) -> Edit:
+def change(name: str, function: Callable[[Tensor], Tensor], **where: Unpack[Where]) -> Edit:
     """Whatever the function returns. It is given a copy, of all heads and positions."""
-    return Edit(name, "change", lambda x, _: function(x), None, heads, positions, keys, rows)
+    if not callable(function):
+        raise InputError(f"function={function!r:.60} cannot be called; give one of a tensor")
+    return Edit(name, "change", lambda x, _: function(x), **where)
+
+
+def _as_tensor(value: object, called: str = "value") -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"{called}={value!r:.60} is a {type(value).__name__}; give a tensor or a number"
+        ) from None
+
+
+def _are_numbers(chosen: object) -> bool:
+    return isinstance(chosen, list | tuple | range) and all(
+        isinstance(number, int) and not isinstance(number, bool) for number in chosen
+    )
 
 
 def _given(value: Tensor | None) -> Tensor:

@@ -93,8 +93,13 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     pattern = {"self": "encoder", "causal": "decoder"}.get(kind)
     if pattern is None:
         raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")
+    if not hasattr(checked_trace(t).model, pattern):
+        other = "causal" if kind == "self" else "self"
+        raise InputError(
+            f"kind={kind!r} needs the {pattern}, and the model has none; try {other!r}"
+        )
     flow: Tensor | None = None
-    for index in range(len(getattr(checked_trace(t).model, pattern).layers)):
+    for index in range(len(getattr(t.model, pattern).layers)):
         weights = t.joined(f"{pattern}.layers.{index}.self_attention.weights").mean(dim=1)
         step = (weights + torch.eye(weights.shape[-1], dtype=weights.dtype)) / 2
         flow = step if flow is None else step @ flow
@@ -144,10 +149,28 @@ def _unembedding(model: Model, token: int | Tensor, like: Tensor) -> tuple[Tenso
     """The output's row for the token (never scaled by √d_model), and its bias."""
     table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
     weight = table.weight if model.output.weight is None else model.output.weight
-    index = torch.as_tensor(token, device=weight.device)
+    index = _checked_token(token, like.shape[:2], len(weight)).to(weight.device)
     bias = model.output.bias
     constant = like.new_zeros(()) if bias is None else bias[index]
     return weight[index], constant
+
+
+def _checked_token(token: object, shape: torch.Size, n_tokens: int) -> Tensor:
+    """One id, or an id for each position."""
+    try:
+        index = torch.as_tensor(token)
+        good = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
+    except (TypeError, ValueError, RuntimeError):
+        index, good = torch.zeros(()), False
+    if not good or index.shape not in (torch.Size(()), shape):
+        raise InputError(
+            f"token={token!r:.60} is neither an id nor {tuple(shape)} ids; give one for all "
+            "positions, or one for each"
+        )
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n_tokens:
+        rule = f"is not in a vocabulary of {n_tokens}"
+        raise InputError(f"token={token!r:.60} {rule}; give 0 to {n_tokens - 1}")
+    return index
 
 
 def _through_norm(norm: nn.Module | None, stream: Tensor, direction: Tensor):

@@ -47,7 +47,14 @@ def sweep(
 
     def measured(edit: Sequence[Edit]) -> float:
         with torch.no_grad(), trace(model, read=[], edit=edit):
-            return float(metric(run()))
+            found = metric(run())
+        try:
+            return float(found)
+        except (TypeError, ValueError, RuntimeError):
+            shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
+            raise InputError(
+                f"the metric gave a {type(found).__name__}{shape}; it must give one number"
+            ) from None
 
     unedited = measured([])
     values = torch.tensor([[measured([cell]) for cell in row] for row in edits])
@@ -88,6 +95,8 @@ def head_ablation(
     `means` (name → `mean_of`) a head is replaced by its mean, which says more than zero does."""
     places = names(model, pattern)
     n_heads = model.config.n_heads
+    if means is not None and (missing := [name for name in places if name not in means]):
+        raise InputError(f"means has no value for {missing[0]}; give one by ch.mean_of")
     edits = [
         [
             zero(name, heads=[head]) if means is None else put(name, means[name], heads=[head])

@@ -14,7 +14,7 @@ formula; all others leave every kernel in its place.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,7 +45,7 @@ def trace(
     read in the graph of gradients. Scores and weights are in that graph with `explicit`, which
     takes every attention through the formula."""
     patterns = [read] if isinstance(read, str) else list(read)
-    edits = [edit] if isinstance(edit, Edit) else list(edit)
+    edits = list(edit) if isinstance(edit, Iterable) else [edit]
     return Trace(model, patterns, edits, grad=grad, explicit=explicit)
 
 
@@ -68,11 +68,14 @@ class Trace:
         _refuse(model)
         known = list(self._sites)
         self._read = {name for pattern in read for name in matching(pattern, known)}
-        self._edits = {name: [e for e in edits if e.name == name] for name in known}
+        self._edits: dict[str, list[Edit]] = {name: [] for name in known}
         self._waiting = list(edits)
         for one in edits:
-            matching(one.name, known)
-            one.check(self._sites[one.name])
+            if not isinstance(one, Edit):
+                raise InputError(f"edit={one!r:.60} is no edit; make one, as: ch.zero(name)")
+            for name in matching(one.name, known):
+                one.check(self._sites[name])
+                self._edits[name].append(one)
         self._calls: dict[str, list[Tensor]] = {}
         self._tokens: dict[TowerName, list[tuple[Counted, Bool[Tensor, "batch length"]]]] = {}
         self._keys: Counted | None = None
@@ -295,11 +298,13 @@ class Trace:
         return count
 
 
-def mean_of(model: Model, name: str, runs: Sequence[Any]) -> Float[Tensor, "..."]:
+def mean_of(
+    model: Model, name: str, runs: Callable[[], Any] | Sequence[Callable[[], Any]]
+) -> Float[Tensor, "..."]:
     """The mean of an activation over the real tokens of several runs (functions without
     arguments that call the model): a vector, or a vector for each head, to be given to `put`."""
     sums, n_tokens = None, 0
-    for run in runs:
+    for run in [runs] if callable(runs) else runs:
         with trace(model, read=[name]) as t, torch.no_grad():
             run()
         site = t._sites[name]

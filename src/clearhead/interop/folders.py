@@ -81,9 +81,13 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
     beside it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
+    if folder.name in ("", ".."):
+        raise FolderError(f"{folder} is no name for a new folder; give one, such as {folder}/model")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
+    except (FileExistsError, NotADirectoryError):
+        raise FolderError(f"{folder} would be below a file; name a folder of folders") from None
     except OSError as error:
         error.filename = str(folder)  # and not the unfinished one
         raise

@@ -77,7 +77,16 @@ def save_model(
     tokenizer = None if tokenizer is None else _as_path("tokenizer", tokenizer)
     if tokenizer is not None and not (has_tokenizer(tokenizer) or has_file(tokenizer, SOURCE)):
         raise FolderError(f"{tokenizer} is no folder with a {TOKENIZER}; name one that is")
+    if not isinstance(ids, TokenIds):
+        raise InputError(f"ids={ids!r:.60} is a {type(ids).__name__}; give TokenIds")
+    token_ids(asdict(ids), model.config)
     state = model.state_dict()
+    for name, tensor in state.items():
+        if tensor.is_meta:
+            raise InputError(
+                f"the model has no weights ({name} is on the device 'meta'); build it on another "
+                "device"
+            )
     pieces = [
         Piece({name: tensor.shape}, lambda tensor=tensor: [tensor.cpu()])
         for name, tensor in state.items()
@@ -103,6 +112,8 @@ def load_model(
     model is in memory at a time. A model with parts of your own needs their classes: a folder
     cannot make us run code."""
     folder = _as_path("folder", folder)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise InputError(f"dtype={dtype!r:.60} is no dtype of weights; give one, as torch.float32")
     description = read_description(folder)
     config = description.model
     _check_own_parts(folder, description, own_parts)
@@ -121,7 +132,7 @@ def load_model(
 def _as_path(name: str, given: str | Path) -> Path:
     if not isinstance(given, str | Path):
         raise InputError(f"{name}={given!r:.60} is not a path; give a string or a pathlib.Path")
-    return Path(given)
+    return Path(given).expanduser()
 
 
 def _check_own_parts(folder: Path, description: Description, given: OwnParts) -> None:

@@ -19,6 +19,8 @@ ANY_UTILISATION = 0.35
 
 VOCABULARY = 256
 """Of a recipe that does not name its size."""
+MOST = {"gpus": 10**7, "length": 10**9, "batch_tokens": 10**10}
+"""Far beyond what anybody has trained with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,8 @@ def plan(
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
             raise ConfigError(field_name, value, "must be at least 1", f"try {field_name}=1")
+        if value > (most := MOST[field_name]):
+            raise ConfigError(field_name, value, f"must be at most {most:,}", "write a smaller one")
     if not 0 < total < math.inf:
         raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
     used = _utilisation(utilisation, accelerators)
