@@ -161,6 +161,21 @@ def test_the_average_of_checkpoints_is_their_mean(text: Corpus, tmp_path: Path):
         torch.testing.assert_close(tensor.double(), mean, atol=1e-8, rtol=1e-6)
 
 
+def test_an_average_is_published_unless_the_last_weights_are_better(text: Corpus, tmp_path: Path):
+    """A model that learns quickly has left its early checkpoints far behind."""
+    recipe = with_train(
+        TEXT, steps=30, save_every=5, validate_every=10, keep=6, publish="average", lr=1e-2
+    )
+    said: list[str] = []
+    run = go(recipe, text, tmp_path / "run").run
+    assert run.published_weights(said.append) is None
+    assert "the last weights are published" in said[-1]
+    with torch.no_grad():
+        for parameter in run.objective.parameters():
+            parameter.mul_(-3)
+    assert run.published_weights(said.append) is not None and len(said) == 1
+
+
 def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: Path):
     values = iter([2.0, 1.0, 3.0])
     recipe = with_train(

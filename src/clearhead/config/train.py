@@ -97,7 +97,7 @@ class TrainConfig:
     """Stop after so many validations without a new best. Not set: never."""
     publish: Publish = "last"
     """Which weights become the model folder: of the "last" step, of the "best" validation, or the
-    "average" of the checkpoints that are kept."""
+    "average" of the checkpoints that are kept, unless validation finds the last weights better."""
 
     log_every: int = 50
     """Steps between lines of log.txt; metrics.jsonl has a line for every step."""

@@ -24,7 +24,7 @@ from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.files import PARTIAL_NAME, locked, refuse_unusual
 from clearhead.models.own_parts import NONE, OwnParts
-from clearhead.training.averaging import NamedWeights, average_of, copy_weights
+from clearhead.training.averaging import NamedWeights, average_of, borrowed, copy_weights
 from clearhead.training.changes import changed_versions, check_changes, recipe_facts
 from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.checkpoint_index import CheckpointError
@@ -33,6 +33,7 @@ from clearhead.training.optimizer import make_optimizers
 from clearhead.training.report import CHECKPOINTS
 from clearhead.training.start import other_corpora, start_from
 from clearhead.training.state import TrainState, read_state, versions
+from clearhead.training.validation import validate
 
 FAMILIES = {
     "pairs": "encoder-decoder",
@@ -163,7 +164,26 @@ class Run:
         if not whole:
             say(f"warning: there is no checkpoint for publish={publish!r}: the last weights")
             return self.ema
-        return average_of(self.checkpoints, whole, objective, part="ema" if self.ema else "model")
+        part = "ema" if self.ema else "model"
+        found_weights = average_of(self.checkpoints, whole, objective, part=part)
+        is_worse = publish == "average" and self._is_worse(found_weights, say)
+        return self.ema if is_worse else found_weights
+
+    def _is_worse(self, average: NamedWeights, say: Say) -> bool:
+        """Than the last weights, by validation: while a model still learns quickly, an average over
+        many steps is a model of long ago."""
+        if self.valid is None:
+            return False
+        losses: list[float] = []
+        for weights in (average, self.ema):
+            with borrowed(objective_of(self.objective), weights):
+                losses.append(validate(self.objective, self.valid, self.ranks)["loss"])
+        if losses[0] > losses[1]:
+            say(
+                f"the last weights are published: their validation loss is {losses[1]:.4f}, that "
+                f"of the average of checkpoints {losses[0]:.4f}"
+            )
+        return losses[0] > losses[1]
 
 
 def open_run(
