@@ -10,7 +10,8 @@ Record = Callable[[AttentionRole, Weights], None]
 
 
 class Recorder:
-    """Attention weights by role and layer, taken before dropout, so that rows sum to 1.
+    """Attention weights by role and layer, taken before dropout, so that rows sum to 1 (rows of
+    padding that may look at nothing are zeros).
 
         recorder = Recorder(layers=[0, 5])
         model(source, target, recorder=recorder)

@@ -15,7 +15,7 @@ class Residual(nn.Module):
     """Joins a sublayer to the residual stream.
 
     The paper's post-norm is norm(x + sublayer(x)). Pre-norm is x + sublayer(norm(x)): the stream
-    itself is never normalised, so it passes unchanged from the embedding to the final norm.
+    itself is never normalised; from the embedding to the final norm, sublayers only add to it.
     `residual=False`, an ablation, removes the x before the plus."""
 
     def __init__(

@@ -36,3 +36,5 @@ class CrossAttention(nn.Module):
 
 if __name__ == "__main__":
     x, source = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    allowed = torch.ones(2, 1, 7, dtype=torch.bool)
+    print(CrossAttention(12, 3)(x, source, allowed).shape)

@@ -49,7 +49,7 @@ def shapes(it: Learned) -> None:
 def one_ahead(it: Learned) -> None:
     """Target t is input t + 1."""
     inputs, targets = it["shift"](TOKENS)
-    holds = torch.equal(inputs[:, 1:], targets[:, :-1]) and torch.equal(inputs, TOKENS[:, :-1])
+    holds = torch.equal(inputs, TOKENS[:, :-1]) and torch.equal(targets, TOKENS[:, 1:])
     require(holds, inputs=inputs[0].tolist(), targets=targets[0].tolist())
 
 
@@ -127,3 +127,10 @@ def no_target_left(it: Learned) -> None:
     nothing = torch.zeros_like(TARGETS)
     found, n = _nats(it, _logits(), nothing), _count(it, _logits(), nothing)
     require(math.isfinite(found) and abs(found) < 1e-6 and n == 0, found=f"{found}, {n}")
+
+
+@CHECKS.about("loss")
+def has_a_gradient(it: Learned) -> None:
+    """What is made small must reach the logits."""
+    total = it["loss"](_logits().requires_grad_(), TARGETS, 0, 0.0)[0]
+    require(isinstance(total, Tensor) and total.requires_grad)

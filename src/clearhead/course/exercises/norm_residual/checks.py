@@ -156,3 +156,17 @@ def added_once(it: Learned) -> None:
         out = it["residual"](x, lambda _: written, lambda t: t, placement)
         change = (out - x - written).abs().max()
         require(change < 1e-5, placement=placement, change=f"{change:.2f}")
+
+
+@CHECKS.about("residual")
+def whole_formula(it: Learned) -> None:
+    """A real norm around a sublayer that writes something."""
+    x, matrix = torch.randn(2, 3, 6) * 2 + 1, torch.randn(6, 6)
+
+    def norm(t: Tensor) -> Tensor:
+        return F.layer_norm(t, (6,))
+
+    for placement, wanted in (("pre", x + norm(x) @ matrix), ("post", norm(x + x @ matrix))):
+        out = it["residual"](x, lambda t: t @ matrix, norm, placement)
+        change = (out - wanted).abs().max()
+        require(change < 1e-4, placement=placement, change=f"{change:.2f}")

@@ -20,7 +20,7 @@ def row_0(it: Learned) -> None:
     """All hands stand at angle 0."""
     row = it["sinusoid"](40, 8)[0]
     require(
-        close(row, torch.tensor([0.0, 1.0]).repeat(4)),
+        close(row.float(), torch.tensor([0.0, 1.0]).repeat(4)),
         row=" ".join(f"{x:.2f}".removesuffix(".00") for x in row.tolist()),
     )
 
