@@ -47,8 +47,7 @@ class PeerRun(NamedTuple):
 
     peer: str
     settings: str
-    """authors: as its authors publish; ours: with our hyper-parameters; last: ours, without the
-    average of checkpoints that our recipe publishes and the others do not have."""
+    """authors: as its authors publish; ours: with our hyper-parameters; others: see VARIANTS."""
     task: str
 
     @property
@@ -75,11 +74,19 @@ RUNS = (
     PeerRun("hugging_face", "authors", TRANSLATION),
     PeerRun("clearhead", "ours", TRANSLATION),
     PeerRun("clearhead", "last", TRANSLATION),
+    PeerRun("clearhead", "initial", TRANSLATION),
+    PeerRun("clearhead", "post", TRANSLATION),
     PeerRun("joeynmt", "ours", TRANSLATION),
     PeerRun("hugging_face", "ours", TRANSLATION),
     PeerRun("eole", "authors", TRANSLATION),
     PeerRun("eole", "ours", TRANSLATION),
 )
+LAST = "train.publish=last"  # and no average of checkpoints, which the others do not have
+VARIANTS = {  # of our recipe, to find out what makes a difference
+    "last": [LAST],
+    "initial": [LAST, "model.init_std=0.088"],  # as large as JoeyNMT's
+    "post": [LAST, "model.norm_placement=post"],  # as in Marian, which Hugging Face trains here
+}
 THEIR_RATE = ["train.lr=0.001"]  # what nanoGPT's settings have otherwise than our recipe
 
 
@@ -170,8 +177,7 @@ def our_commands(
 ) -> tuple[Callable[[list[float]], None], Callable[[float], float]]:
     prepared = prepare(run.task)
     given = ["--recipe", run.task, "--set", "train.steps=100000"]  # the marks end it
-    given += ["train.publish=last"] if run.settings == "last" else []
-    given += ["--folder", run.folder, "--prepared", prepared]
+    given += [*VARIANTS.get(run.settings, []), "--folder", run.folder, "--prepared", prepared]
 
     def train(minutes: list[float]) -> None:
         start_anew(run)

@@ -32,6 +32,14 @@ SETTINGS = {  # in the order of HEADINGS
     "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
     "clearhead-ours": ("the recipe", "配方"),
     "clearhead-last": ("the recipe, its last weights", "配方，只用最后的权重"),
+    "clearhead-initial": (
+        "the recipe, its last weights, larger initial ones",
+        "配方，只用最后的权重，初始权重更大",
+    ),
+    "clearhead-post": (
+        "the recipe, its last weights, post-norm",
+        "配方，只用最后的权重，后置归一化",
+    ),
     "clearhead-authors": ("the recipe, nanoGPT's learning rate", "配方，用 nanoGPT 的学习率"),
 }
 TASKS = {
