@@ -24,8 +24,8 @@ from clearhead.config import ModelConfig
 from clearhead.interop.model_folder import shapes_of
 from clearhead.parts.positions import sinusoid
 
-NEVER = -1e9
-"""The score of a token that only fills up a vocabulary."""
+NEVER = -3e4
+"""The score of a token that only fills up a vocabulary; half precision holds it, too."""
 
 
 class Equivalent:
@@ -51,6 +51,13 @@ class Equivalent:
             other_axes = (0, 0) * (tensor.ndim - 1)
             tensor = F.pad(tensor, (*other_axes, 0, missing_rows), value=filler)
         return tensor
+
+    def exact_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype that holds all tensors of `form` without rounding: √d_model is in the embedding
+        there, and half precision multiplies exactly by a power of two only."""
+        rescaled = self.config.embedding_scale != self.form.embedding_scale
+        exact = math.log2(self.config.d_model) % 2 == 0
+        return torch.float32 if rescaled and dtype.itemsize < 4 and not exact else dtype
 
     def _found_or_made(self, name: str) -> Tensor:
         if name.endswith("positions.weight"):
@@ -79,6 +86,7 @@ class Equivalent:
         if self.config.embedding_scale == self.form.embedding_scale:
             return tensor
         scale = math.sqrt(self.config.d_model)
+        tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
         if name == "tokens.weight":
             return tensor * scale
         before_output = "head.norm." if self.config.family == "encoder" else "decoder.norm."

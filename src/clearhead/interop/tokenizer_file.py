@@ -1,6 +1,7 @@
 """`tokenizer.json` as untrusted input: opened, checked against the model, and copied. The package
 `text` interprets it."""
 
+import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -30,19 +31,37 @@ def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
     except Exception as error:  # the library raises nothing narrower
         raise FolderError(f"{folder / name} is not a tokenizer ({error}); damaged?") from None
     tokenizer.encode_special_tokens = True
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     return tokenizer
 
 
 def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
-    """Copies the tokenizer files byte for byte, if the model has all their tokens."""
+    """Copies the tokenizer files, if the model has all their tokens: byte for byte, but for padding
+    and cutting, which no tokenizer does here."""
     sizes = {TOKENIZER: config.vocab_size, SOURCE: config.vocab_size}
     for name, size in {**sizes, TARGET: config.output_vocab_size}.items():
         if not has_file(source, name):
             continue
-        n_tokens = open_tokenizer(source, name).get_vocab_size(with_added_tokens=True)
+        vocabulary = open_tokenizer(source, name).get_vocab(with_added_tokens=True)
+        n_tokens = 1 + max(vocabulary.values(), default=-1)
         if n_tokens > size:
             raise FolderError(
                 f"{source / name} has {n_tokens} tokens and the model vocab_size={size}; "
                 "they do not belong together"
             )
-        (target / name).write_text(read_text(source, name), encoding="utf-8", newline="")
+        text = read_text(source, name)
+        content = json.loads(text)
+        if content.get("padding") or content.get("truncation"):
+            content |= {"padding": None, "truncation": None}
+            text = json.dumps(content, ensure_ascii=False)
+        (target / name).write_text(text, encoding="utf-8", newline="")
+
+
+def added_by_itself(folder: Path, eos: int | None) -> list[str]:
+    """The tokens that a tokenizer adds to every text in other software, but for an end: here a text
+    is what it says, and starts and ends are added by the model's task."""
+    tokenizer = open_tokenizer(folder)
+    plain, whole = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
+    added = [index for index in whole if index not in plain and index != eos]
+    return [tokenizer.id_to_token(index) or str(index) for index in added]

@@ -67,10 +67,10 @@ class Tokenizer:
             )
         return index
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
-        """The number of ids, control tokens included."""
-        return self.library.get_vocab_size(with_added_tokens=True)
+        """The ids that a model needs, control tokens and gaps included: the highest, and 0."""
+        return 1 + max(self.library.get_vocab(with_added_tokens=True).values())
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text alone: no start, no end."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
+from clearhead.interop.folders import read_json
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.probes import Probe, probes
 from clearhead.interop.model_folder import load_model
@@ -94,6 +95,7 @@ def _tokenizer_faults(transformers: Any, out: Path) -> Iterator[str]:
     if not has_tokenizer(out):
         return
     ours = open_tokenizer(out)
+    ours.encode_special_tokens = read_json(out, "tokenizer_config.json")["split_special_tokens"]
     theirs = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
     for text in TEXTS:
         if theirs(text)["input_ids"] != ours.encode(text).ids:

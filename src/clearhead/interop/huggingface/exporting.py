@@ -11,6 +11,7 @@ from clearhead.interop.huggingface.families import family_for
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.rules import to_theirs
 from clearhead.interop.huggingface.tokenizer import write_tokenizer
+from clearhead.interop.labels import read_labels, write_labels
 from clearhead.interop.model_folder import (
     CONFIG,
     Description,
@@ -43,6 +44,8 @@ def export_model(
     with whole_or_absent(out) as unfinished:
         _write_weights(model_folder, unfinished, description, family, max_shard_bytes)
         write_tokenizer(model_folder, unfinished, description)
+        if (labels := read_labels(model_folder, description.model)) is not None:
+            write_labels(unfinished, labels)
         if check:
             certificate = certify(model_folder, unfinished, description.model, family)
         else:
@@ -63,8 +66,8 @@ def _write_weights(
     with TensorFiles(model_folder) as tensors:
         check_plausible(config, tensors)
         check_tensors(model_folder, tensors.shapes, shapes_of(config))
-        dtype = tensors.dtype(tensors.shapes)
         equivalent = Equivalent(config, form, tensors.read)
+        dtype = equivalent.exact_dtype(tensors.dtype(tensors.shapes))
         pieces = to_theirs(family.rules(form), equivalent.shapes, equivalent.read)
         write_tensors(out, pieces, dtype=dtype, max_shard_bytes=max_shard_bytes)
     name = str(dtype).removeprefix("torch.")

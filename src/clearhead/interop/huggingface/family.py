@@ -137,6 +137,8 @@ class HuggingFaceFamily:
     write_more: Callable[[ModelConfig], dict[str, Any]] = lambda _: {}
     """What the settings cannot express, in both directions."""
     read_more: Callable[[Keys, dict[str, Any]], dict[str, Any]] = lambda *_: {}
+    pads_have_positions: bool = True
+    """Whether a padding token that is real, such as the first one of the decoder, has a place."""
     settle: Callable[[ModelConfig, Read], ModelConfig] = lambda config, _: config
     """What only the weights can tell."""
 
@@ -153,6 +155,7 @@ class HuggingFaceFamily:
         content = {"architectures": [self.architecture], "model_type": self.model_type}
         for setting in self.settings:
             content |= setting.write(form)
+        self._check_start(ids, form.pad_id)
         ours = {**asdict(ids), "pad": form.pad_id}
         tokens = {key: ours[key.removesuffix("_token_id")] for key in self.ids}
         return {
@@ -171,6 +174,8 @@ class HuggingFaceFamily:
         options |= {setting.ours: setting.read(keys) for setting in self.settings}
         tokens = {key: _one_id(key, keys.take(key, value)) for key, value in self.ids.items()}
         options["pad_id"] = tokens.pop("pad_token_id")
+        if options.get("family") == "decoder" and options["pad_id"] in tokens.values():
+            options["pad_id"] = None  # a token that starts or ends a text is no padding here
         options |= self.read_more(keys, options)
         for key, value in self.fixed.items():
             if (given := keys.take(key, value)) != value:
@@ -183,7 +188,15 @@ class HuggingFaceFamily:
             raise ConfigError(need.option, value, f"is no {self.name}", need.remedy(config))
         ids = {key.removesuffix("_token_id"): value for key, value in tokens.items()}
         ids.setdefault("decoder_start", None)
-        return config, token_ids(ids, config)
+        found = token_ids(ids, config)
+        self._check_start(found, config.pad_id)
+        return config, found
+
+    def _check_start(self, ids: TokenIds, pad_id: int | None) -> None:
+        start = ids.decoder_start
+        if start is not None and start == pad_id and not self.pads_have_positions:
+            rule = f"is the padding, to which transformers gives no position in {self.name}"
+            raise ConfigError("tokens.decoder_start", start, rule, "start with another token")
 
 
 def _one_id(key: str, value: Any) -> Any:

@@ -1,6 +1,7 @@
 """From a Hugging Face folder, which is untrusted input, to a model folder. Nothing in it is
 executed: `config.json` is read key by key, and weights come from safetensors alone."""
 
+import logging
 from pathlib import Path
 
 from clearhead.interop.folders import read_json, whole_or_absent
@@ -14,7 +15,9 @@ from clearhead.interop.model_folder import (
     write_description,
 )
 from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
-from clearhead.interop.tokenizer_file import copy_tokenizer
+from clearhead.interop.tokenizer_file import added_by_itself, copy_tokenizer, has_tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BYTES) -> Description:
@@ -38,4 +41,10 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
             )
             write_description(unfinished, description)
             copy_tokenizer(folder, unfinished, config)
+            if has_tokenizer(unfinished) and (added := added_by_itself(unfinished, ids.eos)):
+                _log.warning(
+                    "in Hugging Face the tokenizer adds %s to every text; clearhead adds nothing "
+                    "by itself: give start='bos' (--start bos) where that is the token",
+                    " and ".join(added),
+                )
     return description

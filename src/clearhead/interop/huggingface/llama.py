@@ -52,15 +52,16 @@ def _write_rotation(config: ModelConfig) -> dict[str, Any]:
 
 def _read_rotation(keys: Keys, _: dict[str, Any]) -> dict[str, Any]:
     base = keys.take("rope_theta", 10_000.0)
-    scaling = keys.take("rope_scaling", None)
-    parameters = keys.take("rope_parameters", None) or {}
-    if scaling is not None or not isinstance(parameters, dict):
-        raise FolderError(f"config.json: rope_scaling={scaling!r} is not known here; only null is")
-    for key, value in parameters.items():
-        if key != "rope_theta" and (key, value) != ("rope_type", "default"):
-            rule = "only rope_type='default' and rope_theta are"
-            raise FolderError(f"config.json: rope_parameters {key}={value!r} is not known; {rule}")
-    return {"position_base": parameters.get("rope_theta", base)}
+    for name in ("rope_scaling", "rope_parameters"):  # before release 5, and since
+        parameters = keys.take(name, None) or {}
+        if not isinstance(parameters, dict):
+            raise FolderError(f"config.json: {name}={parameters!r} must be null or a table")
+        for key, value in parameters.items():
+            if key != "rope_theta" and (key, value) != ("rope_type", "default"):
+                rule = "only rope_type='default' and rope_theta are"
+                raise FolderError(f"config.json: {name} {key}={value!r} is not known; {rule}")
+        base = parameters.get("rope_theta", base)
+    return {"position_base": base}
 
 
 LLAMA = HuggingFaceFamily(

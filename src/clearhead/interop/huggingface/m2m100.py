@@ -58,6 +58,7 @@ M2M100 = HuggingFaceFamily(
     ),
     read_more=_read_more,
     fixed={"is_encoder_decoder": True},
+    pads_have_positions=False,
     also=bart_like.ALSO,
     harmless=bart_like.HARMLESS | {"is_decoder"},
     ids={

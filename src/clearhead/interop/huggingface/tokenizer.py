@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from clearhead.config import BeamConfig, ModelConfig
 from clearhead.interop.folders import read_json, write_json
+from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import Description
 from clearhead.interop.tokenizer_file import (
     TOKENIZER,
@@ -12,6 +15,8 @@ from clearhead.interop.tokenizer_file import (
     has_tokenizer,
     open_tokenizer,
 )
+
+MASKS = ("<mask>", "[MASK]")
 
 
 def write_tokenizer(model_folder: Path, out: Path, description: Description) -> None:
@@ -32,9 +37,12 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
         token = None if index is None else tokenizer.id_to_token(index)
         if token is not None:
             named[f"{role}_token"] = token
-    content = read_json(model_folder, TOKENIZER)
-    if config.family == "encoder-decoder" and content.get("post_processor") is None:
+    if config.family == "encoder" and (mask := _mask(model_folder, config, tokenizer)) is not None:
+        named["mask_token"] = mask
+    if config.family == "encoder-decoder" and tokenizer.encode("a").ids[-1:] != [ids.eos]:
+        content = read_json(out, TOKENIZER)
         write_json(out, TOKENIZER, content | {"post_processor": _ended_by(named, ids.eos)})
+    segments = ["token_type_ids"] if config.n_segments > 1 else []
     write_json(out, "special_tokens_map.json", named)
     write_json(
         out,
@@ -45,12 +53,20 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             # A decoder continues from the last token, which must not be padding.
             "padding_side": "left" if config.family == "decoder" else "right",
             "clean_up_tokenization_spaces": False,
-            # The characters of "<eos>" in a text are text, and end nothing.
-            "split_special_tokens": True,
-            "model_input_names": ["input_ids", "attention_mask"],
+            # The characters of "<eos>" in a text are text, and end nothing; "<mask>" is to be
+            # filled in.
+            "split_special_tokens": "mask_token" not in named,
+            "model_input_names": ["input_ids", *segments, "attention_mask"],
             **named,
         },
     )
+
+
+def _mask(folder: Path, config: ModelConfig, tokenizer: Tokenizer) -> str | None:
+    """What stands for a token that is to be filled in."""
+    if (labels := read_labels(folder, config)) is not None:
+        return tokenizer.id_to_token(labels.mask)
+    return next((mask for mask in MASKS if tokenizer.token_to_id(mask) is not None), None)
 
 
 def _search(config: ModelConfig) -> dict[str, Any]:

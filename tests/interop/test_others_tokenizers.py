@@ -1,0 +1,187 @@
+"""Tokenizers and ids that were made elsewhere: what other software is given is what clearhead gives
+its model, and what cannot be kept is said."""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import processors
+
+import clearhead as ch
+from clearhead.errors import ConfigError, FolderError
+from clearhead.interop.huggingface.exporting import export_model
+from clearhead.interop.huggingface.importing import import_model
+from clearhead.interop.huggingface.llama import LLAMA
+from clearhead.interop.labels import Labels, read_labels, write_labels
+from clearhead.interop.model_folder import TokenIds, load_model, read_description
+from tests.interop.hugging import KINDS
+
+transformers = pytest.importorskip("transformers")
+BOTH = replace(ch.preset("tiny-encoder-decoder"), vocab_size=310)
+ENCODER = replace(
+    ch.preset("tiny-encoder"),
+    vocab_size=310,
+    embedding_norm=True,
+    norm_placement="post",
+    n_segments=2,
+)
+MASK = 273  # behind the last token of the tokenizer
+PADDING = {
+    "strategy": {"Fixed": 16},
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 0,
+    "pad_type_id": 0,
+    "pad_token": "<pad>",
+}
+
+
+def changed(tokenizer: Path, folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    content = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8"))
+    change(content)
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}},
+        {"padding": PADDING},
+        {
+            "truncation": {
+                "direction": "Right",
+                "max_length": 3,
+                "strategy": "LongestFirst",
+                "stride": 0,
+            }
+        },
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_an_exported_tokenizer_gives_the_ids_that_the_model_is_given_here(
+    change: dict[str, Any], tokenizer: Path, tmp_path: Path
+):
+    folder = changed(tokenizer, tmp_path / "tokenizer", lambda content: content.update(change))
+    ch.save_model(ch.build_model(BOTH), tmp_path / "model", tokenizer=folder)
+    export_model(tmp_path / "model", tmp_path / "out")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    codec = ch.load(tmp_path / "model").opened.codec
+    assert theirs("hello there")["input_ids"] == codec.encode_sources(["hello there"])[0]
+
+
+def test_an_exported_encoder_has_its_mask_its_labels_and_its_segments(
+    tokenizer: Path, tmp_path: Path
+):
+    def add_mask(content: dict[str, Any]) -> None:
+        mask = {**content["added_tokens"][0], "id": MASK, "content": "<mask>"}
+        content["added_tokens"].append(mask)
+
+    folder = changed(tokenizer, tmp_path / "tokenizer", add_mask)
+    ch.save_model(ch.build_model(ENCODER), tmp_path / "model", tokenizer=folder)
+    labels = Labels(mask=MASK, ids={"good": 5, "bad": 6})
+    write_labels(tmp_path / "model", labels)
+    export_model(tmp_path / "model", tmp_path / "out")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs.mask_token_id == MASK and MASK in theirs("hello <mask>")["input_ids"]
+    assert "token_type_ids" in theirs("hello", "there")
+    assert read_labels(tmp_path / "out", ENCODER) == labels
+    filled = transformers.pipeline("fill-mask", model=str(tmp_path / "out"))("hello <mask>")
+    assert len(filled) == 5
+
+
+def test_a_tokenizer_with_ids_beyond_the_vocabulary_is_refused(tokenizer: Path, tmp_path: Path):
+    def move(content: dict[str, Any]) -> None:
+        vocabulary = content["model"]["vocab"]
+        highest = max(vocabulary, key=vocabulary.__getitem__)
+        vocabulary[highest] = 400
+
+    folder = changed(tokenizer, tmp_path / "tokenizer", move)
+    with pytest.raises(FolderError, match="401 tokens and the model vocab_size=310"):
+        ch.save_model(ch.build_model(BOTH), tmp_path / "model", tokenizer=folder)
+
+
+def test_tokens_that_only_their_tokenizer_adds_are_named_at_the_import(
+    tokenizer: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    template = processors.TemplateProcessing(
+        single="<bos> $A <eos>",
+        pair="<bos> $A $B <eos>",
+        special_tokens=[("<bos>", 1), ("<eos>", 2)],
+    )
+    state = json.loads(template.__getstate__())
+    KINDS["marian"].make(
+        vocab_size=310, decoder_vocab_size=310, pad_token_id=0, eos_token_id=2,
+        bos_token_id=1, decoder_start_token_id=1,
+    ).save_pretrained(tmp_path / "theirs")  # fmt: skip
+    folder = changed(
+        tokenizer, tmp_path / "t", lambda content: content.update(post_processor=state)
+    )
+    (folder / "tokenizer.json").rename(tmp_path / "theirs" / "tokenizer.json")
+    with caplog.at_level(logging.WARNING):
+        import_model(tmp_path / "theirs", tmp_path / "ours")
+    assert "the tokenizer adds <bos> to every text" in caplog.text
+
+
+def test_padding_that_also_starts_or_ends_a_text_is_none_in_an_imported_decoder(tmp_path: Path):
+    KINDS["gpt2"].make(pad_token_id=2).save_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    found = read_description(tmp_path / "ours")
+    assert found.model.pad_id is None and found.ids.eos == 2
+
+
+def test_a_decoder_that_starts_with_padding_is_no_m2m100(tmp_path: Path):
+    theirs = KINDS["m2m_100"].make(pad_token_id=1, decoder_start_token_id=1)
+    theirs.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ConfigError, match="no position in M2M100"):
+        import_model(tmp_path / "theirs", tmp_path / "ours")
+    config = replace(
+        BOTH,
+        norm_placement="pre",
+        positions="sinusoidal",
+        position_spacing="closed",
+        first_position=1,
+        position_pairs="halves",
+        norm_eps=1e-5,
+    )
+    ch.save_model(ch.build_model(config), tmp_path / "model", ids=TokenIds(decoder_start=0))
+    with pytest.raises(ConfigError, match="no position in M2M100"):
+        export_model(tmp_path / "model", tmp_path / "out")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_scale_that_half_precision_would_round_is_written_in_single(
+    dtype: torch.dtype, tmp_path: Path
+):
+    config = replace(
+        ch.preset("tiny-decoder"),
+        d_model=96,
+        n_heads=4,
+        n_kv_heads=None,
+        embedding_scale=True,
+        tie_output=True,
+        norm="layer",
+        feed_forward="gelu",
+        positions="learned",
+    )
+    ch.save_model(ch.build_model(config).to(dtype), tmp_path / "model")
+    export_model(tmp_path / "model", tmp_path / "out")
+    import_model(tmp_path / "out", tmp_path / "back")
+    assert next(load_model(tmp_path / "back").parameters()).dtype == torch.float32
+
+
+def test_the_tables_of_a_rotation_are_read_under_both_names():
+    of = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    default = {"rope_type": "default", "rope_theta": 5e5}
+    for name in ("rope_scaling", "rope_parameters"):
+        assert LLAMA.read_config({**of, name: default})[0].position_base == 5e5
+        with pytest.raises(FolderError, match=f"{name}=.1. must be null or a table"):
+            LLAMA.read_config({**of, name: [1]})
+        with pytest.raises(FolderError, match=f"{name} rope_type='linear' is not known"):
+            LLAMA.read_config({**of, name: {"rope_type": "linear"}})
