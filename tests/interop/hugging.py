@@ -10,6 +10,9 @@ import torch.nn.functional as F
 import transformers
 from torch import Tensor
 
+from clearhead.config import ModelConfig
+from clearhead.interop.model_folder import TokenIds
+
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 
@@ -193,3 +196,8 @@ def norm_llama_in_fp64(monkeypatch: pytest.MonkeyPatch) -> None:
 
     norm = transformers.models.llama.modeling_llama.LlamaRMSNorm
     monkeypatch.setattr(norm, "forward", forward)
+
+
+def ids_for(config: ModelConfig) -> TokenIds:
+    """M2M100 has no position for its padding, with which its decoder must not start."""
+    return TokenIds(decoder_start=2 if config.pad_id == 1 else 1)

@@ -21,6 +21,7 @@ from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.model_folder import save_model
 from clearhead.models import PRESETS
 from tests.drawing import configs, draws, random_model, random_tokens, run
+from tests.interop.hugging import ids_for
 
 # Each example writes and opens folders: a failing one is shown as it was drawn, not shrunk.
 DRAWN = [Phase.generate]
@@ -54,7 +55,8 @@ def positions_of(family: HuggingFaceFamily) -> tuple[str, ...]:
 
 def outcome(config: ModelConfig, folder: Path) -> ConfigError | None:
     """The refusal, if it was one; a certificate is checked here."""
-    save_model(random_model(config, dtype=torch.float32), folder / "ours")
+    model = random_model(config, dtype=torch.float32)
+    save_model(model, folder / "ours", ids=ids_for(config))
     try:
         certificate = export_model(folder / "ours", folder / "theirs")
     except ConfigError as error:

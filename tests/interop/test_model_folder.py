@@ -107,8 +107,13 @@ def test_a_folder_is_on_the_disk_before_it_gets_its_name(
 
 
 def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path):
-    save_model(random_model(our_config("gpt2")), tmp_path / "ours", ids=TokenIds(eos=53))
-    with pytest.raises(ConfigError, match=r"tokens\.eos=53 is not a token of a vocabulary of 53"):
+    refused = r"tokens\.eos=53 is not a token of a vocabulary of 53"
+    with pytest.raises(ConfigError, match=refused):
+        save_model(random_model(our_config("gpt2")), tmp_path / "ours", ids=TokenIds(eos=53))
+    save_model(random_model(our_config("gpt2")), tmp_path / "ours")
+    config = tmp_path / "ours" / "config.json"
+    config.write_text(config.read_text().replace('"eos": 2', '"eos": 53'))
+    with pytest.raises(ConfigError, match=refused):
         load_model(tmp_path / "ours")
 
 

@@ -18,6 +18,7 @@ from tests.drawing import random_model
 from tests.interop.hugging import (
     GENERATIVE,
     KINDS,
+    ids_for,
     largest_difference,
     norm_llama_in_fp64,
     open_theirs,
@@ -81,7 +82,7 @@ def test_a_model_made_here_computes_the_same_in_transformers(
     if dtype == torch.float64:
         norm_llama_in_fp64(monkeypatch)
     ours = random_model(our_config(family), dtype=dtype)
-    save_model(ours, tmp_path / "ours")
+    save_model(ours, tmp_path / "ours", ids=ids_for(ours.config))
     certificate = export_model(tmp_path / "ours", tmp_path / "theirs")
     theirs = open_theirs(tmp_path / "theirs", dtype)
     assert theirs.config.model_type == family
@@ -102,7 +103,8 @@ def test_out_and_in_again_leaves_the_model_and_every_bit_of_our_tensors(
     family: str, tmp_path: Path
 ):
     config = our_config(family)
-    save_model(random_model(config, dtype=torch.float32), tmp_path / "ours")
+    model = random_model(config, dtype=torch.float32)
+    save_model(model, tmp_path / "ours", ids=ids_for(config))
     export_model(tmp_path / "ours", tmp_path / "theirs", check=False)
     import_model(tmp_path / "theirs", tmp_path / "again")
     assert_same_bits(tmp_path / "ours", tmp_path / "again")

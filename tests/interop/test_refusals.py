@@ -243,7 +243,7 @@ def test_rotations_that_are_not_known_are_refused(tmp_path: Path):
     theirs.save_pretrained(tmp_path / "theirs")
     config = tmp_path / "theirs" / "config.json"
     change_json(config, rope_scaling={"rope_type": "yarn", "factor": 2})
-    refused(tmp_path / "theirs", "rope_scaling=.*yarn.* is not known here")
+    refused(tmp_path / "theirs", "rope_scaling rope_type='yarn' is not known")
     change_json(config, rope_scaling=None, rope_parameters={"rope_type": "yarn"})
     refused(tmp_path / "theirs", "rope_parameters rope_type='yarn' is not known")
 

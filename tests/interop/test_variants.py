@@ -14,14 +14,20 @@ from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import load_model, save_model
 from tests.drawing import random_model
-from tests.interop.hugging import KINDS, largest_difference, norm_llama_in_fp64, open_theirs
+from tests.interop.hugging import (
+    KINDS,
+    ids_for,
+    largest_difference,
+    norm_llama_in_fp64,
+    open_theirs,
+)
 from tests.interop.test_parity import our_config
 
 
 def exported(config: ModelConfig, folder: Path) -> tuple[Any, Any, dict[str, Tensor]]:
     """Ours, theirs and their tensors, all in fp64."""
     ours = random_model(config)
-    save_model(ours, folder / "ours")
+    save_model(ours, folder / "ours", ids=ids_for(config))
     export_model(folder / "ours", folder / "theirs", check=False)
     tensors = load_file(folder / "theirs" / "model.safetensors")
     return ours, open_theirs(folder / "theirs", torch.float64), tensors
