@@ -6,6 +6,7 @@ of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty 
 
 import typing
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -170,8 +171,9 @@ def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
         return fed
     model, inputs = patient.plain, patient.draw(3)
     masked = replace(inputs, real=torch.ones_like(inputs.tokens, dtype=torch.bool))
-    pieces = [patient.length - 2, 2]
-    for mask in ("whole", "new"):
+    # Some models take one token at a time.
+    for last, mask in product(([2], [1, 1]), ("whole", "new")):
+        pieces = [patient.length - 2, *last]
         tried = replace(fed, mask=mask)
         try:
             with torch.no_grad():

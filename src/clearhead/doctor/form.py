@@ -74,6 +74,8 @@ class MaskForm:
     def __str__(self) -> str:
         if self.shape == "(batch,) lengths":
             return f"{self.argument}=… {self.shape}"
+        if self.dtype.is_floating_point:
+            return f"{self.argument}=… {self.shape}, added to scores: 0 or -inf"
         meaning = "real" if self.true_is_real else "padding"
         if self.causal:
             meaning = "may look" if self.true_is_real else "may not look"

@@ -1,16 +1,17 @@
 """A model's own generation: which method it is, and how it takes its settings."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.doctor.form import Form, arguments_of
 from clearhead.doctor.masks import is_mask
 from clearhead.doctor.patient import CallInputs, Generated, Patient
+from clearhead.doctor.witness import watching
 
 Found = tuple[dict[str, Any], dict[str, str]]
 NOTHING: Found = ({}, {})
@@ -85,6 +86,11 @@ def _named(
     padding = form.masks.get("real")
     masks = [n for n in arguments if is_mask(n) and padding is not None]
     mask = masks[0] if masks and not patient.has_source else None
+    stripped = None
+    if patient.has_source and "new" in new:
+        stripped = _stripped_start(
+            patient, lambda model, source: getattr(model, method)(source, **{new: 1})
+        )
 
     def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
         given = {str(names[k]): value for k, value in settings.items() if k != "eos" or not ends}
@@ -102,6 +108,8 @@ def _named(
         tokens = tokens if tokens.dim() > 1 else tokens[None]
         # An encoder-decoder's first token is the one that starts it, and was not generated.
         start = 1 if inputs.source is not None else prompt.shape[1]
+        if stripped is not None:
+            return Generated(tokens.new_full((len(tokens), 1), stripped), tokens, scores)
         if inputs.source is None and not torch.equal(tokens[:, :start], prompt):
             return Generated(prompt, tokens, scores)  # the new ones only
         return Generated(tokens[:, :start], tokens[:, start:], scores)
@@ -122,6 +130,29 @@ def _named(
         "generate_takes_masks": mask is not None,
     }
     return found, {"generation": f"model.{method}(…, {', '.join(known)})"}
+
+
+def _stripped_start(patient: Patient, generate: Callable[[nn.Module, Tensor], Any]) -> int | None:
+    """The token that starts an encoder-decoder, where generation leaves it out: asked for one new
+    token, it returns one. The start is seen as it goes through a table of tokens."""
+    model, source = patient.copy(), patient.draw(3).source
+    assert source is not None
+    seen: list[int] = []
+
+    def leave(_path: str, module: nn.Module, given: Any, _output: Any) -> None:
+        tokens = given[0][0] if given[0] else None
+        of_tokens = isinstance(module, nn.Embedding) and module.num_embeddings == patient.vocab_size
+        if of_tokens and isinstance(tokens, torch.Tensor) and tokens.shape == (len(source), 1):
+            seen.extend(tokens.unique().tolist())
+
+    try:
+        with torch.no_grad(), watching(model, leave=leave):
+            output = generate(model, source)
+    except Exception:  # nobody knows what it raises
+        return None
+    tokens = output[0] if isinstance(output, tuple) else output
+    one_each = isinstance(tokens, torch.Tensor) and tokens.shape == (len(source), 1)
+    return seen[0] if one_each and seen else None
 
 
 def _attribute_read(model: nn.Module, method: str, names: tuple[str, ...]) -> str | None:

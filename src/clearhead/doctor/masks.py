@@ -103,7 +103,7 @@ def _is_causal(patient: Patient, form: Form) -> bool:
 
 def hides(patient: Patient, form: Form, role: str) -> bool:
     """Whether another token in the place that is said to be padding changes nothing elsewhere."""
-    inputs = patient.draw(3)
+    inputs = patient.draw(5)  # not 3 again: a model may have as many heads as rows
     name = "tokens" if role == "real" else "source"
     tokens: Tensor = getattr(inputs, name)
     place = tokens.shape[1] - 1 if "lengths" in form.masks[role].shape else _HIDDEN
@@ -124,50 +124,61 @@ def hides(patient: Patient, form: Form, role: str) -> bool:
     return bool(one.isfinite().all()) and change_size(one, two) < _SAME
 
 
-def optional_masks(patient: Patient, form: Form) -> Form:
-    """The masks that a model takes and can do without."""
+def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
+    """The masks that a model takes and can do without; and by role, an argument that is named as a
+    padding mask and has no meaning under which an unpadded batch stays as it is."""
     roles = {"real": _MASKS}
     if patient.kind == "encoder-decoder" and patient.has_source:
         roles = {"real": _TARGET_MASKS, "source_real": _SOURCE_MASKS}
+    unread: dict[str, str] = {}
     for role, names in roles.items():
         if role not in form.masks:
-            mask = _find(patient, form, role, names)
+            mask, changing = _find(patient, form, role, names)
             form = form if mask is None else replace(form, masks={**form.masks, role: mask})
-    return form
+            if mask is None and changing is not None:
+                unread[role] = changing
+    return form, unread
 
 
-def _find(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
+def _find(
+    patient: Patient, form: Form, role: str, names: tuple[str, ...]
+) -> tuple[MaskForm | None, str | None]:
     """The argument is known by its name. Its meaning: a mask under which every token is real
     changes nothing, one that hides a token is taken as well, and hides it. Where none hides,
-    the first that is taken."""
+    the first that is taken. Beside it, the first padding mask that was taken both ways and changed
+    something under each."""
     inputs = patient.draw(3)
     masked = _all_real(inputs, role)
     taken: list[MaskForm] = []
+    changing: set[tuple[str, bool]] = set()
     arguments = arguments_of(patient.plain)
     shapes: tuple[MaskShape, ...] = (
         "(batch, length)",
         "(batch, 1, length)",
         "(batch, 1, 1, length)",
     )
-    senses = _SENSES[:3]
     with torch.no_grad():
         plain = form.logits(patient.plain, inputs)
     for name, shape, (true_is_real, dtype) in product(
-        [name for name in names if name in arguments], shapes, senses
+        [name for name in names if name in arguments], shapes, _SENSES
     ):
+        if dtype.is_floating_point and shape == "(batch, length)":
+            continue  # ones and zeros by custom: a model that adds them as they are has a bug
         mask = MaskForm(name, shape, true_is_real, dtype)
         tried = replace(form, masks={**form.masks, role: mask})
         try:
             with torch.no_grad():
                 logits = tried.logits(patient.plain, masked)
             if not change_size(plain, logits) < _SAME:
+                changing.add((name, true_is_real))
                 continue
             if hides(patient, tried, role):
-                return mask
+                return mask, None
         except CALL_ERRORS:
             continue
         taken.append(mask)
-    return taken[0] if taken else None
+    padding = [n for n in names if "pad" in n and {(n, True), (n, False)} <= changing]
+    return taken[0] if taken else None, padding[0] if padding else None
 
 
 def _all_real(inputs: CallInputs, role: str) -> CallInputs:

@@ -3,7 +3,7 @@
 The doctor never touches the model it is given: every check works on copies.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -76,6 +76,9 @@ class Calls:
     """(batch, length, vocab): scores before any softmax."""
     masks: frozenset[str] = frozenset()
     """Which of "real" and "source_real" reach the model."""
+    unread_masks: Mapping[str, str] = field(default_factory=dict)
+    """By "real" or "source_real": an argument named as a padding mask, with which an unpadded batch
+    gets other logits than without, whatever True means."""
     sides: frozenset[str] = frozenset({"left", "right"})
     """Where padding can be put: lengths in place of masks leave only the right."""
     inner_length: int = 0

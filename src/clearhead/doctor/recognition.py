@@ -67,7 +67,7 @@ def recognise(
         remedy = nearest_text(kind, KINDS, language)
         raise RecognitionError(error_text("wrong_kind", language, kind=kind, nearest=remedy))
     kind = kind or _kind(model, language)
-    problem: RecognitionError | None = None
+    problems: list[RecognitionError] = []
     for size in [vocab_size] if vocab_size else _vocab_sizes(model, language):
         form = Form(None, size)  # a first guess, replaced unless `calls` makes it needless
         patient = Patient(
@@ -86,13 +86,13 @@ def recognise(
                 return _with_lengths(patient)
             patient, form = _with_masks(*_with_form(patient, language))
         except RecognitionError as error:
-            problem = problem or error
+            problems.append(error)
         else:
             if patient.pad_id is None and patient.kind != "decoder":
                 patient = replace(patient, pad_id=_hidden_token(patient))
             return _with_abilities(patient, form)
-    assert problem is not None
-    raise problem
+    # Tokens beyond a table are the doctor's own mistake: that size is not the vocabulary's.
+    raise min(problems, key=lambda error: str(error).count("IndexError"))
 
 
 def _kind(model: nn.Module, language: Language) -> ModelKind:
@@ -243,8 +243,9 @@ def _with_lengths(patient: Patient) -> Patient:
 
 
 def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
+    unread: dict[str, str] = {}
     if not form.methods:
-        form = optional_masks(patient, form)
+        form, unread = optional_masks(patient, form)
     roles = [role for role in ("real", "source_real") if role in form.masks]
     shown = {role: str(form.masks[role]) for role in roles}
     sides = frozenset({"right"} if any("lengths" in m.shape for m in form.masks.values()) else ())
@@ -253,6 +254,7 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
         logits=form.logits,
         more_outputs=None if form.methods or form.one_by_one else form.more_outputs,
         masks=frozenset(roles),
+        unread_masks=unread,
         inner_length=1 if form.shifts_itself else 0,
         sides=sides or frozenset({"left", "right"}),
     )

@@ -39,13 +39,15 @@ def watching(
     model: nn.Module,
     *,
     enter: Callable[[str, nn.Module], None] | None = None,
+    give: Callable[[str, Any, Any], tuple[Any, Any]] | None = None,
     leave: Callable[[str, nn.Module, Any, Any], Any] | None = None,
     end: Callable[[], None] | None = None,
 ) -> Iterator[None]:
     """Call `enter` before and `leave` after every module's forward, with what it was given and what
-    it returned; what `leave` returns, unless None, takes the place of the output. `end` is called
-    last, also if forward raises: the model may catch that. Forward itself is wrapped: a hook would
-    not see code that calls `.forward()` and not the module."""
+    it returned; what `leave` returns, unless None, takes the place of the output, and what `give`
+    returns that of the arguments. `end` is called last, also if forward raises: the model may catch
+    that. Forward itself is wrapped: a hook would not see code that calls `.forward()` and not the
+    module."""
     own: list[tuple[nn.Module, Any]] = []
 
     def wrap(path: str, module: nn.Module) -> None:
@@ -55,6 +57,8 @@ def watching(
         def watched(*args: Any, **kwargs: Any) -> Any:
             if enter is not None:
                 enter(path, module)
+            if give is not None:
+                args, kwargs = give(path, args, kwargs)
             try:
                 output = forward(*args, **kwargs)
                 instead = None if leave is None else leave(path, module, [args, kwargs], output)

@@ -13,6 +13,7 @@ from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 _N_PADS = 3
 _ROWS = [2, 0, 0]  # one row goes on twice and one ends, as beams do
+_REFUSALS = (ValueError, AssertionError, NotImplementedError)
 
 
 def cache(patient: Patient) -> Iterator[Finding]:
@@ -23,8 +24,7 @@ def cache(patient: Patient) -> Iterator[Finding]:
     try:
         yield from _first_difference(patient)
     except CALL_ERRORS as error:
-        lines = str(error).splitlines() or [""]
-        yield Finding("cache.fails", "error", {"error": f"{type(error).__name__}: {lines[0]}"})
+        yield Finding("cache.fails", "error", {"error": _text(error)})
 
 
 def _first_difference(patient: Patient) -> Iterator[Finding]:
@@ -33,6 +33,7 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
     model, inputs = patient.specimen, patient.draw(2)
     with torch.no_grad():
         full = patient.logits(model, inputs)
+        refused: str | None = None
         for case, pieces in (
             ("one", [1] * length),
             ("after_prompt", [length - 2, 1, 1]),
@@ -40,12 +41,43 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
         ):
             if min(pieces) < 1:
                 continue  # the model takes too few tokens
-            logits = cached(model, inputs, pieces)
+            try:
+                logits = cached(model, inputs, pieces)
+            except _REFUSALS as error:
+                if case == "one" or not _in_words(error):
+                    raise
+                refused = case
+                yield Finding("cache.one_at_a_time", "note", {"error": _text(error)})
+                break
             if not change_size(full, logits) <= patient.tolerance:
                 yield _finding(patient, case, full, logits)
                 return
-    yield from _padded(patient)
-    yield from _reordered(patient)
+    yield from _padded(patient, refused)
+    yield from _reordered(patient, refused)
+
+
+def _in_words(error: Exception) -> bool:
+    """Whether the model itself refuses a call: the error is raised by its own code, not by torch
+    or by the doctor, and does not come from values that cannot be unpacked."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    own = not module.startswith(("torch.", "clearhead.doctor."))
+    return own and "unpack" not in str(error)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
+def _accepted(pieces: list[int], refused: str | None) -> list[int]:
+    """The same tokens in pieces that the model takes: ones after the prompt where it refused
+    several, ones from the beginning where it refused a prompt."""
+    if refused is None:
+        return pieces
+    prompt = pieces[0] if refused == "several" else 1
+    return [prompt] + [1] * (sum(pieces) - prompt)
 
 
 def _finding(patient: Patient, case: str, full: Tensor, logits: Tensor) -> Finding:
@@ -57,7 +89,7 @@ def _finding(patient: Patient, case: str, full: Tensor, logits: Tensor) -> Findi
     )
 
 
-def _padded(patient: Patient) -> Iterator[Finding]:
+def _padded(patient: Patient, refused: str | None) -> Iterator[Finding]:
     """Prompts of different lengths in one batch: pads on the left of the tokens, or beside the
     source, which a cache must remember."""
     cached = patient.calls.cached
@@ -68,13 +100,15 @@ def _padded(patient: Patient) -> Iterator[Finding]:
         possible = role in roles(patient)
         if role == "tokens":
             possible = possible and patient.kind == "decoder" and patient.calls.cache_takes_masks
+            # Pads that are fed one by one come before anything that they may look at.
+            possible = possible and refused != "after_prompt"
         if not possible:
             continue
         short = patient.length - _N_PADS
         inputs = patient.draw(3, short, max(min(patient.source_length, short - 1), 1))
         inputs = _some_padded(pad(patient, inputs, role, side), patient, role)
         length = inputs.tokens.shape[1]
-        pieces = [length - 3, 1, 2]
+        pieces = _accepted([length - 3, 1, 2], refused)
 
         def both(
             model: nn.Module, inputs: CallInputs = inputs, pieces: list[int] = pieces
@@ -118,13 +152,15 @@ def _in_some_precision(
     return None
 
 
-def _reordered(patient: Patient) -> Iterator[Finding]:
+def _reordered(patient: Patient, refused: str | None) -> Iterator[Finding]:
     """As in beam search: rows of the cache change places, and continue as those rows would."""
     if patient.calls.reordered is None:
         return
-    length, inputs = patient.length, patient.draw(3)
+    model, inputs = patient.specimen, patient.draw(3)
+    pieces = _accepted([patient.length - 2, 2], refused)
+    n_last = pieces[-1]
     with torch.no_grad():
-        full = patient.logits(patient.specimen, inputs.rows(_ROWS))[:, -2:]
-        logits = patient.calls.reordered(patient.specimen, inputs, [length - 2, 2], _ROWS)[:, -2:]
+        full = patient.logits(model, inputs.rows(_ROWS))[:, -n_last:]
+        logits = patient.calls.reordered(model, inputs, pieces, _ROWS)[:, -n_last:]
     if not change_size(full, logits) <= patient.tolerance:
         yield Finding("cache.reordered", "error", {"change": change_size(full, logits)})

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearhead.doctor.checks.loss import shift_of
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient
 
@@ -82,7 +83,7 @@ def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, labels: Tensor
     """An encoder's labels are given; the others predict the next token."""
     if patient.kind != "encoder" and patient.calls.loss is not None:
         targets = inputs.tokens
-        if not patient.calls.loss_shift:
+        if not shift_of(patient):
             # The last target is nobody's next token: another row's first, which none can know.
             targets = torch.cat((targets[:, 1:], targets[:, :1].roll(1, dims=0)), dim=1)
         return patient.calls.loss(model, inputs, targets)

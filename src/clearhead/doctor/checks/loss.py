@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import CallInputs, Patient
+from clearhead.doctor.patient import CallInputs, Patient, once_per_patient
 
 _N_IGNORED = 4
 
@@ -17,28 +17,47 @@ def loss_value(patient: Patient) -> Iterator[Finding]:
     if patient.calls.own_loss is not None:
         yield from _own_loss(patient)
         return
-    model, inputs, targets, _ = _scene(patient)
-    logits = patient.logits(model, inputs)
-    draws = [patient.draw(4, seed=seed).tokens for seed in (1, 2, 3)]
-    losses = [_loss(patient, model, inputs, drawn) for drawn in draws]
-    right = patient.calls.loss_shift
-    if _explained(logits, draws, right, losses):
+    logits, draws, losses = _drawn(patient)
+    right, shift, loss = patient.calls.loss_shift, _seen_shift(patient), float(losses[0])
+    if shift == right:
         return
-    loss = float(losses[0])
-    for shift in (0, 1, 2, -1):
-        if shift != right and _explained(logits, draws, shift, losses):
-            severity = "warning" if shift == 1 else "error"
-            numbers = {"loss": loss, "shift": shift, "right": right}
-            case = "shift_back" if shift < 0 else f"shift_{shift}"
-            yield Finding(f"loss_value.{case}", severity, numbers)
-            return
+    if shift is not None:
+        # By none or by one: right, if callers pass their targets accordingly.
+        severity = "warning" if shift in (0, 1) else "error"
+        numbers = {"loss": loss, "shift": shift, "right": right}
+        case = "shift_back" if shift < 0 else f"shift_{shift}"
+        yield Finding(f"loss_value.{case}", severity, numbers)
+        return
     smoothing = _wrong_sign(logits, draws, right, losses)
     if smoothing is not None:
         numbers = {"loss": loss, "smoothing": smoothing}
         yield Finding("loss_value.smoothing_sign", "error", numbers)
         return
-    expected = float(_cross_entropy(logits, targets, right))
+    expected = float(_cross_entropy(logits, draws[0], right))
     yield Finding("loss_value.other", "warning", {"loss": loss, "expected": expected})
+
+
+def _drawn(patient: Patient) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Logits, three draws of targets, and the loss of each."""
+    model, inputs, _, _ = _scene(patient)
+    draws = [patient.draw(4, seed=seed).tokens for seed in (1, 2, 3)]
+    losses = [_loss(patient, model, inputs, drawn) for drawn in draws]
+    return patient.logits(model, inputs), draws, losses
+
+
+@once_per_patient
+def _seen_shift(patient: Patient) -> int | None:
+    """The shift that explains the loss, the promised one first."""
+    logits, draws, losses = _drawn(patient)
+    shifts = (patient.calls.loss_shift, 0, 1, 2, -1)
+    return next((s for s in shifts if _explained(logits, draws, s, losses)), None)
+
+
+def shift_of(patient: Patient) -> int:
+    """How far the loss moves its targets: as promised, unless it is seen to move them by none or
+    by one."""
+    seen = _seen_shift(patient)
+    return seen if seen in (0, 1) else patient.calls.loss_shift
 
 
 def _own_loss(patient: Patient) -> Iterator[Finding]:
@@ -56,7 +75,7 @@ def _own_loss(patient: Patient) -> Iterator[Finding]:
     for shift in () if explained(1) else (0, 2, -1):
         if explained(shift):
             numbers = {"loss": losses[0], "shift": shift, "right": 1}
-            case = "shift_back" if shift < 0 else f"shift_{shift}"
+            case = {0: "own_token", 2: "shift_2", -1: "shift_back"}[shift]
             yield Finding(f"loss_value.{case}", "error", numbers)
             return
 
@@ -78,7 +97,7 @@ def _of_every_draw(
 
 def _ignored_targets(patient: Patient, seed: int) -> Iterator[Finding]:
     model, inputs, targets, ignored = _scene(patient, seed)
-    shift = patient.calls.loss_shift
+    shift = shift_of(patient)
     n_ignored = min(_N_IGNORED, patient.length - shift - 1)
     if n_ignored < 1:
         raise NotApplicableError("too_short")
@@ -115,7 +134,7 @@ def _counted(
     patient: Patient, logits: Tensor, partly: Tensor, loss: float, right: float
 ) -> Iterator[Finding]:
     """Targets that should not count are counted as a token, the first or the last."""
-    ignored, shift = patient.calls.ignored, patient.calls.loss_shift
+    ignored, shift = patient.calls.ignored, shift_of(patient)
     if _near(loss, right):
         return
     for token in (0, patient.vocab_size - 1):
@@ -132,7 +151,7 @@ def _token(
     """Token 0 is a target like the others, unless it is padding."""
     if patient.pad_id == 0:
         return
-    shift, ignored = patient.calls.loss_shift, patient.calls.ignored
+    shift, ignored = shift_of(patient), patient.calls.ignored
     some = targets.clone()
     some[:, ::2] = 0
     loss = float(_loss(patient, model, inputs, some))
@@ -147,7 +166,7 @@ def _smoothed(
     patient: Patient, logits: Tensor, targets: Tensor, partly: Tensor, loss: float
 ) -> Iterator[Finding]:
     """Label smoothing must leave ignored targets out as well."""
-    shift, ignored = patient.calls.loss_shift, patient.calls.ignored
+    shift, ignored = shift_of(patient), patient.calls.ignored
     whole = float(_loss(patient, patient.noisy.eval(), patient.draw(4), targets))
     plain = float(_cross_entropy(logits, targets, shift))
     uniform = -logits[:, : logits.shape[1] - shift].double().log_softmax(dim=-1).mean(dim=-1)
@@ -199,7 +218,7 @@ def _mean_of_means(patient: Patient, seed: int) -> Iterator[Finding]:
     """Rows with different numbers of targets: every target weighs the same."""
     model, inputs, targets, ignored = _scene(patient, seed)
     targets[2:, 3:] = ignored
-    shift = patient.calls.loss_shift
+    shift = shift_of(patient)
     with torch.no_grad():
         logits = patient.logits(model, inputs)
     loss = float(_loss(patient, model, inputs, targets))

@@ -15,6 +15,11 @@ _N_PADS = 3
 
 def padding(patient: Patient) -> Iterator[Finding]:
     """Three pads beside the real tokens, on the right and on the left, of each sequence."""
+    unread = patient.calls.unread_masks
+    for argument in unread.values():
+        yield Finding("padding.unread", "warning", {"argument": argument})
+    if unread and not patient.calls.masks:
+        return
     _check_that_padding_exists(patient)
     for role in roles(patient):
         for side in _sides(patient):
@@ -120,6 +125,8 @@ def _sides(patient: Patient) -> list[str]:
 
 
 def _check_that_padding_exists(patient: Patient) -> None:
+    if patient.calls.unread_masks and not patient.calls.masks:
+        raise NotApplicableError("unread_mask")
     if patient.pad_id is None and not patient.calls.masks:
         raise NotApplicableError("no_padding")
     if patient.kind == "decoder" and not patient.calls.masks:
@@ -131,8 +138,10 @@ def _check_that_padding_exists(patient: Patient) -> None:
 
 
 def roles(patient: Patient) -> list[str]:
-    """The sequences that can be padded: all, if the pad is known; else those with a mask."""
+    """The sequences that can be padded: all, if the pad is known; else those with a mask. One
+    whose mask cannot be read is left out."""
     roles = ["tokens", "source"] if patient.has_source else ["tokens"]
+    roles = [role for role in roles if _mask_of(role) not in patient.calls.unread_masks]
     known = patient.pad_id is not None
     return [role for role in roles if known or _mask_of(role) in patient.calls.masks]
 

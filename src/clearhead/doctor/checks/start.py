@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -87,7 +88,12 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if any(p.grad is None for _, p in trained):
         _learn_from_more(patient, model)
+    if any(p.grad is None for _, p in trained):
+        _learn_from_many(patient, model)
     unused = [name for name, p in trained if p.grad is None]
+    if unused:
+        elsewhere = _learnt_elsewhere(patient)
+        unused = [name for name in unused if name not in elsewhere]
     if unused:
         yield Finding("gradients.none", "error", _names(unused), place=_common(unused))
     infinite = [name for name, p in trained if p.grad is not None and not p.grad.isfinite().all()]
@@ -123,6 +129,44 @@ def _learn_from_many(patient: Patient, model: nn.Module) -> None:
     logits = patient.logits(model, patient.draw(_MANY, seed=2))
     targets = patient.draw(_MANY, seed=3).tokens % logits.shape[-1]
     F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+
+
+def _learnt_elsewhere(patient: Patient) -> set[str]:
+    """What has a gradient with the model's own weights, under which a router may choose other
+    experts, or in training mode, where more parts may be used. All scores that come back are
+    learnt; states are not, or an encoder that only returns its states would pass for used."""
+    learnt: set[str] = set()
+    inputs = patient.draw(_MANY, seed=2)
+    for model in (patient.copy(), patient.training_copy()):
+        returned: list[Tensor] = []
+
+        def leave(
+            path: str, _module: nn.Module, _given: Any, output: Any, kept: list[Tensor] = returned
+        ) -> None:
+            if not path:
+                kept += _learnable(output)
+
+        try:
+            with watching(model, leave=leave):
+                logits = patient.logits(model, inputs)
+            scores = [t for t in returned if t.dim() < 3 or t.shape[-1] == logits.shape[-1]]
+            torch.stack([t.double().square().mean() for t in (logits, *scores)]).sum().backward()
+        except CALL_ERRORS:
+            continue  # in training it may need more than it is given here
+        learnt |= {name for name, p in model.named_parameters() if p.grad is not None}
+    return learnt
+
+
+def _learnable(output: Any) -> list[Tensor]:
+    """The tensors in what a model returned that pass a gradient back."""
+    if isinstance(output, torch.Tensor):
+        return [output] if output.requires_grad else []
+    if isinstance(output, dict):
+        output = list(output.values())
+    elif is_dataclass(output):
+        output = list(vars(output).values())
+    items = output if isinstance(output, tuple | list) else []
+    return [tensor for item in items for tensor in _learnable(item)]
 
 
 def _wrong_row(patient: Patient) -> Iterator[Finding]:

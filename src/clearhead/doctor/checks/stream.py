@@ -27,6 +27,8 @@ _DROWNED = 0.08
 _DROWNED_UNSCALED = 0.22
 # A norm feels size only through its epsilon; without one, logits grow as the stream does.
 _LARGER, _SIZE_FELT = 4, 0.1
+# So large that neither a norm's epsilon nor a position that is added counts beside it.
+_FAR = 1e3
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ def _examine_tower(patient: Patient, tower: Tower, emptied: _Emptied) -> Iterato
             continue  # a norm that is no module of the layer: nobody knows where it stands
         if layer == tower.layers[0] and _only_the_first_normalises(patient, tower, emptied.model):
             continue
+        if _grows(patient, emptied.model, layer):
+            continue  # a factor, a gate, or a position that is added
         change = float((returned - given).norm() / given.norm())
         yield Finding("residual.after_norm", "error", {"change": change}, place=layer)
         return
@@ -108,6 +112,36 @@ def _only_the_first_normalises(patient: Patient, tower: Tower, model: nn.Module)
         visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
     later = [visit for visit in visits if visit.path in others]
     return bool(later) and all(_same(stream_out_of(v), stream_into(v)) for v in later)
+
+
+def _grows(patient: Patient, model: nn.Module, layer: str) -> bool:
+    """Whether the emptied layer returns more where it is given more: then no norm stands in the
+    stream."""
+    sizes: list[float] = []
+    for factor in (_FAR, _LARGER * _FAR):
+        with torch.no_grad(), watching(model, give=_multiplying(layer, factor)):
+            visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
+        visit = next(visit for visit in visits if visit.path == layer)
+        sizes.append(float(stream_out_of(visit).double().norm()))
+    return sizes[1] > _LARGER / 2 * sizes[0]
+
+
+def _multiplying(layer: str, factor: float) -> Callable[[str, Any, Any], tuple[Any, Any]]:
+    """For `watching`: the stream that this layer is given is made larger."""
+
+    def give(path: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        if path != layer:
+            return args, kwargs
+        if args and isinstance(args[0], torch.Tensor):
+            return (args[0] * factor, *args[1:]), kwargs
+        name = next((n for n, v in kwargs.items() if _is_stream(v)), None)
+        return args, kwargs if name is None else {**kwargs, name: kwargs[name] * factor}
+
+    return give
+
+
+def _is_stream(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 3 and value.is_floating_point()
 
 
 def _is_normalised(stream: Tensor) -> bool:
