@@ -31,6 +31,10 @@ SETTINGS = {  # in the order of HEADINGS
     "hugging_face-authors": ("its authors'", "其作者的设置"),
     "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
     "clearhead-ours": ("the recipe", "配方"),
+    "multi30k-de-en clearhead-ours": (
+        "the recipe, average of checkpoints in any case",
+        "配方，一律取检查点的平均",
+    ),
     "clearhead-last": ("the recipe, its last weights", "配方，只用最后的权重"),
     "clearhead-initial": (
         "the recipe, its last weights, larger initial ones",
@@ -68,7 +72,8 @@ def table(readme: str) -> str:
         for run in dict.fromkeys(line["run"] for line in lines):
             mine = [line for line in lines if line["run"] == run]
             tool = f"{TOOLS[run.rpartition('-')[0]]} {mine[0]['version']}".strip()
-            rows.append((title[i], tool, SETTINGS[run][i], _result(mine, i)))
+            settings = SETTINGS.get(f"{task} {run}", SETTINGS[run])
+            rows.append((title[i], tool, settings[i], _result(mine, i)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
