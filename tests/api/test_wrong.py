@@ -323,13 +323,11 @@ def test_a_model_without_weights_and_ids_of_another_kind_are_not_saved(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_new_folder_that_has_no_name_or_is_below_a_file_is_refused(
+def test_a_new_folder_that_has_no_name_is_refused(
     translator: ch.TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     assert "such as ./model" in refused(lambda: translator.save("."))
-    (tmp_path / "file").write_text("x")
-    assert "below a file" in refused(lambda: translator.save("file/model"))
 
 
 def test_settings_of_another_kind_of_model_and_a_split_beside_text_are_refused(

@@ -86,8 +86,6 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
-    except (FileExistsError, NotADirectoryError):
-        raise FolderError(f"{folder} would be below a file; name a folder of folders") from None
     except OSError as error:
         error.filename = str(folder)  # and not the unfinished one
         raise

@@ -27,9 +27,8 @@ def sinusoid(
     """sin and cos of position / base^(2i/d_model), for i in 0 … d_model/2 - 1 (section 3.5).
 
     The paper interleaves sines and cosines; Marian and Pegasus put the sines in the first half.
-    Only the order of dimensions differs: training works as well with either, but weights that were
-    trained with one do not fit the other. With `spacing="closed"` the wavelengths reach 2π·base
-    itself (tensor2tensor, fairseq, M2M100)."""
+    Only the order of dimensions differs; weights trained with one do not fit the other. With
+    `spacing="closed"` the wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100)."""
     half = d_model // 2
     if spacing == "open":
         frequency = base ** -(torch.arange(half, dtype=torch.float64) / half)

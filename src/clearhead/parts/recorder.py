@@ -10,8 +10,7 @@ Record = Callable[[AttentionRole, Weights], None]
 
 
 class Recorder:
-    """Attention weights by role and layer, taken before dropout, so that rows sum to 1 (rows of
-    padding that may look at nothing are zeros).
+    """Attention weights by role and layer, before dropout: rows sum to 1, or to 0 on padding.
 
         recorder = Recorder(layers=[0, 5])
         model(source, target, recorder=recorder)
