@@ -298,7 +298,7 @@ class TextModel(TokenizedModel):
             if wanted is None:
                 raise InputError("a translator scores translations; give them as targets=")
             if isinstance(texts, str) != isinstance(targets, str):
-                raise InputError("of text and target, one is a string and one a list; give both so")
+                raise InputError("text and target must be alike; give two strings, or two lists")
             if len(wanted) != len(sources):
                 raise InputError(
                     f"{len(sources)} texts and {len(wanted)} targets; give one for each"

@@ -32,9 +32,3 @@ class CrossAttention(nn.Module):
         """x (batch, query, d), source (batch, key, d), allowed: Bool (batch, query or 1, key)
         → (batch, query, d)"""
         return blank()
-
-
-if __name__ == "__main__":
-    x, source = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
-    allowed = torch.ones(2, 1, 7, dtype=torch.bool)
-    print(CrossAttention(12, 3)(x, source, allowed).shape)
