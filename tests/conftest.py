@@ -27,13 +27,14 @@ settings.register_profile(
 )
 settings.load_profile("clearhead")
 
-# Files whose tests share something that takes long to make: one process runs each of them.
+# Files and folders whose tests share something that takes long to make: one process runs each.
 TOGETHER = (
     "tests/training/test_ranks.py",
     "tests/training/test_kill.py",
-    "tests/serving/test_clients.py",
-    "tests/serving/test_untrusted.py",
-    "tests/serving/test_faults.py",
+    "tests/training/test_parallel.py",
+    "tests/serving",
+    "tests/scale/test_plan.py",
+    "tests/scale/test_rank_memory.py",
     "tests/decoding/test_parity_with_hugging_face.py",
 )
 
@@ -46,8 +47,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class FilesTogether(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::")[0]
-            return file if file in TOGETHER else nodeid
+            return next((each for each in TOGETHER if nodeid.startswith(each)), nodeid)
 
     return FilesTogether(config, log)
 

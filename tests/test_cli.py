@@ -97,18 +97,20 @@ def test_describe_explains_a_recipe_as_it_would_run(tmp_path: Path):
     assert "steps = 7                     # Updates of the weights. Default: 1000." in run.stdout
 
 
-def test_describe_lists_presets_and_shows_one():
-    listed = clearhead("describe").stdout.splitlines()
-    assert ["llama-3-70b", "decoder", "70,553,706,496", "parameters"] in map(str.split, listed)
-    one = clearhead("describe", "gpt2").stdout
-    assert "parameters            124,439,808" in one
-    assert "without embeddings    85,056,000" in one
+def test_describe_lists_presets_and_shows_one(capsys: pytest.CaptureFixture[str]):
+    assert main(["describe"]) == main(["describe", "gpt2"]) == 0
+    said = capsys.readouterr().out
+    listed = map(str.split, said.splitlines())
+    assert ["llama-3-70b", "decoder", "70,553,706,496", "parameters"] in listed
+    assert "parameters            124,439,808" in said
+    assert "without embeddings    85,056,000" in said
 
 
-def test_a_mistyped_preset_suggests_the_nearest():
-    run = clearhead("describe", "gpt-2")
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "clearhead: there is no recipe or preset 'gpt-2'; did you mean 'gpt2'?\n"
+def test_a_mistyped_preset_suggests_the_nearest(capsys: pytest.CaptureFixture[str]):
+    assert main(["describe", "gpt-2"]) == 2
+    said, complaint = capsys.readouterr()
+    assert said == ""
+    assert complaint == "clearhead: there is no recipe or preset 'gpt-2'; did you mean 'gpt2'?\n"
 
 
 @pytest.mark.parametrize(

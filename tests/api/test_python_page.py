@@ -1,10 +1,9 @@
 """docs/en/python.md runs: its blocks in their order, in one folder, each of at most ten lines."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+import pytest
 
 from tests.test_documents import DOCS, blocks
 
@@ -21,17 +20,14 @@ def test_each_block_has_ten_lines_at_most_and_imports_little():
         assert len(lines) <= 10, code
 
 
-def test_the_page_runs_as_written(tmp_path: Path):
-    environment = {k: v for k, v in os.environ.items() if k != "CLEARHEAD_DATA"}
-    code = "\n".join(
-        f"exec(compile({block!r}, 'block {number}', 'exec'), {{'__name__': 'block'}})"
-        for number, block in enumerate(blocks(PAGE, "python"), 1)
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    said = run.stdout
+def test_the_page_runs_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLEARHEAD_DATA", raising=False)
+    for number, block in enumerate(blocks(PAGE, "python"), 1):
+        exec(compile(block, f"block {number}", "exec"), {"__name__": "block"})
+    said = capsys.readouterr().out
     for expected in ("Text: 600 pairs", "clearhead2026\n", "['abc', 'x1y2z3']", "██", "exact "):
         assert expected in said, said
     assert "largest logit difference" in said and "\nTrue\n" in said

@@ -24,6 +24,7 @@ def test_both_languages_show_the_same_code_headings_tables_and_keys():
     assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_the_guide_runs(
     data: Path,
     tmp_path: Path,

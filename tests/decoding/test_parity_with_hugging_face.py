@@ -1,4 +1,5 @@
-"""Greedy and beam 4 write what transformers' `generate` writes: exported models, 200 prompts each.
+"""Greedy and beam 4 write what transformers' `generate` writes: exported models, 200
+prompts each (60 at each push).
 
 The rule that differs: theirs keeps its scores in fp32 whatever the model, so scores agree to that.
 """
@@ -17,11 +18,11 @@ pytest.importorskip("transformers", reason="needs the extra hf")
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import CausalLM, Model
-from tests.drawing import random_model
+from tests.drawing import draws, random_model
 from tests.interop.hugging import open_theirs, padded_tokens
 from tests.interop.test_parity import OURS, SIZES, attentive
 
-N_PROMPTS, MAX_NEW, WIDTH = 200, 10, 4
+N_PROMPTS, MAX_NEW, WIDTH = draws(60, nightly=200), 10, 4
 FAMILIES = ["gpt2", "llama", "marian", "pegasus"]
 
 
@@ -64,7 +65,7 @@ def test_greedy_writes_the_same_tokens_with_the_same_scores(pair):
     )  # fmt: skip
     expected = their_texts(written.sequences, ours, prompts.shape[1], eos)
     assert [output.tokens for output in mine] == expected
-    assert 20 < sum(output.stop == "end" for output in mine) < 180
+    assert 0.1 < sum(output.stop == "end" for output in mine) / N_PROMPTS < 0.9
     log_probs = torch.stack(written.scores, dim=1).log_softmax(-1)
     for row, output in enumerate(mine):
         theirs_of = [float(log_probs[row, i, token]) for i, token in enumerate(output.tokens)]

@@ -353,3 +353,73 @@ def test_an_edit_happens_at_every_place_that_its_pattern_matches():
 def test_a_number_is_a_value_too():
     model = model_of("pre-norm")
     assert torch.equal(run(model, put("decoder.output", 0.0)), run(model, zero("decoder.output")))
+
+
+STREAM = "decoder.layers.0.around_self_attention.after"
+
+
+def test_a_position_that_the_other_run_does_not_have_is_refused():
+    model = model_of("GPT-2's")
+    long, short = torch.arange(3, 12)[None], torch.arange(3, 10)[None]
+    with torch.no_grad(), trace(model) as t:
+        model(short)
+    message = "position 8 is asked for, and the value has 7 positions; choose positions that both"
+    with pytest.raises(InputError, match=message):
+        run(model, put(STREAM, t[STREAM], positions=[3, 8]), inputs=(long,))
+    with pytest.raises(InputError, match="position 8 is asked for"):
+        run(model, put(STREAM, t[STREAM]), inputs=(long,))
+    run(model, put(STREAM, t[STREAM], positions=[6]), inputs=(long,))
+
+
+@pytest.mark.parametrize("padded", ["source", "edited", "both"])
+def test_patching_takes_the_same_position_wherever_the_padding_stands(padded: str):
+    model, tokens = model_of("Llama's"), [[5, 6, 7, 8, 9], [9, 5, 8, 6, 7]]
+
+    def row(ids: list[int], left: bool) -> Tensor:
+        return torch.tensor([[0, 0, *ids] if left else ids])
+
+    def grid(source: Tensor, edited: Tensor) -> Tensor:
+        with torch.no_grad(), trace(model) as t:
+            model(source)
+        found = patching(
+            model, lambda: model(edited), lambda logits: logits[0, -1, 3], source=t,
+            pattern="decoder.layers.*.after", positions=range(5),
+        )  # fmt: skip
+        return found.values
+
+    source, edited = (
+        row(ids, padded in (name, "both")) for ids, name in zip(tokens, ("source", "edited"))
+    )
+    expected = grid(*(row(ids, False) for ids in tokens))
+    torch.testing.assert_close(grid(source, edited), expected)
+
+
+def test_a_value_with_more_rows_than_the_batch_is_refused():
+    model = model_of("GPT-2's")
+    with torch.no_grad(), trace(model) as t:
+        model(torch.arange(3, 12).expand(4, -1))
+    for where in ({}, {"positions": [3]}):
+        with pytest.raises(
+            InputError, match=r"shape \(4, 9, 12\) does not broadcast to \(1, 9, 12"
+        ):
+            run(model, put(STREAM, t[STREAM], **where), inputs=(torch.arange(3, 12)[None],))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda: change(STREAM, lambda x: None), "gave NoneType; give a tensor of shape"),
+        (lambda: change(STREAM, lambda x: x[:, :3]), "gave shape .*; give a tensor of shape"),
+        (lambda: multiply(STREAM, torch.ones(3)), "factor must be one number; for a tensor, use"),
+    ],
+)
+def test_what_an_edit_cannot_use_is_refused(edit, message: str):
+    model = model_of("GPT-2's")
+    with pytest.raises(InputError, match=message):
+        run(model, edit())
+
+
+def test_a_mean_is_of_one_activation():
+    model = model_of("GPT-2's")
+    with pytest.raises(InputError, match=r"is not one activation; ch\.names\(model\) lists them"):
+        mean_of(model, "decoder.layers.*.after", lambda: model(*inputs_of(model)))

@@ -103,3 +103,14 @@ def test_an_induction_head_is_one_that_looks_behind_its_earlier_occurrence():
         weights[0, 0, row, max(0, row - period + 1)] = 1
         weights[0, 1, row, row] = 1
     assert induction_shares(weights, period).tolist() == [1, 0]
+
+
+def test_padding_on_the_left_does_not_count_in_the_shares():
+    model = model_of("GPT-2's")
+    with torch.no_grad(), trace(model) as alone:
+        model(torch.tensor([[5, 6, 7, 8, 9]]))
+    with torch.no_grad(), trace(model) as padded:
+        model(torch.tensor([[0, 0, 5, 6, 7, 8, 9]]))
+    for name, shares in head_kinds(alone).items():
+        for one, other in zip(shares, head_kinds(padded)[name]):
+            torch.testing.assert_close(one, other)

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+import clearhead as ch
 from clearhead.cli import main
 from clearhead.config import Choice
 from clearhead.decoding import score
 from clearhead.decoding.sampling import probabilities
-from clearhead.errors import InputError
+from clearhead.errors import ConfigError, InputError
 from clearhead.inspection import page as page_module
 from clearhead.inspection.labels import label_of
 from clearhead.inspection.lens import logit_lens
@@ -24,6 +25,9 @@ from clearhead.inspection.page import MODULES, joined_script, page
 from clearhead.inspection.seeing import see
 from clearhead.inspection.trace import trace
 from clearhead.inspection.walk import _source as walk_source
+from clearhead.inspection.walk import walk
+from clearhead.interop.model_folder import TokenIds, save_model
+from tests.inspection.models import inputs_of, model_of
 from tests.inspection.subjects import CONFIGS, subject
 
 FILES = Path(page_module.__file__).parent / "page_files"
@@ -259,3 +263,80 @@ def test_the_command_writes_a_page_and_a_summary(tmp_path: Path, capsys):
     arguments = ["--html", str(html), "--temperature", "0.9", "--seed", "3", "--language", "zh"]
     assert main(["see", folder, "We live", *arguments]) == 0
     assert 'lang="zh"' in html.read_text(encoding="utf-8")
+
+
+def test_a_start_token_with_the_id_of_padding_is_looked_at():
+    """As Marian's is: the page agrees with decoding and with the score."""
+    like = subject("encoder-decoder")
+    marian = like._replace(start_id=0)
+    document = see(marian, TEXT, beam=1)
+    assert array(document["attention"]["causal"])[..., 0].min() > 0
+    best = array(document["candidates"]["ids"])[:, 0].astype(int).tolist()
+    assert best == [token["id"] for token in document["tokens"]["written"]]
+    ids = [token["id"] for token in document["tokens"]["source"]]
+    given = see(marian, TEXT, target="pretty")
+    written = [token["id"] for token in given["tokens"]["written"]]
+    (scored,) = score(like.model, [ids], [written], start_id=0)
+    assert given["log_prob"] == pytest.approx(sum(scored), abs=1e-4)
+
+
+def test_a_decoder_is_shown_the_continuation_as_it_was_given():
+    document = see(subject("decoder"), "The bride", target="\n seems")
+    assert document["text"] == "\n seems"
+    with pytest.raises(InputError, match=r"the target has .* tokens, and the model takes 224"):
+        see(subject("decoder"), "The bride", target="pretty " * 224)
+
+
+def test_a_text_is_drawn_as_generate_draws_it_and_settings_are_named():
+    model = ch.load("shakespeare-char")
+    how = {"temperature": 0.8, "seed": 3, "max_new": 9}
+    assert ch.see(model, "ROMEO:", **how).document["text"] == model.generate("ROMEO:", **how)
+    with pytest.raises(ConfigError, match="seed='a' must be a whole number"):
+        ch.see(model, "ROMEO:", temperature=0.8, seed="a")
+    with pytest.raises(ConfigError, match="beam=10000 must be at most 4,096; try beam=4096"):
+        ch.see(model, "ROMEO:", beam=10000)
+
+
+def test_the_mask_of_a_folder_is_known_and_a_classifier_reads_its_label_behind_the_text(
+    tmp_path: Path,
+):
+    like = subject("encoder")
+    (tmp_path / "tokenizer").mkdir()
+    text = like.source.to_json()
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text(text, encoding="utf-8")
+    ids = TokenIds(bos=1, eos=2)
+    save_model(like.model, tmp_path / "model", tokenizer=tmp_path / "tokenizer", ids=ids)
+    loaded = ch.load(tmp_path / "model")
+    shown = ch.see(loaded, "The <mask> seems").document["tokens"]["source"]
+    assert [token["text"] for token in shown].count("<mask>") == 1
+    assert "␣" not in [token["text"] for token in shown], "the hidden token has the blank"
+    assert loaded.attention("The <mask> seems").source == [token["text"] for token in shown]
+    labelled = see(like._replace(label_mask=like.source.mask_id), "The bride")
+    assert [token["text"] for token in labelled["tokens"]["source"]][-2:] == ["<mask>", "<eos>"]
+
+
+def test_a_map_of_attention_shows_parts_of_a_character_as_the_page_does():
+    model = ch.load("tatoeba-en-zh")
+    found = model.attention("漢字", "hi")
+    assert found.source[0].startswith("⟨") and "\ufffd" not in "".join(found.source)
+    with pytest.raises(InputError, match="the text is empty, so nothing can be looked at"):
+        model.attention("")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "formula"),
+    [
+        ("Llama's", "embedding.output", "tokens"),
+        ("Llama's", "logits", "x · W_out"),
+        ("BERT's", "embedding.output", "norm(tokens + positions + segments)"),
+        ("ALiBi", "decoder.layers.0.self_attention.scores", "Q·Kᵀ / √d_head - slope · distance"),
+        ("ALiBi", "decoder.output", "norm(x after the last layer)"),
+        ("the paper's", "decoder.output", "x after the last layer"),
+        ("without residual", "decoder.layers.0.around_self_attention.after", "added"),
+    ],
+)
+def test_the_walk_gives_the_formula_of_this_model(kind: str, name: str, formula: str):
+    model = model_of(kind)
+    with torch.no_grad(), trace(model) as t:
+        model(*inputs_of(model))
+    assert next(step["formula"] for step in walk(t) if step["name"] == name) == formula

@@ -1,5 +1,6 @@
 """A matrix as text and as a picture."""
 
+import math
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -38,3 +39,7 @@ def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path):
     pytest.importorskip("matplotlib", reason="needs the extra plot")
     with pytest.raises(ClearheadError, match=r"a\.foo cannot be drawn .*; name a \.png file"):
         curves_png({"a": Curve([1, 2], [1, 2])}, tmp_path / "a.foo", title="")
+
+
+def test_what_is_not_finite_has_a_sign_of_its_own():
+    assert heatmap_text(torch.tensor([[1.0, math.nan, -math.inf, 0.0]])).endswith("██????")

@@ -36,7 +36,8 @@ def outcome(attack: Callable[[], object], *, seconds: int, megabytes: int) -> st
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             limit = used + megabytes * MEGABYTE
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-            signal.alarm(seconds)
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # of the processor; others may use it
+            signal.alarm(10 * seconds)
             answer = f"returned {attack()!r}"
         except ClearheadError as error:
             answer = f"refused: {error}"
@@ -256,7 +257,7 @@ def test_a_page_of_parquet_that_unpacks_to_too_much_is_refused(tmp_path: Path):
 
 def test_a_file_with_more_rows_than_text_can_have_is_refused(tmp_path: Path, monkeypatch):
     path = tmp_path / "bomb.parquet"
-    write_parquet(path, [None] * 1_000_000 + ["x"], compression="zstd")
+    write_parquet(path, [None] * 200_000 + ["x"], compression="zstd")
     assert parquet_documents(path, held_out=0.5)[0] == 0
     monkeypatch.setattr("clearhead.data.parquet.ROWS_OF_A_BYTE", 100)
     with pytest.raises(DataError, match="more than 100 for each byte"):

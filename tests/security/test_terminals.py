@@ -14,7 +14,7 @@ from clearhead.cli import main
 from clearhead.cli.console import TextConsole
 from clearhead.cli.terminal import as_field, one_line, visible
 from clearhead.config import ModelConfig
-from clearhead.inspection.attention import token_label
+from clearhead.inspection.attention import label_of
 from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import build_model
@@ -153,5 +153,5 @@ def test_a_token_has_a_label_without_control_characters():
     words = [i for i in range(tokenizer.vocab_size) if "52;c" in tokenizer.decode([i])]
     assert words
     for token in words:
-        label = token_label(token, tokenizer)
+        label = label_of(token, tokenizer)
         assert label.startswith("␛]52;c;Y3VybCBldmls␇⟨9b⟩8m")

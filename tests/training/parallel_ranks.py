@@ -1,5 +1,6 @@
 """Tiny models on ranks that are spawned: what they compute together, and what one process does."""
 
+import multiprocessing
 import os
 import shutil
 import tempfile
@@ -66,7 +67,10 @@ ALONE = Layout()
 def on_ranks(world: int, job: Callable[..., Any], *arguments: Any) -> Any:
     """What `job(ranks, …)` returns on the first of so many processes."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_work, (world, Path(folder), job, arguments), nprocs=world)
+        # Forked from a process that has imported everything once.
+        multiprocessing.set_forkserver_preload([__name__])
+        work = (world, Path(folder), job, arguments)
+        mp.start_processes(_work, work, nprocs=world, start_method="forkserver")
         return torch.load(Path(folder) / "found.pt", weights_only=False)
 
 

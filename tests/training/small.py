@@ -17,7 +17,7 @@ from clearhead.training.report import TIMED, Reporter, RunFiles, read_metrics
 from clearhead.training.run import Run, open_run
 
 TRAIN = TrainConfig(
-    steps=30, micro_batches=3, lr=3e-3, warmup_steps=5, log_every=1, save_every=1, keep=100
+    steps=30, micro_batches=3, lr=3e-3, warmup_steps=5, log_every=1, save_every=0, keep=100
 )
 PAIRS = Recipe(
     name="pairs",

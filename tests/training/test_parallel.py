@@ -57,6 +57,7 @@ def test_two_tensor_parallel_ranks_compute_what_one_process_does():
         check_like_one_process(found, train_a_little(MODELS[name], Ranks(), steps=2))
 
 
+@pytest.mark.slow
 def test_weights_that_stay_gathered_change_no_bit(text: Corpus, tmp_path: Path):
     recipe = with_train(
         with_model(TEXT, **STILL), steps=4, validate_every=2, ema=0.5, publish="best"

@@ -26,8 +26,9 @@ def watched(pairs: Corpus) -> WatchedTranslations:
 def test_translating_changes_no_bit_of_the_training(
     pairs: Corpus, watched: WatchedTranslations, tmp_path: Path
 ):
-    plain = go(EVERY_SEVEN, pairs, tmp_path / "plain")
-    shown = go(EVERY_SEVEN, pairs, tmp_path / "shown", measure=watched)
+    recipe = with_train(EVERY_SEVEN, steps=15)
+    plain = go(recipe, pairs, tmp_path / "plain")
+    shown = go(recipe, pairs, tmp_path / "shown", measure=watched)
     more = ("BLEU", "chrF++", "samples")
     without = [{key: line[key] for key in line if key not in more} for line in shown.lines]
     assert without == plain.lines and shown.lines != plain.lines
@@ -63,7 +64,7 @@ def test_what_is_translated_are_sentences_of_the_validation_split(
 
 
 def test_bleu_can_decide_what_is_best(pairs: Corpus, watched: WatchedTranslations, tmp_path: Path):
-    recipe = with_train(EVERY_SEVEN, metric="chrF++", best_is="highest")
+    recipe = with_train(EVERY_SEVEN, steps=15, metric="chrF++", best_is="highest")
     trained = go(recipe, pairs, tmp_path / "run", measure=watched)
     scores = [line["chrF++"] for line in trained.lines if "valid" in line]
     assert trained.run.state.best == max(scores)

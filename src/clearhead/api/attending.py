@@ -14,7 +14,7 @@ from clearhead.errors import InputError, nearest
 from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
 from clearhead.inspection.look import Text, look
 from clearhead.inspection.page import page
-from clearhead.inspection.seeing import subject_of
+from clearhead.inspection.seeing import encoder_ids, subject_of
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 
 
@@ -33,12 +33,15 @@ def text_attention(
         remedy = nearest(str(too_long), get_args(TooLong))
         raise InputError(f"too_long={too_long!r:.60} is not a choice; {remedy}")
     model, codec = opened.model, opened.codec
+    if not text.strip():
+        raise InputError("the text is empty, so nothing can be looked at; give some text")
     if not isinstance(model, Seq2Seq):
         if target is not None:
             raise InputError("only an encoder-decoder has a target; leave it out")
-        (ids,) = codec.encode_prompts([text])
-        if not ids:
-            raise InputError("the text is empty, so nothing can be looked at; give some text")
+        if isinstance(model, MaskedLM):
+            ids = encoder_ids(subject_of(opened, name), text)
+        else:
+            (ids,) = codec.encode_prompts([text])
         ids = codec.fit_prompt(ids, model.config.max_length, too_long=too_long)
         found = self_attention(model, ids, tokenizer=opened.source, layer=layer, head=head)
         return _with_page(found, opened, name, _of_itself(model, ids))
@@ -76,7 +79,7 @@ def _of_itself(model: CausalLM | MaskedLM, ids: list[int]) -> Text | None:
         return Text(None, ids[:-1], ids[1:], n_given=len(ids) - 1) if len(ids) > 1 else None
     tokens = torch.tensor([ids], device=model.tokens.weight.device)
     with torch.inference_mode(), evaluating(model.modules()):
-        return Text(ids, None, model(tokens)[0].argmax(dim=-1).tolist())
+        return Text(ids, None, model(tokens, real="all")[0].argmax(dim=-1).tolist())
 
 
 def _with_page(found: AttentionMap, opened: Opened, name: str, text: Text | None) -> AttentionMap:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from clearhead.decoding import Output
 from clearhead.decoding.results import Scored, StopReason
-from clearhead.inspection.labels import token_label
+from clearhead.inspection.labels import label_of
 from clearhead.text.tokenizer import Tokenizer
 
 __all__ = ["NOTHING", "Classified", "DecodedText", "Scored", "decoded"]
@@ -31,7 +31,7 @@ def decoded(output: Output, text: str, tokenizer: Tokenizer) -> DecodedText:
     return DecodedText(
         text=text,
         tokens=output.tokens,
-        pieces=[token_label(token, tokenizer) for token in output.tokens],
+        pieces=[label_of(token, tokenizer) for token in output.tokens],
         log_probs=output.log_probs,
         score=output.score,
         stop=output.stop,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from clearhead.config import recipe_names
+from clearhead.config import ModelConfig, recipe_names
 from clearhead.decoding.text import Codec
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.labels import LABELS, Labels, read_labels
@@ -13,7 +13,7 @@ from clearhead.interop.model_folder import TokenIds, load_model, read_descriptio
 from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER, open_tokenizer
 from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
 from clearhead.models.own_parts import NONE, OwnParts
-from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+from clearhead.text.tokenizer import MASK, Tokenizer, load_tokenizer
 
 RECIPE = "recipe.toml"  # in the folder of a run
 
@@ -140,14 +140,14 @@ def open_codec(folder: Path) -> Codec:
     description = read_description(folder)
     config, ids = description.model, description.ids
     if (folder / SOURCE).exists() and (folder / TARGET).exists():
-        source, target = (_open(folder / name, ids, config.pad_id) for name in (SOURCE, TARGET))
+        source, target = (_open(folder / name, ids, config) for name in (SOURCE, TARGET))
     else:
         if not (folder / TOKENIZER).exists():
             raise FolderError(
                 f"{folder} has no {TOKENIZER}, so text cannot be turned into tokens; "
                 "copy the one that the model was trained with into it"
             )
-        source = target = _open(folder / TOKENIZER, ids, config.pad_id)
+        source = target = _open(folder / TOKENIZER, ids, config)
     for side, tokenizer, size in (
         ("source", source, config.vocab_size),
         ("target", target, config.output_vocab_size),
@@ -160,17 +160,20 @@ def open_codec(folder: Path) -> Codec:
     return Codec(source=source, target=target, ids=ids)
 
 
-def _open(path: Path, ids: TokenIds, pad_id: int | None) -> Tokenizer:
-    """Its control tokens are those whose ids the model's config.json gives."""
+def _open(path: Path, ids: TokenIds, config: ModelConfig) -> Tokenizer:
+    """Its control tokens are those whose ids config.json gives, and the mask of an encoder."""
     library = open_tokenizer(path.parent, path.name)
     start = ids.bos if ids.bos is not None else ids.decoder_start
     end = ids.eos
     names: list[str] = []
-    for role, index in (("pad", pad_id), ("start", start), ("end", end)):
+    for role, index in (("pad", config.pad_id), ("start", start), ("end", end)):
         # A role that the model does not have is given to a control token that it has.
-        index = next(i for i in (index, end, start, pad_id, 0) if i is not None)
+        index = next(i for i in (index, end, start, config.pad_id, 0) if i is not None)
         name = library.id_to_token(index)
         if name is None:
             raise FolderError(f"{path} has no token {index}, which config.json makes the {role}")
         names.append(name)
+    if config.family == "encoder":
+        added = {token.content for token in library.get_added_tokens_decoder().values()}
+        names += [name for name in (MASK, "[MASK]") if name in added][:1]
     return load_tokenizer(path, names)

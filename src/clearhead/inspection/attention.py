@@ -8,7 +8,7 @@ import torch
 from clearhead.decoding import Output, attention_of
 from clearhead.decoding.cached import evaluating
 from clearhead.errors import ConfigError, InputError, ModelError
-from clearhead.inspection.labels import token_label
+from clearhead.inspection.labels import label_of
 from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
@@ -67,8 +67,8 @@ def cross_attention(
     recorder = attention_of(model, source, output, start_id=start_id)
     return AttentionMap(
         weights=_of_heads(recorder["cross", layer][0], head),
-        written=[token_label(token, tokenizers[1]) for token in output.tokens],
-        source=[token_label(token, tokenizers[0]) for token in source],
+        written=[label_of(token, tokenizers[1]) for token in output.tokens],
+        source=[label_of(token, tokenizers[0]) for token in source],
         layer=layer,
         head=head,
     )
@@ -90,7 +90,7 @@ def self_attention(
     with evaluating(model.modules()):
         model(tokens, real="all", recorder=recorder)
     role = "causal" if isinstance(model, CausalLM) else "self"
-    labels = [token_label(token, tokenizer) for token in ids]
+    labels = [label_of(token, tokenizer) for token in ids]
     weights = _of_heads(recorder[role, layer][0], head)
     kind = f"self-attention, {model.config.family}"
     return AttentionMap(weights, labels, labels, layer, head, kind)

@@ -72,6 +72,9 @@ class Edit:
     kind: str
     function: Callable[[Tensor, Tensor | None], Tensor]
     value: Tensor | None = None
+    n_real: Int[Tensor, " batch"] | None = None
+    """Of a value that holds a run's real tokens from column 0 on: how many of each row. None: it
+    is taken column by column if it is as long as this run, and its column is a position if not."""
     heads: Chosen = None
     positions: Chosen = None
     keys: Chosen = None
@@ -122,7 +125,11 @@ class Edit:
         value = self.value
         if value is not None:
             value = self._fitting(value, x, site, queries)
-        new = self.function(x.clone(), value).to(x.dtype)
+        new = self.function(x.clone(), value)
+        if not isinstance(new, Tensor) or not self._fits(new, x, site):
+            got = f"shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
+            raise InputError(f"{self} gave {got}; give a tensor of shape {tuple(x.shape)}")
+        new = new.to(x.dtype)
         if where is not None:
             new = torch.where(where, new, x)
         elif new.shape != x.shape:
@@ -163,7 +170,8 @@ class Edit:
         value = value.to(x.device, x.dtype)
         length = 1 if site.form == "stream" else 2
         other = value.dim() == x.dim() and value.shape[length] not in (1, x.shape[length])
-        if other and tokens is not None and site.form != "matrix":
+        if (other or self.n_real is not None) and tokens is not None and site.form != "matrix":
+            self._check_long_enough(value.shape[length], tokens)
             index = tokens.numbers.clamp(0, value.shape[length] - 1)
             if len(index) == 1 or len(value) == 1:
                 value = value.expand(max(len(index), len(value)), *value.shape[1:])
@@ -171,14 +179,34 @@ class Edit:
             shape = list(value.shape)
             shape[length] = index.shape[1]
             value = value.gather(length, _along(index, length, value.dim()).expand(shape))
-        try:
-            torch.broadcast_shapes(value.shape, x.shape)
-        except RuntimeError:
+        if not self._fits(value, x, site):
             raise InputError(
                 f"{self}: a value of shape {tuple(value.shape)} does not broadcast to "
                 f"{tuple(x.shape)}; give one of that shape, or a vector of {x.shape[-1]}"
-            ) from None
+            )
         return value
+
+    def _check_long_enough(self, columns: int, tokens: Counted) -> None:
+        numbers = tokens.numbers
+        if self.positions is not None:
+            numbers = numbers.masked_fill(~tokens.chosen(self.positions), -1)
+        known = numbers.new_tensor(columns) if self.n_real is None else self.n_real.to(numbers)
+        if (beyond := numbers >= known.view(-1, 1)).any():
+            raise InputError(
+                f"{self}: position {int(numbers[beyond.expand_as(numbers)].max())} is asked for, "
+                f"and the value has {int(known.min())} positions; choose positions that both runs "
+                "have"
+            )
+
+    @staticmethod
+    def _fits(value: Tensor, x: Tensor, site: Site) -> bool:
+        """Whether it broadcasts to x. Positions have one row for the whole batch, which an edit may
+        part."""
+        try:
+            shape = torch.broadcast_shapes(value.shape, x.shape)
+        except RuntimeError:
+            return False
+        return shape == x.shape or (site.name.endswith(".positions") and shape[1:] == x.shape[1:])
 
 
 def zero(name: str, **where: Unpack[Where]) -> Edit:
@@ -188,7 +216,8 @@ def zero(name: str, **where: Unpack[Where]) -> Edit:
 
 def put(name: str, value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """Another value: one that broadcasts, or another run's, of which the same heads and
-    positions are taken (activation patching)."""
+    positions are taken (activation patching). A tensor does not know its padding: pad both runs
+    alike, or not at all. `patching` takes a trace, which knows."""
     return Edit(name, "put", lambda x, v: _broadcast(_given(v), x), _as_tensor(value), **where)
 
 
@@ -199,7 +228,8 @@ def add(name: str, value: Tensor | float, **where: Unpack[Where]) -> Edit:
 
 def multiply(name: str, factor: float, **where: Unpack[Where]) -> Edit:
     """An edit that multiplies an activation by a factor."""
-    _as_tensor(factor, "factor")
+    if _as_tensor(factor, "factor").dim():
+        raise InputError("factor must be one number; for a tensor, use ch.change")
     return Edit(name, "multiply", lambda x, _: x * factor, **where)
 
 

@@ -46,9 +46,20 @@ def head_kinds(t: Trace) -> dict[str, HeadShares]:
     found: dict[str, HeadShares] = {}
     for name in names(checked_trace(t).model, "*.weights"):
         if name in t:
-            real = t.real("encoder" if name.startswith("encoder") else "decoder")
-            found[name] = head_shares(t.joined(name), real)
+            tower = "encoder" if name.startswith("encoder") else "decoder"
+            queries = t.real(tower)
+            keys = t.real("encoder") if "cross" in name else queries
+            found[name] = head_shares(*_without_padding_on_the_left(t.joined(name), queries, keys))
     return found
+
+
+def _without_padding_on_the_left(
+    weights: Weights, queries: Bool[Tensor, "batch query"], keys: Bool[Tensor, "batch key"]
+) -> tuple[Weights, Bool[Tensor, "batch query"]]:
+    """Each row moved so that its first real token comes first."""
+    first = [(int(q.int().argmax()), int(k.int().argmax())) for q, k in zip(queries, keys)]
+    moved = [row.roll((-q, -k), (-2, -1)) for row, (q, k) in zip(weights, first)]
+    return torch.stack(moved), torch.stack([row.roll(-q) for row, (q, _) in zip(queries, first)])
 
 
 def induction_shares(weights: Weights, period: int) -> Float[Tensor, " head"]:

@@ -11,18 +11,14 @@ characters themselves, or break."""
 
 
 def label_of(token: int, tokenizer: Tokenizer) -> str:
-    """As it can be seen; bytes that are not a whole character are written ⟨e9 83⟩."""
+    """A token in visible characters: spaces and line ends have signs, and bytes that are not a
+    whole character are written ⟨e9 83⟩."""
     if token >= tokenizer.vocab_size:
         return f"⟨{token}⟩"  # a row of the table that no token has
-    label = token_label(token, tokenizer)
+    label = tokenizer.decode([token], show_control=True).translate(SIGNS)
     if "\ufffd" not in label:
         return label
     try:
         return f"⟨{tokenizer.decode_bytes([token]).hex(' ')}⟩"
     except InputError:
         return label
-
-
-def token_label(token: int, tokenizer: Tokenizer) -> str:
-    """A token in visible characters: spaces, line ends and parts of a character have signs."""
-    return tokenizer.decode([token], show_control=True).translate(SIGNS)

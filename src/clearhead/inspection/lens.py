@@ -90,7 +90,7 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
 def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     """Attention followed back through the layers: the product of (mean over heads + identity) / 2
     (Abnar and Zuidema 2020). `kind`: self, for an encoder, or causal."""
-    pattern = {"self": "encoder", "causal": "decoder"}.get(kind)
+    pattern = {"self": "encoder", "causal": "decoder"}.get(str(kind))
     if pattern is None:
         raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")
     if not hasattr(checked_trace(t).model, pattern):

@@ -16,7 +16,7 @@ from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
 from clearhead.inspection.labels import label_of
-from clearhead.inspection.lens import attribution, logit_lens, norms
+from clearhead.inspection.lens import attribution, norms, predicting_tower, project, stage_names
 from clearhead.inspection.trace import Trace, trace
 from clearhead.inspection.walk import walk
 from clearhead.models import MaskedLM, Model, Seq2Seq, count_parameters
@@ -47,6 +47,8 @@ class Subject(NamedTuple):
     eos_id: int | None = None
     target_start: int | None = None
     """Of a decoder of pairs: the token between the source and the target."""
+    label_mask: int | None = None
+    """Of a classifier: the token behind the text, at whose position it predicts the label."""
 
 
 class Text(NamedTuple):
@@ -104,16 +106,16 @@ def look(
 
 
 def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
-    """The logits of one full pass over a text."""
+    """The logits of one full pass over a text; none of its tokens is padding, whatever its id."""
     device = next(model.parameters()).device
     with evaluating(model.modules()):
         if isinstance(model, Seq2Seq):
             assert text.source is not None and text.fed is not None
             rows = (torch.tensor([ids], device=device) for ids in (text.source, text.fed))
-            return model(*rows)[0]
+            return model(*rows, source_real="all", target_real="all")[0]
         given = text.source if text.fed is None else text.fed
         assert given is not None
-        return model(torch.tensor([given], device=device))[0]
+        return model(torch.tensor([given], device=device), real="all")[0]
 
 
 def log_prob(logits: Float[Tensor, "length vocabulary"], text: Text) -> float:
@@ -231,17 +233,22 @@ def _stream(t: Trace, stages: list[str]) -> dict[str, Any]:
 
 
 def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
-    lens = logit_lens(t)
-    chances = lens.logits[:, 0].double().softmax(dim=-1)
-    own = chances.gather(-1, written.expand(len(chances), -1)[..., None])
-    best = chances.topk(min(5, chances.shape[-1]), dim=-1)
+    """As `logit_lens`, one stage at a time: all of them take layers × tokens × vocabulary."""
+    stages = stage_names(t.model, predicting_tower(t.model))
+    best, ranks, own = [], [], []
+    for stage in stages:
+        chances = project(t.model, t.joined(stage))[0].detach().double().softmax(dim=-1)
+        own.append(chances.gather(-1, written[:, None]))
+        ranks.append((chances > own[-1]).sum(dim=-1))
+        best.append(chances.topk(min(5, chances.shape[-1]), dim=-1))
+    ids = torch.stack([each.indices for each in best])
     return {
-        "stages": lens.stages,
-        "ids": _u32(best.indices),
-        "probabilities": _f32(best.values),
-        "ranks": _u32((chances > own).sum(dim=-1)),
-        "own": _f32(own[..., 0]),
-        "used": best.indices.unique().tolist(),
+        "stages": stages,
+        "ids": _u32(ids),
+        "probabilities": _f32(torch.stack([each.values for each in best])),
+        "ranks": _u32(torch.stack(ranks)),
+        "own": _f32(torch.stack(own)[..., 0]),
+        "used": ids.unique().tolist(),
     }
 
 

@@ -3,6 +3,7 @@ neither needs an extra package."""
 
 from collections.abc import Sequence
 from html import escape
+from math import isfinite
 
 from rich.cells import cell_len
 
@@ -18,8 +19,10 @@ def heatmap_text(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """One character cell per number, two wide; the largest is full, zero is blank."""
-    top = max(matrix.abs().max().item(), 1e-30)
+    """One character cell per number, two wide; the largest is full, zero is blank, and what is not
+    finite is `??`."""
+    finite = matrix[matrix.isfinite()].abs()
+    top = max(finite.max().item() if len(finite) else 0.0, 1e-30)
     rows = _labels(rows, matrix.shape[0])
     columns = _labels(columns, matrix.shape[1])
     margin = max(map(cell_len, rows))
@@ -29,7 +32,10 @@ def heatmap_text(
         for i in range(depth)
     ]
     for label, numbers in zip(rows, matrix.tolist()):
-        cells = (SHADES[round(abs(x) / top * (len(SHADES) - 1))] * 2 for x in numbers)
+        cells = (
+            SHADES[round(abs(x) / top * (len(SHADES) - 1))] * 2 if isfinite(x) else "??"
+            for x in numbers
+        )
         lines.append(" " * (margin - cell_len(label)) + f"{label} " + "".join(cells))
     return "\n".join(line.rstrip() for line in lines)
 

@@ -5,9 +5,12 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 import torch
 
 from clearhead.config import BeamConfig, Choice, DecodeConfig
+from clearhead.config.checks import check_between, check_whole
+from clearhead.config.decode import MAX_WIDTH
 from clearhead.decoding import beam_search, greedy, sample
 from clearhead.decoding.cached import evaluating
 from clearhead.decoding.opening import Opened
+from clearhead.decoding.text import seed_of_text
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.look import Subject, Text, look
@@ -29,6 +32,7 @@ def subject_of(opened: Opened, name: str) -> Subject:
         ids.decoder_start,
         ids.eos,
         target_start=ids.target_start,
+        label_mask=None if opened.labels is None else opened.labels.mask,
     )
 
 
@@ -83,7 +87,9 @@ def finished_text(
     else:
         source, prompt = None, _fitting(subject, subject.target.encode(text), end=False)
     if target is not None:
-        written, tree = _fitting(subject, subject.target.encode(target.strip()), end=True), None
+        continues = source is None and subject.target_start is None  # nothing is cut off or added
+        ids = subject.target.encode(target if continues else target.strip())
+        written, tree = _fitting(subject, ids, end=not continues, what="target"), None
     else:
         new = max_new or (64 if source is not None else 32)
         config = DecodeConfig(
@@ -97,7 +103,7 @@ def finished_text(
     if source is not None:
         assert subject.start_id is not None
         return Text(source, [subject.start_id, *written[:-1]], written), tree
-    whole = prompt + written
+    whole = _fitting(subject, prompt + written, end=False, what="text with its target")
     if len(whole) < 2:
         raise InputError("one token alone has no next token to show; give a longer text")
     return Text(None, whole[:-1], whole[1:], n_given=len(prompt) - 1), tree
@@ -117,7 +123,10 @@ def _decoded(
         )
     if temperature:
         choice = Choice(temperature=temperature)
-        return sample(model, [given], config, choice, seed=seed)[0].tokens, None
+        check_whole("seed", seed)
+        drawn = sample(model, [given], config, choice, seed=seed_of_text(seed, 1))
+        return drawn[0].tokens, None
+    check_between("beam", width, 1, MAX_WIDTH)
     if width == 1:
         return greedy(model, [given], config)[0].tokens, None
     settings = BeamConfig(width=width)
@@ -127,28 +136,39 @@ def _decoded(
     return outputs[0].tokens, tree
 
 
-def _masked(subject: Subject, model: MaskedLM, text: str) -> Text:
-    """Every place is filled in; `<mask>` in the text is the token of that name."""
+def encoder_ids(subject: Subject, text: str) -> list[int]:
+    """What an encoder alone is given: `<mask>` in the text is the token of that name; a classifier
+    has one behind the text."""
+    tokenizer = subject.source
+    own = tokenizer.special_tokens[3] if tokenizer.mask_id is not None else MASK
+    *before, last = text.strip().replace(own, MASK).split(MASK)
+    if before and tokenizer.mask_id is None:
+        raise InputError(
+            f"{MASK} stands in the text, and this tokenizer has no such token; leave it out"
+        )
     ids: list[int] = []
-    mask = subject.source.mask_id
-    first, *others = text.strip().split(MASK)
-    ids += subject.source.encode(first)
-    for piece in others:
-        if mask is None:
-            raise InputError(f"{MASK} stands in the text, and this tokenizer has no such token")
-        ids += [mask, *subject.source.encode(piece)]
-    ids = _fitting(subject, ids, end=True)
+    for piece in before:
+        # The token that is hidden has the blank before it, as the tokens of training have.
+        ids += [*tokenizer.encode(piece.rstrip(" ")), tokenizer.mask_id]
+    ids += tokenizer.encode(last)
+    ids += [subject.label_mask] if subject.label_mask is not None else []
+    return [*ids, subject.eos_id] if subject.eos_id is not None else ids
+
+
+def _masked(subject: Subject, model: MaskedLM, text: str) -> Text:
+    """Every place is filled in."""
+    ids = _fitting(subject, encoder_ids(subject, text), end=False)
     with torch.no_grad(), evaluating(model.modules()):
         tokens = torch.tensor([ids], device=model.tokens.weight.device)
-        filled = model(tokens)[0].argmax(dim=-1)
+        filled = model(tokens, real="all")[0].argmax(dim=-1)
     return Text(ids, None, filled.tolist())
 
 
-def _fitting(subject: Subject, ids: list[int], *, end: bool) -> list[int]:
+def _fitting(subject: Subject, ids: list[int], *, end: bool, what: str = "text") -> list[int]:
     ids = [*ids, subject.eos_id] if end and subject.eos_id is not None else ids
     longest = subject.model.config.max_length
     if len(ids) > longest:
         raise InputError(
-            f"the text has {len(ids)} tokens, and the model takes {longest}; shorten it"
+            f"the {what} has {len(ids)} tokens, and the model takes {longest}; shorten it"
         )
     return ids

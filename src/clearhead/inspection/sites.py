@@ -77,7 +77,7 @@ def names(model: Model, pattern: str = "*") -> list[str]:
 
 def matching(pattern: str, known: list[str]) -> list[str]:
     """The known names that a pattern matches; raises if it matches none."""
-    matched = [name for name in known if fnmatchcase(name, pattern)]
+    matched = [name for name in known if fnmatchcase(name, str(pattern))]
     if not matched:
         raise InputError(
             f"no activation of this model is called {pattern!r}; {_remedy(pattern, known)}"

@@ -1,6 +1,7 @@
 """Many runs, each with one edit, and a number for each: patching and ablation as a table."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -79,8 +80,21 @@ def patching(
     the other run knew? `source` is the trace of that run."""
     places = names(model, pattern)
     checked_trace(source)
-    edits = [[put(name, source[name], positions=[i]) for i in positions] for name in places]
+    edits = [[_from(source, name, i) for i in positions] for name in places]
     return sweep(model, run, metric, edits=edits, columns=[str(i) for i in positions])
+
+
+def _from(source: Trace, name: str, position: int) -> Edit:
+    """The token at that position of the other run, wherever its padding stands."""
+    edit, real = put(name, source[name], positions=[position]), source.real_of(name)
+    assert edit.value is not None
+    length = edit.value.dim() - 2
+    if real.all() or real.shape[1] != edit.value.shape[length]:
+        return edit
+    order = (~real).int().argsort(dim=1, stable=True)  # real tokens first
+    shape = [len(real), *[1] * (length - 1), -1, 1]
+    value = edit.value.gather(length, order.view(shape).expand_as(edit.value))
+    return replace(edit, value=value, n_real=real.sum(dim=1))
 
 
 def head_ablation(

@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, get_args
 
 import torch
 
-from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.errors import ConfigError, InputError, closest, nearest
 from clearhead.inspection.edits import Edit, put, zero
 from clearhead.inspection.look import Subject, log_prob, pass_over
 from clearhead.inspection.seeing import HowToDecode, finished_text, see
@@ -75,9 +75,10 @@ def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | Non
     """Name → its heads that are off; None: all of it."""
     known = switches(model)
     if unknown := [each for each in off if each not in known]:
+        close = [each] if (each := closest(unknown[0], known)) else known[:3]
         raise InputError(
             f"{unknown[0]!r} is nothing that can be switched off in this model; "
-            f"{nearest(unknown[0], known[:3])}"
+            f"{nearest(unknown[0], close)}"
         )
     heads: dict[str, list[int] | None] = {}
     for each in dict.fromkeys(off):

@@ -44,7 +44,8 @@ def trace(
     """`read` is a pattern of names or several; an empty list reads nothing. `grad` keeps what is
     read in the graph of gradients. Scores and weights are in that graph with `explicit`, which
     takes every attention through the formula."""
-    patterns = [read] if isinstance(read, str) else list(read)
+    single = isinstance(read, str) or not isinstance(read, Iterable)
+    patterns = [read] if single else list(read)
     edits = list(edit) if isinstance(edit, Iterable) else [edit]
     return Trace(model, patterns, edits, grad=grad, explicit=explicit)
 
@@ -143,6 +144,10 @@ class Trace:
         if tower not in self._tokens:
             raise InputError(f"the {tower} was not reached inside the trace")
         return torch.cat([real for _, real in self._tokens[tower]], dim=1)
+
+    def real_of(self, name: str) -> Bool[Tensor, "batch length"]:
+        """Which tokens of an activation are no padding."""
+        return self.real(self._sites[name].tower)
 
     def _stored(self, name: str) -> list[Tensor]:
         stored = self._calls.get(name, [])
@@ -307,6 +312,8 @@ def mean_of(
     for run in [runs] if callable(runs) else runs:
         with trace(model, read=[name]) as t, torch.no_grad():
             run()
+        if name not in t._sites:
+            raise InputError(f"name={name!r:.60} is not one activation; ch.names(model) lists them")
         site = t._sites[name]
         if site.form == "matrix":
             raise InputError(f"{name} has a column for each key; there is no mean over texts")

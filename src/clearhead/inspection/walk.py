@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clearhead.config import ModelConfig
 from clearhead.inspection.sites import Site
 from clearhead.inspection.trace import Trace
 from clearhead.parts import attention, positions
@@ -57,9 +58,12 @@ def _entry(site: Site, t: Trace) -> Entry:
     matrix = "batch heads query key"
     scaled = " · √d_model" if config.embedding_scale else ""
     pre = config.norm_placement == "pre"
+    total = "x + added" if config.residual else "added"
     match last:
         case "logits":
-            return Entry("3.4", "x · Eᵀ", "batch length vocabulary", OutputProjection.forward)
+            formula = "x · Eᵀ" if config.tie_output else "x · W_out"
+            formula += " + b" if config.output_bias else ""
+            return Entry("3.4", formula, "batch length vocabulary", OutputProjection.forward)
         case "tokens":
             return Entry("3.4", f"E[token]{scaled}", stream, TokenEmbedding.forward)
         case "positions":
@@ -73,9 +77,9 @@ def _entry(site: Site, t: Trace) -> Entry:
         case "added":
             return Entry("5.4", "dropout(sublayer(…))", stream, Residual.forward)
         case "sum":
-            return Entry("3.1", "x + added", stream, Residual.forward)
+            return Entry("3.1", total, stream, Residual.forward)
         case "after":
-            return Entry("3.1", "x + added" if pre else "norm(x + added)", stream, Residual.forward)
+            return Entry("3.1", total if pre else f"norm({total})", stream, Residual.forward)
         case "key":
             return Entry("3.2.2", "K = x · W_K", kv_heads, MultiHeadAttention.look_at)
         case "value":
@@ -87,7 +91,9 @@ def _entry(site: Site, t: Trace) -> Entry:
         case "key_rotated":
             return Entry("", "K · rotation(position)", kv_heads, positions.rotate)
         case "scores":
-            return Entry("3.2.1", "Q·Kᵀ / √d_head", matrix, attention.attention_scores)
+            alibi = config.positions == "alibi" and "cross" not in site.name
+            formula = "Q·Kᵀ / √d_head" + (" - slope · distance" if alibi else "")
+            return Entry("3.2.1", formula, matrix, attention.attention_scores)
         case "weights":
             return Entry("3.2.1", "softmax(scores)", matrix, attention.attention_weights)
         case "heads":
@@ -100,20 +106,27 @@ def _entry(site: Site, t: Trace) -> Entry:
             gated = config.feed_forward in ("swiglu", "geglu")
             formula = "activation(gate) ⊙ up" if gated else "activation(up)"
             return Entry("3.3", formula, "batch length d_ff", _forward_of(site, t))
-    return _output_entry(site, stream)
+    return _output_entry(site, stream, config)
 
 
-def _output_entry(site: Site, stream: str) -> Entry:
+def _output_entry(site: Site, stream: str, config: ModelConfig) -> Entry:
     """Names that end in `output`: of an embedding, an attention, a network, a tower, a head."""
     owner = site.name.removesuffix(".output")
     if owner.endswith("attention"):
         return Entry("3.2.2", "concat(heads) · W_O", stream, MultiHeadAttention.forward)
+    added = config.positions in ("sinusoidal", "learned")
+    embedded = "tokens + positions" if added else "tokens"
+    embedded += " + segments" if config.n_segments else ""
+    if config.embedding_norm:
+        embedded = f"norm({embedded})"
+    last = "x after the last layer"
+    last = f"norm({last})" if config.norm_placement == "pre" else last
     formulas = {
         "feed_forward": ("3.3", "inner · W₂"),
-        "embedding": ("3.5", "tokens + positions"),
-        "target_embedding": ("3.5", "tokens + positions"),
-        "encoder": ("3.1", "x after the last layer"),
-        "decoder": ("3.1", "x after the last layer"),
+        "embedding": ("3.5", embedded),
+        "target_embedding": ("3.5", embedded),
+        "encoder": ("3.1", last),
+        "decoder": ("3.1", last),
         "head": ("", "norm(activation(x · W))"),
     }
     section, formula = formulas[owner.rsplit(".", 1)[-1]]

@@ -48,7 +48,9 @@ class LookRequest:
         if not 0 <= self.temperature <= MAX_TEMPERATURE:
             rule = f"must be 0 to {MAX_TEMPERATURE:g}"
             raise ConfigError("temperature", self.temperature, rule, "try 1")
-        if len(self.off) > MAX_OFF or not all(isinstance(each, str) for each in self.off):
+        if not all(isinstance(each, str) for each in self.off):
+            raise ConfigError("off", str(self.off)[:40], "must be names", "write them in quotes")
+        if len(self.off) > MAX_OFF:
             raise ConfigError("off", len(self.off), f"must be at most {MAX_OFF} names", "send less")
         if self.replace not in ("zero", "mean"):
             raise ConfigError("replace", self.replace, "is not a choice", "try 'zero' or 'mean'")

@@ -18,6 +18,7 @@ export function chances(logits, lse, temperature, topK, topP, minP, vocabulary) 
       mass = top + Math.log(scaled.reduce((sum, x, i) => sum + (reason[i] ? 0 : Math.exp(x - top)), 0));
     } else { beyond = true; }
   }
+  let remain = !topK && scaled.length < vocabulary; // others, not stored here, may remain
   let p = scaled.map((x, i) => (reason[i] ? 0 : Math.exp(x - mass)));
   const renormalise = () => {
     const sum = p.reduce((a, b) => a + b, 0);
@@ -30,12 +31,12 @@ export function chances(logits, lse, temperature, topK, topP, minP, vocabulary) 
       if (before >= topP) { reason[i] = "cutP"; cut = true; }
       before += x;
     });
-    if (cut || before >= topP) { p = p.map((x, i) => (reason[i] ? 0 : x)); renormalise(); } else if (!topK) { beyond = true; }
+    if (cut || before >= topP) { p = p.map((x, i) => (reason[i] ? 0 : x)); renormalise(); remain = false; } else { beyond = beyond || remain; }
   }
   if (minP > 0) {
     const least = minP * p[0];
     p.forEach((x, i) => { if (!reason[i] && x < least) reason[i] = "cutMin"; });
-    if (reason.some((r) => r === "cutMin")) { p = p.map((x, i) => (reason[i] ? 0 : x)); renormalise(); } else { beyond = beyond || !topK; }
+    if (reason.some((r) => r === "cutMin")) { p = p.map((x, i) => (reason[i] ? 0 : x)); renormalise(); } else { beyond = beyond || remain; }
   }
   return { p, reason, beyond };
 }
