@@ -124,7 +124,7 @@ def _decoded(
     if temperature:
         choice = Choice(temperature=temperature)
         check_whole("seed", seed)
-        drawn = sample(model, [given], config, choice, seed=seed_of_text(seed, 1))
+        drawn = sample(model, [given], config, choice, seed=[seed_of_text(seed, 1)])
         return drawn[0].tokens, None
     check_between("beam", width, 1, MAX_WIDTH)
     if width == 1:
