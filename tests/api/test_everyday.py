@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import clearhead as ch
 from clearhead import doctor
@@ -310,3 +311,36 @@ def test_an_export_is_of_the_weights_as_they_are_now(translator: ch.TrainedRun, 
     loaded.export(tmp_path / "hf", check=False)
     back = ch.import_model(tmp_path / "hf", tmp_path / "back")
     assert torch.equal(back.model.tokens.weight, loaded.model.tokens.weight)
+
+
+class Counting(nn.Module):
+    """With a number that is kept and not learnt, as BatchNorm has."""
+
+    def __init__(self, config: ch.ModelConfig) -> None:
+        super().__init__()
+        self.linear = nn.Linear(config.d_model, config.d_model)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.calls += 1
+        return self.linear(x)
+
+
+def test_buffers_of_ones_own_part_are_those_of_the_published_step_and_of_the_start(tmp_path: Path):
+    recipe = tiny_recipe(tmp_path / "corpus", "text")
+    settings = {"steps": 6, "lr": 3.0, "warmup_steps": 6, "validate_every": 2, "publish": "best"}
+    recipe = replace(recipe, train=replace(recipe.train, schedule="constant", **settings))
+    prepared = tmp_path / "prepared"
+
+    def calls(recipe: ch.Recipe, name: str) -> tuple[ch.TrainedRun, float]:
+        run = ch.train(recipe, folder=tmp_path / name, prepared=prepared, feed_forward=Counting)
+        return run, float(run.model.state_dict()["decoder.layers.0.feed_forward.calls"])
+
+    run, found = calls(recipe, "first")
+    valid = [line for line in run.metrics if line.get("valid")]
+    best = min(valid, key=lambda line: line["loss"])["step"]
+    assert best < 6 and found == best
+    start = {"steps": 1, "validate_every": 0, "publish": "last", "start_from": str(run.folder)}
+    again = replace(recipe, train=replace(recipe.train, **start))
+    assert calls(again, "second")[1] == best + 1

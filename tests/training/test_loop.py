@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import build_model, count_parameters
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
@@ -118,9 +118,23 @@ def test_a_run_can_be_trained_outside_the_main_thread(text: Corpus, tmp_path: Pa
     assert trained.ending.finished
 
 
+def test_an_ema_forgets_the_weights_that_a_run_started_with(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=60, lr=0.01, validate_every=60, ema=0.9999, micro_batches=1)
+    trained = go(recipe, text, tmp_path / "run")
+    found = next(line for line in trained.lines if "valid" in line)["loss"]
+    assert found < 0.85 * trained.lines[0]["loss"]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "BLEU", "chrF++"])
+def test_the_worst_step_is_not_kept_as_the_best(metric: str, text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=2, validate_every=2, metric=metric)
+    with pytest.raises(ConfigError, match=r"keep the worst step by .*; try best_is='highest'"):
+        go(recipe, text, tmp_path / "run", measure=lambda model: {metric: 1.0})
+
+
 def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_path: Path):
     weights = []
-    recipe = with_train(TEXT, steps=4, validate_every=4, ema=0.75, save_every=0)
+    recipe = with_train(TEXT, steps=4, validate_every=4, ema=0.25, save_every=0)
 
     def keep(run: Run) -> None:
         optimizer = run.optimizers[0]
@@ -131,8 +145,9 @@ def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_pat
 
     trained = go(recipe, text, tmp_path / "run", before=keep)
     average = weights[0]
-    for each in weights[1:]:
-        average = 0.75 * average + 0.25 * each
+    for step, each in enumerate(weights[1:], 1):
+        decay = min(0.25, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * each
     ema = trained.run.ema
     assert ema is not None
     torch.testing.assert_close(ema["model.tokens.weight"].double(), average, atol=1e-7, rtol=1e-5)

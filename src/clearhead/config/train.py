@@ -77,7 +77,8 @@ class TrainConfig:
     """Recompute each layer's activations in the backward pass: less memory, more time."""
     ema: float | None = None
     """Decay of an exponential moving average of the weights, which is then validated and
-    published. Not set: no average."""
+    published; in the first steps n it is (1 + n) / (10 + n), if that is smaller. Not set: no
+    average."""
 
     validate_every: int = 0
     """Steps between validations. 0: never."""
@@ -92,7 +93,8 @@ class TrainConfig:
     (classification), BLEU or chrF++ (with translate_valid), or a name that your own validation
     returns."""
     best_is: BestIs = "lowest"
-    """Whether the "lowest" or the "highest" value of the metric is best."""
+    """Whether the "lowest" or the "highest" value of the metric is best; accuracy, BLEU and chrF++
+    need "highest"."""
     patience: int | None = None
     """Stop after so many validations without a new best. Not set: never."""
     publish: Publish = "last"

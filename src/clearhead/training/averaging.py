@@ -18,9 +18,17 @@ def copy_weights(module: nn.Module) -> NamedWeights:
     return {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
 
 
+def _copy_buffers(module: nn.Module) -> NamedWeights:
+    """Of the buffers that a checkpoint holds: a part of the user's own may have some."""
+    kept = module.state_dict().keys()
+    return {name: each.clone() for name, each in module.named_buffers() if name in kept}
+
+
 @torch.no_grad()
-def move_towards(average: NamedWeights, module: nn.Module, decay: float) -> None:
-    """average ← decay · average + (1 - decay) · weights."""
+def move_towards(average: NamedWeights, module: nn.Module, decay: float, step: int) -> None:
+    """average ← decay · average + (1 - decay) · weights. In the first steps the decay is smaller,
+    so that the weights that a run started with are forgotten."""
+    decay = min(decay, (1 + step) / (10 + step))
     for name, parameter in module.named_parameters():
         average[name].lerp_(parameter, 1 - decay)
 
@@ -32,7 +40,7 @@ def borrowed(module: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterato
     if weights is None:
         yield
         return
-    own = copy_weights(module)
+    own = copy_weights(module) | _copy_buffers(module)
     _put(module, weights)
     try:
         yield
@@ -42,8 +50,9 @@ def borrowed(module: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterato
 
 @torch.no_grad()
 def _put(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    for name, parameter in module.named_parameters():
-        parameter.copy_(weights[name])
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if name in weights:
+            tensor.copy_(weights[name])
 
 
 @torch.no_grad()
@@ -51,12 +60,14 @@ def average_of(
     checkpoints: Checkpoints, chosen: Sequence[Checkpoint], module: nn.Module, part: str = "model"
 ) -> NamedWeights:
     """The mean of the chosen checkpoints' weights; one of them is in memory at a time, and the sum,
-    in fp64, so that the order does not change the result."""
-    read = copy_weights(module)
+    in fp64, so that the order does not change the result. Buffers are those of the last one."""
+    read, buffers = copy_weights(module), _copy_buffers(module)
     wide = {name: widest(tensor.device) for name, tensor in read.items()}
     total = {name: torch.zeros_like(tensor, dtype=wide[name]) for name, tensor in read.items()}
     for checkpoint in chosen:
-        checkpoints.load(checkpoint, {part: read})
+        whole = {"model": {**buffers}} if buffers else {}
+        checkpoints.load(checkpoint, {**whole, part: {**read, **whole.get(part, {})}})
         for name, tensor in read.items():
             total[name] += tensor.to(wide[name])
-    return {name: (each / len(chosen)).to(read[name].dtype) for name, each in total.items()}
+    mean = {name: (each / len(chosen)).to(read[name].dtype) for name, each in total.items()}
+    return mean | buffers

@@ -19,6 +19,8 @@ from clearhead.training.signals import StopRequests
 from clearhead.training.step import Update, seed_step, take_step
 from clearhead.training.validation import Measure, validate
 
+HIGHEST_IS_BEST = ("accuracy", "BLEU", "chrF++")
+
 
 class NotFiniteError(ClearheadError):
     """Loss or gradient became NaN or infinite, and the recipe says to stop."""
@@ -44,6 +46,9 @@ def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Endi
     if config.metric not in ("loss", "perplexity") and measure is None and config.validate_every:
         rule = "is not among what validation gives: loss, perplexity"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
+    if config.metric in HIGHEST_IS_BEST and config.best_is == "lowest":
+        rule = f"would keep the worst step by {config.metric}"
+        raise ConfigError("train.best_is", config.best_is, rule, "try best_is='highest'")
     meter = Meter(model, ranks.device, config.precision, ranks.tensor)
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
@@ -56,7 +61,7 @@ def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Endi
             update = take_next_step(run, batch)
             run.state = run.state.after(update)
             if run.ema is not None and config.ema is not None and update.finite:
-                move_towards(run.ema, objective_of(run.objective), config.ema)
+                move_towards(run.ema, objective_of(run.objective), config.ema, step)
             meter.count(batch, update.n_targets, time.perf_counter() - started)
             report.step(_record(run, update, batch) | meter.rates())
 

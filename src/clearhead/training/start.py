@@ -41,6 +41,9 @@ def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
             mesh, placements = parameter.device_mesh, parameter.placements
             values = distribute_tensor(values, mesh, placements, src_data_rank=None)
         parameter.copy_(values)
+    for name, buffer in model.named_buffers():
+        if name in state:  # of a part of the user's own
+            buffer.copy_(state[name])
 
 
 def model_folder_of(folder: Path) -> Path:
