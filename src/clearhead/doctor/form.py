@@ -46,10 +46,14 @@ class MaskForm:
     causal: bool = False
     """The caller's mask hides the future as well as padding."""
     always: bool = False
-    """The model cannot be called without it."""
+    """It goes with every call: the model cannot be called without it, or is not causal then."""
+    padding: bool = True
+    """It hides padding; if not, it is causal only."""
 
     def of(self, real: Tensor) -> Tensor:
         """`real` is (batch, length)."""
+        if not self.padding:
+            real = torch.ones_like(real)
         if self.shape == "(batch,) lengths":
             return real.sum(dim=1)
         length = real.shape[1]
@@ -70,6 +74,14 @@ class MaskForm:
                 ~allowed, -torch.inf
             )
         return (allowed if self.true_is_real else ~allowed).to(self.dtype)
+
+    def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:
+        """The mask of these tokens, a float one in the model's precision, as kernels want it. With
+        `n_queries`, a causal mask has these last rows only: earlier tokens are in a cache."""
+        mask = self.of(real)
+        if mask.is_floating_point():
+            mask = mask.to(next(model.parameters()).dtype)
+        return mask if n_queries is None or not self.causal else mask[..., -n_queries:, :]
 
     def __str__(self) -> str:
         if self.shape == "(batch,) lengths":
@@ -95,7 +107,7 @@ class Form:
     constants: dict[str, Any] = field(default_factory=dict)
     masks: dict[str, MaskForm] = field(default_factory=dict)
     """By role: "real" and "source_real"; further arguments that describe the same tokens are "real
-    2", "source_real 2" and so on."""
+    2", "source_real 2" and so on; one that is causal only and optional is "real causal"."""
     rest: tuple[str, ...] = ()
     """Masks that go in as further positional arguments (`*args`), by role."""
     segments: str | None = None
@@ -243,7 +255,7 @@ class Form:
             real: Tensor | None = getattr(inputs, kind)
             if real is None and not mask.always:
                 continue
-            given[mask.argument] = mask.of(ones_where_none(inputs, role))
+            given[mask.argument] = mask.given_to(model, ones_where_none(inputs, role))
             if role == "real" and real is not None and "position_ids" in arguments_of(model):
                 # Where the caller may say where tokens stand, padding on the left is the
                 # caller's business, and we are the caller.
