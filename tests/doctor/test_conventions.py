@@ -2,12 +2,11 @@
 reported for it, and the true bug beside it is still found."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.doctor import Examination, examine
 from clearhead.doctor.recognition import RecognitionError, recognise
@@ -209,6 +208,30 @@ def test_a_stream_without_a_norm_in_it_is_not_said_to_have_one(block):
     assert errors(lambda: healthy.Decoder(block=block), "decoder", "residual") == set()
 
 
+class Repeated(healthy.Decoder):
+    """The same layers, again and again, as in a Universal Transformer."""
+
+    def scores(self, x):
+        for block in [*self.blocks, *self.blocks]:
+            x, _ = block(x, self.allowed(x.shape[1], x.shape[1]))
+        return super().scores(x)
+
+
+class RepeatedUnnormalised(Repeated):
+    """A bug: a norm stands between the runs, and none behind the last."""
+
+    def scores(self, x):
+        x = self.norm(x)
+        for block in self.blocks:
+            x, _ = block(x, self.allowed(x.shape[1], x.shape[1]))
+        return self.head(x)
+
+
+def test_a_norm_behind_the_last_run_of_a_layer_is_seen():
+    assert errors(Repeated, "decoder", "residual") == set()
+    assert "residual.no_final_norm" in errors(RepeatedUnnormalised, "decoder", "residual")
+
+
 @pytest.mark.parametrize("block", [AfterNorm, HalvedAfterNorm])
 def test_a_norm_in_the_stream_is_found(block):
     cases = errors(lambda: healthy.Decoder(block=block), "decoder", "residual")
@@ -388,20 +411,15 @@ def test_what_is_never_used_is_found(build):
     assert "gradients.none" in errors(build, "decoder", "gradients")
 
 
-@dataclass
-class Scores:
-    scores: Tensor
-
-
 class Unknown(healthy.Decoder):
-    """Logits in a field of another name, and more positions than tokens."""
+    """Logits as (batch, vocab, length), and more positions than tokens."""
 
     def __init__(self):
         super().__init__()
         self.embedding.positions = nn.Embedding(2 * VOCAB, WIDTH)
 
     def forward(self, tokens):
-        return Scores(super().forward(tokens))
+        return super().forward(tokens).transpose(1, 2)
 
 
 def test_an_adapter_is_suggested_with_the_vocabulary_and_not_with_the_largest_table():

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -101,6 +101,8 @@ class Form:
     tokens: str | None
     """The keyword for the tokens; None: they are the last positional argument."""
     vocab_size: int
+    source: str | None = None
+    """The keyword for the source; None: it is the first positional argument."""
     two_sequences: bool = False
     targets: str | None = None
     """An argument that must be given before the logits of all positions come back."""
@@ -136,9 +138,12 @@ class Form:
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
         turned = (lambda t: t.t()) if self.length_first else (lambda t: t)
-        args = [turned(inputs.source)] if self.two_sequences else []
         masks = self.mask_arguments(model, inputs)
-        kwargs = {**self.constants, **masks}
+        args, kwargs = [], {**self.constants, **masks}
+        if self.two_sequences and self.source is None:
+            args.append(turned(inputs.source))
+        elif self.two_sequences:
+            kwargs[str(self.source)] = turned(inputs.source)
         if self.segments is not None:
             kwargs[self.segments] = torch.zeros_like(inputs.tokens) + 1
         if self.tokens is None:
@@ -314,7 +319,7 @@ def logits_in(
     flat: bool = False,
 ) -> Tensor | None:
     """A tensor of (batch, length, vocab), or if `flat` of (batch · length, vocab): by itself, as
-    `.logits`, in a dict as "logits", or the first such of a tuple."""
+    `.logits`, in a dict as "logits", or the first such of a tuple, a dict or a dataclass."""
     batch, length = shape[:2]
     for tensor in _candidates(output):
         if vocab_size is not None and tensor.shape[-1:] != (vocab_size,):
@@ -343,6 +348,8 @@ def _candidates(output: Any) -> list[Tensor]:
         return _candidates(output["logits"] if "logits" in output else list(output.values()))
     if isinstance(found := getattr(output, "logits", None), torch.Tensor):
         return [found]
+    if is_dataclass(output):
+        return _candidates(list(vars(output).values()))
     if isinstance(output, tuple | list):
         return [tensor for item in output for tensor in _candidates(item)]
     return []
