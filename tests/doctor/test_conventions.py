@@ -471,3 +471,144 @@ def test_generation_may_return_the_new_tokens_with_or_without_the_start():
     for build in (Generates, WithStart):
         assert errors(build, "encoder-decoder", "greedy") == set()
     assert errors(TakesTheSecond, "encoder-decoder", "greedy") == {"greedy.not_best"}
+
+
+class Slots(healthy.Attention):
+    """Three learned keys and values beside those of the tokens."""
+
+    def __init__(self, *sizes, **settings):
+        super().__init__(*sizes, **settings)
+        self.keys, self.values = (nn.Parameter(torch.randn(3, WIDTH)) for _ in range(2))
+
+    def forward(self, x, memory, allowed=None, past=None):
+        batch, length, _ = x.shape
+        k = torch.cat((self.keys.expand(batch, -1, -1), self.key(memory)), dim=1)
+        v = torch.cat((self.values.expand(batch, -1, -1), self.value(memory)), dim=1)
+        q, k, v = self.split(self.query(x)), self.split(k), self.split(v)
+        allowed = torch.cat((torch.ones(length, 3, dtype=torch.bool), allowed), dim=1)
+        weights = self.normalise(self.mask(self.scores(q, k), allowed), allowed)
+        return self.output(self.merge(weights @ v)), None
+
+
+class Blocks(healthy.Attention):
+    """Blocks of four tokens, each of which looks at itself and the block before."""
+
+    size = 4
+
+    def forward(self, x, memory, allowed=None, past=None):
+        length, size = x.shape[1], self.size
+        padded = F.pad(x, (0, 0, 0, -length % size))
+        q, k, v = (
+            self.split(layer(padded)).unflatten(2, (-1, size))
+            for layer in (self.query, self.key, self.value)
+        )
+        k, v = (torch.cat((F.pad(t, (0, 0, 0, 0, 1, 0))[:, :, :-1], t), dim=3) for t in (k, v))
+        places = torch.arange(padded.shape[1]).view(-1, size)
+        keys = torch.cat((places - size, places), dim=1)[:, None]
+        allowed = (keys <= places[..., None]) & (keys >= 0)
+        weights = self.normalise(self.mask(self.scores(q, k), allowed), allowed)
+        return self.output(self.merge((weights @ v).flatten(2, 3)[:, :, :length])), None
+
+
+class Merged(healthy.Attention):
+    """A bug: heads are merged without the transpose."""
+
+    def merge(self, x):
+        batch, heads, length, width = x.shape
+        return x.reshape(batch, length, heads * width)
+
+
+def attending_by(*attentions: type[nn.Module]) -> Build:
+    def build() -> nn.Module:
+        model = healthy.Decoder()
+        for block, attention in zip(model.blocks, attentions):
+            block.attention = attention()
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize("attention", [Slots, Blocks])
+def test_attention_to_learned_keys_or_within_blocks_is_attention(attention):
+    assert found(attending_by(attention, healthy.Attention), "decoder", "mixing") == {}
+    for order in ((attention, Merged), (Merged, attention)):
+        report = report_on(attending_by(*order), "decoder", "mixing")
+        place = f"blocks.{order.index(Merged)}.attention"
+        cases = [(f.case, f.place) for f in report.findings]
+        assert cases == [("mixing.outside_attention", place)]
+
+
+class MovesItsTokens(healthy.Decoder):
+    """Begins with a learned vector; logits score the token at their own position."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        x = torch.cat((self.first.expand(len(x), 1, -1), x[:, :-1]), dim=1)
+        for block in self.blocks:
+            x, _ = block(x, self.allowed(x.shape[1], x.shape[1]))
+        return self.scores(x)
+
+
+class MovesAndMerges(MovesItsTokens):
+    def __init__(self):
+        super().__init__()
+        self.blocks[1].attention = Merged()
+
+
+def test_a_decoder_that_moves_its_tokens_is_a_note():
+    assert found(MovesItsTokens, "decoder", "mixing") == {"mixing.shifted": "note"}
+    assert "mixing.outside_attention" in errors(MovesAndMerges, "decoder", "mixing")
+
+
+class Divergence(healthy.LossDecoder):
+    """Label smoothing as the Annotated Transformer has it: nothing goes to padding."""
+
+    without, factor = 2, 1.0
+
+    def loss(self, logits, targets):
+        kept, spread = targets != -100, 0.1 * self.factor / (VOCAB - self.without)
+        smooth = torch.full_like(logits, spread)
+        smooth.scatter_(-1, targets.clamp(min=0)[..., None], 0.9)
+        if self.without == 2:
+            smooth[..., 0] = 0
+        apart = F.kl_div(logits.log_softmax(dim=-1), smooth, reduction="none").sum(dim=-1)
+        return apart[kept].sum() / kept.sum()
+
+
+class DivergenceToOthers(Divergence):
+    without = 1
+
+
+class TooSmooth(Divergence):
+    """A bug: the smoothed target is no distribution."""
+
+    factor = 2.0
+
+
+class Balanced(healthy.LossDecoder):
+    """A term that no target changes is added."""
+
+    factor = 1.0
+
+    def loss(self, logits, targets):
+        return self.factor * super().loss(logits, targets) + 0.01 * logits.logsumexp(-1).mean() ** 2
+
+
+class BalancedTwice(Balanced):
+    """A bug: the loss itself is doubled."""
+
+    factor = 2.0
+
+
+@pytest.mark.parametrize("build", [Divergence, DivergenceToOthers, Balanced])
+def test_a_loss_with_smoothing_by_divergence_or_a_term_of_its_own_is_known(build):
+    assert errors(build, "decoder", "loss_value", "ignored_targets", "accumulation") == set()
+
+
+@pytest.mark.parametrize("build", [TooSmooth, BalancedTwice])
+def test_a_loss_that_no_form_explains_is_found(build):
+    assert errors(build, "decoder", "loss_value") == {"loss_value.other"}
