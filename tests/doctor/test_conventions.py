@@ -612,3 +612,102 @@ def test_a_loss_with_smoothing_by_divergence_or_a_term_of_its_own_is_known(build
 @pytest.mark.parametrize("build", [TooSmooth, BalancedTwice])
 def test_a_loss_that_no_form_explains_is_found(build):
     assert errors(build, "decoder", "loss_value") == {"loss_value.other"}
+
+
+class Inverted(healthy.Decoder):
+    """A bug: 1 at padding, under the name of what tokenizers return."""
+
+    def real(self, attention_mask):
+        return attention_mask == 0
+
+    def forward(self, input_ids, attention_mask=None):
+        n, mask = input_ids.shape[1], None
+        real = None if attention_mask is None else self.real(attention_mask)
+        x = self.embedding(input_ids, mask=real)
+        mask = causal(n, n) if real is None else causal(n, n) & real[:, None, None]
+        for block in self.blocks:
+            x, _ = block(x, mask)
+        return self.scores(x)
+
+
+class Usual(Inverted):
+    def real(self, attention_mask):
+        return attention_mask != 0
+
+
+class Infinite(healthy.Attention):
+    def mask(self, scores, allowed):
+        return scores.masked_fill(~allowed, -torch.inf)
+
+
+class SeesNothingFirst(healthy.Decoder):
+    """A bug: the first position sees no token at all, not even itself."""
+
+    def allowed(self, n_queries, n_keys):
+        return causal(n_queries, n_keys).tril(-1)
+
+
+def test_an_attention_mask_that_is_true_at_padding_is_named():
+    assert found(Inverted, "decoder", "padding", "pad_value") == {"padding.inverted": "warning"}
+    assert found(Usual, "decoder", "padding", "pad_value") == {}
+
+
+def test_padding_that_makes_logits_nan_is_said_in_words():
+    report = report_on(lambda: Usual(attention=Infinite), "decoder", "padding")
+    assert [f.case for f in report.findings] == ["padding.not_finite"]
+    assert "nan of" not in str(report)
+
+
+def test_of_logits_that_are_nan_nothing_is_said_but_what_made_them():
+    report = examine(SeesNothingFirst(attention=Infinite), kind="decoder", quick=True)
+    assert {f.case for f in report.findings} == {"output.not_finite", "weights.not_itself"}
+    reasons = {o.check: o.reason for o in report.outcomes}
+    assert reasons["context"] == reasons["residual"] == "not_finite"
+
+
+class Ragged(healthy.Decoder):
+    """Generation returns lists that end where their rows do."""
+
+    stops, best = True, 0
+
+    @torch.no_grad()
+    def generate(self, tokens, max_new_tokens=8, eos_id=None):
+        training, rows = self.training, []
+        self.eval()
+        for row in tokens[:, None]:
+            for _ in range(max_new_tokens):
+                scores = self(row[:, -LIMIT:])[:, -1]
+                row = torch.cat((row, scores.topk(2).indices[:, [self.best]]), dim=1)
+                if self.stops and int(row[0, -1]) == eos_id:
+                    break
+            rows.append(row[0])
+        self.train(training)
+        return [self.returned(row, tokens.shape[1]) for row in rows]
+
+    def returned(self, row, n_prompt):
+        return row.tolist()
+
+
+class RaggedTensors(Ragged):
+    """The new tokens only."""
+
+    def returned(self, row, n_prompt):
+        return row[n_prompt:]
+
+
+class RunsOn(Ragged):
+    stops = False
+
+
+class TakesTheSecondBest(Ragged):
+    best = 1
+
+
+@pytest.mark.parametrize("build", [Ragged, RaggedTensors])
+def test_generation_may_return_rows_of_different_lengths(build):
+    assert errors(build, "decoder", "greedy", "stops", "batch_generation") == set()
+
+
+def test_bugs_of_generation_that_returns_lists_are_found():
+    assert "stops.runs_on" in errors(RunsOn, "decoder", "stops")
+    assert "greedy.not_best" in errors(TakesTheSecondBest, "decoder", "greedy")

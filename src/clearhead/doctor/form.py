@@ -75,6 +75,11 @@ class MaskForm:
             )
         return (allowed if self.true_is_real else ~allowed).to(self.dtype)
 
+    @property
+    def is_inverted(self) -> bool:
+        """It has the name of what tokenizers return, 1 at real tokens, and means the opposite."""
+        return self.argument.endswith("attention_mask") and not (self.true_is_real or self.causal)
+
     def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:
         """The mask of these tokens, a float one in the model's precision, as kernels want it. With
         `n_queries`, a causal mask has these last rows only: earlier tokens are in a cache."""

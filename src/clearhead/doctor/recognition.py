@@ -255,6 +255,7 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
         kind = role.split()[0]
         shown[kind] = f"{shown[kind]}; {mask}" if kind in shown else str(mask)
     causal = [m.argument for r, m in form.masks.items() if m.causal and r not in required]
+    inverted = [m.argument for m in form.masks.values() if m.is_inverted]
     sides = frozenset({"right"} if any("lengths" in m.shape for m in form.masks.values()) else ())
     calls = replace(
         patient.calls,
@@ -262,6 +263,7 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
         more_outputs=None if form.methods or form.one_by_one else form.more_outputs,
         masks=frozenset(roles),
         unread_masks=unread,
+        inverted_masks=tuple(inverted),
         causal_mask=next(iter(causal), None),
         inner_length=1 if form.shifts_itself else 0,
         sides=sides or frozenset({"left", "right"}),
