@@ -2,12 +2,11 @@
 reported for it, and the true bug beside it is still found."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.doctor import Examination, examine
 from clearhead.doctor.recognition import RecognitionError, recognise
@@ -209,6 +208,30 @@ def test_a_stream_without_a_norm_in_it_is_not_said_to_have_one(block):
     assert errors(lambda: healthy.Decoder(block=block), "decoder", "residual") == set()
 
 
+class Repeated(healthy.Decoder):
+    """The same layers, again and again, as in a Universal Transformer."""
+
+    def scores(self, x):
+        for block in [*self.blocks, *self.blocks]:
+            x, _ = block(x, self.allowed(x.shape[1], x.shape[1]))
+        return super().scores(x)
+
+
+class RepeatedUnnormalised(Repeated):
+    """A bug: a norm stands between the runs, and none behind the last."""
+
+    def scores(self, x):
+        x = self.norm(x)
+        for block in self.blocks:
+            x, _ = block(x, self.allowed(x.shape[1], x.shape[1]))
+        return self.head(x)
+
+
+def test_a_norm_behind_the_last_run_of_a_layer_is_seen():
+    assert errors(Repeated, "decoder", "residual") == set()
+    assert "residual.no_final_norm" in errors(RepeatedUnnormalised, "decoder", "residual")
+
+
 @pytest.mark.parametrize("block", [AfterNorm, HalvedAfterNorm])
 def test_a_norm_in_the_stream_is_found(block):
     cases = errors(lambda: healthy.Decoder(block=block), "decoder", "residual")
@@ -388,20 +411,15 @@ def test_what_is_never_used_is_found(build):
     assert "gradients.none" in errors(build, "decoder", "gradients")
 
 
-@dataclass
-class Scores:
-    scores: Tensor
-
-
 class Unknown(healthy.Decoder):
-    """Logits in a field of another name, and more positions than tokens."""
+    """Logits as (batch, vocab, length), and more positions than tokens."""
 
     def __init__(self):
         super().__init__()
         self.embedding.positions = nn.Embedding(2 * VOCAB, WIDTH)
 
     def forward(self, tokens):
-        return Scores(super().forward(tokens))
+        return super().forward(tokens).transpose(1, 2)
 
 
 def test_an_adapter_is_suggested_with_the_vocabulary_and_not_with_the_largest_table():
@@ -453,3 +471,243 @@ def test_generation_may_return_the_new_tokens_with_or_without_the_start():
     for build in (Generates, WithStart):
         assert errors(build, "encoder-decoder", "greedy") == set()
     assert errors(TakesTheSecond, "encoder-decoder", "greedy") == {"greedy.not_best"}
+
+
+class Slots(healthy.Attention):
+    """Three learned keys and values beside those of the tokens."""
+
+    def __init__(self, *sizes, **settings):
+        super().__init__(*sizes, **settings)
+        self.keys, self.values = (nn.Parameter(torch.randn(3, WIDTH)) for _ in range(2))
+
+    def forward(self, x, memory, allowed=None, past=None):
+        batch, length, _ = x.shape
+        k = torch.cat((self.keys.expand(batch, -1, -1), self.key(memory)), dim=1)
+        v = torch.cat((self.values.expand(batch, -1, -1), self.value(memory)), dim=1)
+        q, k, v = self.split(self.query(x)), self.split(k), self.split(v)
+        allowed = torch.cat((torch.ones(length, 3, dtype=torch.bool), allowed), dim=1)
+        weights = self.normalise(self.mask(self.scores(q, k), allowed), allowed)
+        return self.output(self.merge(weights @ v)), None
+
+
+class Blocks(healthy.Attention):
+    """Blocks of four tokens, each of which looks at itself and the block before."""
+
+    size = 4
+
+    def forward(self, x, memory, allowed=None, past=None):
+        length, size = x.shape[1], self.size
+        padded = F.pad(x, (0, 0, 0, -length % size))
+        q, k, v = (
+            self.split(layer(padded)).unflatten(2, (-1, size))
+            for layer in (self.query, self.key, self.value)
+        )
+        k, v = (torch.cat((F.pad(t, (0, 0, 0, 0, 1, 0))[:, :, :-1], t), dim=3) for t in (k, v))
+        places = torch.arange(padded.shape[1]).view(-1, size)
+        keys = torch.cat((places - size, places), dim=1)[:, None]
+        allowed = (keys <= places[..., None]) & (keys >= 0)
+        weights = self.normalise(self.mask(self.scores(q, k), allowed), allowed)
+        return self.output(self.merge((weights @ v).flatten(2, 3)[:, :, :length])), None
+
+
+class Merged(healthy.Attention):
+    """A bug: heads are merged without the transpose."""
+
+    def merge(self, x):
+        batch, heads, length, width = x.shape
+        return x.reshape(batch, length, heads * width)
+
+
+def attending_by(*attentions: type[nn.Module]) -> Build:
+    def build() -> nn.Module:
+        model = healthy.Decoder()
+        for block, attention in zip(model.blocks, attentions):
+            block.attention = attention()
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize("attention", [Slots, Blocks])
+def test_attention_to_learned_keys_or_within_blocks_is_attention(attention):
+    assert found(attending_by(attention, healthy.Attention), "decoder", "mixing") == {}
+    for order in ((attention, Merged), (Merged, attention)):
+        report = report_on(attending_by(*order), "decoder", "mixing")
+        place = f"blocks.{order.index(Merged)}.attention"
+        cases = [(f.case, f.place) for f in report.findings]
+        assert cases == [("mixing.outside_attention", place)]
+
+
+class MovesItsTokens(healthy.Decoder):
+    """Begins with a learned vector; logits score the token at their own position."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        x = torch.cat((self.first.expand(len(x), 1, -1), x[:, :-1]), dim=1)
+        for block in self.blocks:
+            x, _ = block(x, self.allowed(x.shape[1], x.shape[1]))
+        return self.scores(x)
+
+
+class MovesAndMerges(MovesItsTokens):
+    def __init__(self):
+        super().__init__()
+        self.blocks[1].attention = Merged()
+
+
+def test_a_decoder_that_moves_its_tokens_is_a_note():
+    assert found(MovesItsTokens, "decoder", "mixing") == {"mixing.shifted": "note"}
+    assert "mixing.outside_attention" in errors(MovesAndMerges, "decoder", "mixing")
+
+
+class Divergence(healthy.LossDecoder):
+    """Label smoothing as the Annotated Transformer has it: nothing goes to padding."""
+
+    without, factor = 2, 1.0
+
+    def loss(self, logits, targets):
+        kept, spread = targets != -100, 0.1 * self.factor / (VOCAB - self.without)
+        smooth = torch.full_like(logits, spread)
+        smooth.scatter_(-1, targets.clamp(min=0)[..., None], 0.9)
+        if self.without == 2:
+            smooth[..., 0] = 0
+        apart = F.kl_div(logits.log_softmax(dim=-1), smooth, reduction="none").sum(dim=-1)
+        return apart[kept].sum() / kept.sum()
+
+
+class DivergenceToOthers(Divergence):
+    without = 1
+
+
+class TooSmooth(Divergence):
+    """A bug: the smoothed target is no distribution."""
+
+    factor = 2.0
+
+
+class Balanced(healthy.LossDecoder):
+    """A term that no target changes is added."""
+
+    factor = 1.0
+
+    def loss(self, logits, targets):
+        return self.factor * super().loss(logits, targets) + 0.01 * logits.logsumexp(-1).mean() ** 2
+
+
+class BalancedTwice(Balanced):
+    """A bug: the loss itself is doubled."""
+
+    factor = 2.0
+
+
+@pytest.mark.parametrize("build", [Divergence, DivergenceToOthers, Balanced])
+def test_a_loss_with_smoothing_by_divergence_or_a_term_of_its_own_is_known(build):
+    assert errors(build, "decoder", "loss_value", "ignored_targets", "accumulation") == set()
+
+
+@pytest.mark.parametrize("build", [TooSmooth, BalancedTwice])
+def test_a_loss_that_no_form_explains_is_found(build):
+    assert errors(build, "decoder", "loss_value") == {"loss_value.other"}
+
+
+class Inverted(healthy.Decoder):
+    """A bug: 1 at padding, under the name of what tokenizers return."""
+
+    def real(self, attention_mask):
+        return attention_mask == 0
+
+    def forward(self, input_ids, attention_mask=None):
+        n, mask = input_ids.shape[1], None
+        real = None if attention_mask is None else self.real(attention_mask)
+        x = self.embedding(input_ids, mask=real)
+        mask = causal(n, n) if real is None else causal(n, n) & real[:, None, None]
+        for block in self.blocks:
+            x, _ = block(x, mask)
+        return self.scores(x)
+
+
+class Usual(Inverted):
+    def real(self, attention_mask):
+        return attention_mask != 0
+
+
+class Infinite(healthy.Attention):
+    def mask(self, scores, allowed):
+        return scores.masked_fill(~allowed, -torch.inf)
+
+
+class SeesNothingFirst(healthy.Decoder):
+    """A bug: the first position sees no token at all, not even itself."""
+
+    def allowed(self, n_queries, n_keys):
+        return causal(n_queries, n_keys).tril(-1)
+
+
+def test_an_attention_mask_that_is_true_at_padding_is_named():
+    assert found(Inverted, "decoder", "padding", "pad_value") == {"padding.inverted": "warning"}
+    assert found(Usual, "decoder", "padding", "pad_value") == {}
+
+
+def test_padding_that_makes_logits_nan_is_said_in_words():
+    report = report_on(lambda: Usual(attention=Infinite), "decoder", "padding")
+    assert [f.case for f in report.findings] == ["padding.not_finite"]
+    assert "nan of" not in str(report)
+
+
+def test_of_logits_that_are_nan_nothing_is_said_but_what_made_them():
+    report = examine(SeesNothingFirst(attention=Infinite), kind="decoder", quick=True)
+    assert {f.case for f in report.findings} == {"output.not_finite", "weights.not_itself"}
+    reasons = {o.check: o.reason for o in report.outcomes}
+    assert reasons["context"] == reasons["residual"] == "not_finite"
+
+
+class Ragged(healthy.Decoder):
+    """Generation returns lists that end where their rows do."""
+
+    stops, best = True, 0
+
+    @torch.no_grad()
+    def generate(self, tokens, max_new_tokens=8, eos_id=None):
+        training, rows = self.training, []
+        self.eval()
+        for row in tokens[:, None]:
+            for _ in range(max_new_tokens):
+                scores = self(row[:, -LIMIT:])[:, -1]
+                row = torch.cat((row, scores.topk(2).indices[:, [self.best]]), dim=1)
+                if self.stops and int(row[0, -1]) == eos_id:
+                    break
+            rows.append(row[0])
+        self.train(training)
+        return [self.returned(row, tokens.shape[1]) for row in rows]
+
+    def returned(self, row, n_prompt):
+        return row.tolist()
+
+
+class RaggedTensors(Ragged):
+    """The new tokens only."""
+
+    def returned(self, row, n_prompt):
+        return row[n_prompt:]
+
+
+class RunsOn(Ragged):
+    stops = False
+
+
+class TakesTheSecondBest(Ragged):
+    best = 1
+
+
+@pytest.mark.parametrize("build", [Ragged, RaggedTensors])
+def test_generation_may_return_rows_of_different_lengths(build):
+    assert errors(build, "decoder", "greedy", "stops", "batch_generation") == set()
+
+
+def test_bugs_of_generation_that_returns_lists_are_found():
+    assert "stops.runs_on" in errors(RunsOn, "decoder", "stops")
+    assert "greedy.not_best" in errors(TakesTheSecondBest, "decoder", "greedy")

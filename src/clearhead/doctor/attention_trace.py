@@ -177,13 +177,16 @@ class SoftmaxOutputs(_Mode):
 
 class LookAtYourself(_Mode):
     """While this is on, every attention of a sequence to itself gives each position to itself
-    alone, and every other attention gives nothing. Sinks, as a last column of the scores or by
-    their logsumexp, are known."""
+    alone, and every other attention gives nothing: to another sequence, to learned keys beside
+    the sequence's own, or within blocks of it. Sinks, as a last column of the scores or by their
+    logsumexp, are known."""
 
     def __init__(self, shapes: set[tuple[int, int]]) -> None:
         super().__init__()
         self.shapes = shapes | {(n, n + 1) for n, n_keys in shapes if n == n_keys}
         self.n_seen = 0
+        self.others: set[torch.Size] = set()
+        """Shapes of weights that are not those of a sequence to itself or to another one."""
         self.convolves = False
         """Whether a convolution ran over more than one position."""
 
@@ -196,6 +199,10 @@ class LookAtYourself(_Mode):
                 return result.zero_()
             same = torch.eye(n_queries, n_keys, dtype=result.dtype, device=result.device)
             return same.expand_as(result).clone()
+        if func in _SOFTMAX and result.dim() > 2:
+            self.others.add(torch.Size((result.shape[:-2].numel(), *result.shape[-2:])))
+        elif func is _aten.bmm.default and args[0].shape in self.others:
+            return result.zero_()  # what such weights have mixed
         if func is _aten.logsumexp.default and tuple(args[0].shape[-2:]) in self.shapes:
             own = args[0].diagonal(dim1=-2, dim2=-1)
             return own.clone() if own.shape == result.shape else result

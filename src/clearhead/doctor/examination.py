@@ -69,6 +69,9 @@ def examine(
         findings: list[Finding] = []
         outcomes: list[Outcome] = []
         for check in checks:
+            if check.of_logits and any(f.case == "output.not_finite" for f in findings):
+                outcomes.append(Outcome(check.name, "not applicable", 0.0, "not_finite"))
+                continue
             found, outcome = _run(check, patient)
             findings += found
             outcomes.append(outcome)

@@ -41,11 +41,17 @@ class Feeding:
         return torch.cat(found, dim=1)
 
     def _mask(self, model: nn.Module, inputs: CallInputs, start: int, end: int) -> dict[str, Any]:
+        so_far = torch.ones_like(inputs.tokens[:, :end], dtype=torch.bool)
+        given: dict[str, Any] = {
+            mask.argument: mask.given_to(model, so_far, end - start)
+            for mask in self.form.masks.values()
+            if mask.causal
+        }
         if inputs.real is None or self.mask is None:
-            return {}
+            return given
         form = self.form.masks["real"]
         first = 0 if self.mask == "whole" else start
-        given: dict[str, Any] = {form.argument: form.of(inputs.real[:, first:end])}
+        given[form.argument] = form.given_to(model, inputs.real[:, first:end], end - start)
         if "position_ids" in arguments_of(model):
             places = (inputs.real.long().cumsum(dim=1) - 1).clamp(min=0)
             given["position_ids"] = places[:, start:end]

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -46,10 +46,14 @@ class MaskForm:
     causal: bool = False
     """The caller's mask hides the future as well as padding."""
     always: bool = False
-    """The model cannot be called without it."""
+    """It goes with every call: the model cannot be called without it, or is not causal then."""
+    padding: bool = True
+    """It hides padding; if not, it is causal only."""
 
     def of(self, real: Tensor) -> Tensor:
         """`real` is (batch, length)."""
+        if not self.padding:
+            real = torch.ones_like(real)
         if self.shape == "(batch,) lengths":
             return real.sum(dim=1)
         length = real.shape[1]
@@ -71,6 +75,19 @@ class MaskForm:
             )
         return (allowed if self.true_is_real else ~allowed).to(self.dtype)
 
+    @property
+    def is_inverted(self) -> bool:
+        """It has the name of what tokenizers return, 1 at real tokens, and means the opposite."""
+        return self.argument.endswith("attention_mask") and not (self.true_is_real or self.causal)
+
+    def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:
+        """The mask of these tokens, a float one in the model's precision, as kernels want it. With
+        `n_queries`, a causal mask has these last rows only: earlier tokens are in a cache."""
+        mask = self.of(real)
+        if mask.is_floating_point():
+            mask = mask.to(next(model.parameters()).dtype)
+        return mask if n_queries is None or not self.causal else mask[..., -n_queries:, :]
+
     def __str__(self) -> str:
         if self.shape == "(batch,) lengths":
             return f"{self.argument}=… {self.shape}"
@@ -89,13 +106,15 @@ class Form:
     tokens: str | None
     """The keyword for the tokens; None: they are the last positional argument."""
     vocab_size: int
+    source: str | None = None
+    """The keyword for the source; None: it is the first positional argument."""
     two_sequences: bool = False
     targets: str | None = None
     """An argument that must be given before the logits of all positions come back."""
     constants: dict[str, Any] = field(default_factory=dict)
     masks: dict[str, MaskForm] = field(default_factory=dict)
     """By role: "real" and "source_real"; further arguments that describe the same tokens are "real
-    2", "source_real 2" and so on."""
+    2", "source_real 2" and so on; one that is causal only and optional is "real causal"."""
     rest: tuple[str, ...] = ()
     """Masks that go in as further positional arguments (`*args`), by role."""
     segments: str | None = None
@@ -124,9 +143,12 @@ class Form:
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
         turned = (lambda t: t.t()) if self.length_first else (lambda t: t)
-        args = [turned(inputs.source)] if self.two_sequences else []
         masks = self.mask_arguments(model, inputs)
-        kwargs = {**self.constants, **masks}
+        args, kwargs = [], {**self.constants, **masks}
+        if self.two_sequences and self.source is None:
+            args.append(turned(inputs.source))
+        elif self.two_sequences:
+            kwargs[str(self.source)] = turned(inputs.source)
         if self.segments is not None:
             kwargs[self.segments] = torch.zeros_like(inputs.tokens) + 1
         if self.tokens is None:
@@ -243,7 +265,7 @@ class Form:
             real: Tensor | None = getattr(inputs, kind)
             if real is None and not mask.always:
                 continue
-            given[mask.argument] = mask.of(ones_where_none(inputs, role))
+            given[mask.argument] = mask.given_to(model, ones_where_none(inputs, role))
             if role == "real" and real is not None and "position_ids" in arguments_of(model):
                 # Where the caller may say where tokens stand, padding on the left is the
                 # caller's business, and we are the caller.
@@ -302,7 +324,7 @@ def logits_in(
     flat: bool = False,
 ) -> Tensor | None:
     """A tensor of (batch, length, vocab), or if `flat` of (batch · length, vocab): by itself, as
-    `.logits`, in a dict as "logits", or the first such of a tuple."""
+    `.logits`, in a dict as "logits", or the first such of a tuple, a dict or a dataclass."""
     batch, length = shape[:2]
     for tensor in _candidates(output):
         if vocab_size is not None and tensor.shape[-1:] != (vocab_size,):
@@ -331,6 +353,8 @@ def _candidates(output: Any) -> list[Tensor]:
         return _candidates(output["logits"] if "logits" in output else list(output.values()))
     if isinstance(found := getattr(output, "logits", None), torch.Tensor):
         return [found]
+    if is_dataclass(output):
+        return _candidates(list(vars(output).values()))
     if isinstance(output, tuple | list):
         return [tensor for item in output for tensor in _candidates(item)]
     return []

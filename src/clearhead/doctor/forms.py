@@ -40,14 +40,22 @@ def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
                 yield form, "states = model.decode(model.encode(…), …)"
         return
     arguments = arguments_of(model)
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [name for name, argument in arguments.items() if argument.kind in positional]
+    named = [
+        name for name, a in arguments.items() if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)
+    ]
+    needed = [name for name in named if arguments[name].default is inspect.Parameter.empty]
+    names = [n for n in named if arguments[n].kind is not inspect.Parameter.KEYWORD_ONLY]
+    # Keywords are tokens where nothing else is, or where the model cannot be called without them.
+    names += [n for n in named if n not in names and (n in needed or not names)]
     sequences = [name for name in names if not is_mask(name) and not is_length(name)]
     first, second = [*sequences, "tokens", "tokens"][:2]
-    needed = [n for n in names if arguments[n].default is inspect.Parameter.empty]
     for plain in _filled(patient, needed):
+        if _by_keyword(arguments, first, 0):
+            plain = replace(plain, tokens=first)
         if patient.kind == "encoder-decoder":
-            two = replace(plain, two_sequences=True)
+            two = replace(plain, two_sequences=True, source=plain.tokens, tokens=None)
+            if two.source is not None or _by_keyword(arguments, second, 1):
+                two = replace(two, tokens=second)
             if "decoder_input_ids" in arguments:
                 shown = f"logits = model({first}, decoder_input_ids=…)"
                 yield replace(two, tokens="decoder_input_ids"), shown
@@ -66,6 +74,14 @@ def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
         for name in [label for label in LABELS if label in arguments]:
             # nanoGPT returns the last position's logits only, unless it is given targets.
             yield replace(plain, targets=name), f"logits, loss = model({first}, {name}=…)"
+
+
+def _by_keyword(arguments: dict[str, inspect.Parameter], name: str, place: int) -> bool:
+    """Whether an argument does not stand at this place, and so must be named."""
+    if name not in arguments:
+        return False
+    keyword = arguments[name].kind is inspect.Parameter.KEYWORD_ONLY
+    return keyword or list(arguments).index(name) != place
 
 
 def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:

@@ -104,8 +104,7 @@ def _named(
         with _ending_at(model, ends, settings.get("eos", _NEVER)):
             output = getattr(model, method)(prompt, **{new: n_new}, **given)
         tokens, scores = output if isinstance(output, tuple) else (output, None)
-        tokens = torch.as_tensor(tokens)
-        tokens = tokens if tokens.dim() > 1 else tokens[None]
+        tokens = _rows(tokens, settings.get("eos", 0))
         # An encoder-decoder's first token is the one that starts it, and was not generated.
         start = 1 if inputs.source is not None else prompt.shape[1]
         if stripped is not None:
@@ -148,11 +147,19 @@ def _stripped_start(patient: Patient, generate: Callable[[nn.Module, Tensor], An
     try:
         with torch.no_grad(), watching(model, leave=leave):
             output = generate(model, source)
+        tokens = _rows(output[0] if isinstance(output, tuple) else output, 0)
     except Exception:  # nobody knows what it raises
         return None
-    tokens = output[0] if isinstance(output, tuple) else output
-    one_each = isinstance(tokens, torch.Tensor) and tokens.shape == (len(source), 1)
-    return seen[0] if one_each and seen else None
+    return seen[0] if tokens.shape == (len(source), 1) and seen else None
+
+
+def _rows(tokens: Any, end: int) -> Tensor:
+    """(batch, length), also of a list whose rows end at different places: behind them is `end`."""
+    if isinstance(tokens, list) and not all(isinstance(row, int) for row in tokens):
+        rows = [torch.as_tensor(row).flatten() for row in tokens]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=end)
+    tokens = torch.as_tensor(tokens)
+    return tokens if tokens.dim() > 1 else tokens[None]
 
 
 def _attribute_read(model: nn.Module, method: str, names: tuple[str, ...]) -> str | None:

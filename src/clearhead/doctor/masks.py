@@ -32,7 +32,8 @@ _SOURCE_MASKS = (
     "src_mask",
     *_MASKS,
 )
-_OF_SOURCE = ("src", "source", "enc", "mem", "context", "input")
+OF_SOURCE = ("src", "source", "enc", "mem", "context", "input")
+"""Words in the names of a source's masks."""
 # Shapes that go together: of padding, of a causal mask, of a source's mask that is not padding.
 _STYLES: tuple[tuple[MaskShape, MaskShape, MaskShape], ...] = (
     ("(batch, 1, length)", "(batch, length, length)", "(batch, 1, length)"),
@@ -40,7 +41,8 @@ _STYLES: tuple[tuple[MaskShape, MaskShape, MaskShape], ...] = (
     ("(batch, length)", "(length, length)", "(length, length)"),
     ("(batch, length)", "(batch, length)", "(batch, length)"),
 )
-_SENSES = ((True, torch.bool), (False, torch.bool), (True, torch.long), (True, torch.float32))
+SENSES = ((True, torch.bool), (False, torch.bool), (True, torch.long), (True, torch.float32))
+"""Whether True is real (or may look), and of which dtype; a float is 0 or -inf."""
 # A mask of -10000 hides well enough to be recognised; whether it really does, a check asks.
 _SAME = 1e-4
 _HIDDEN = 2
@@ -59,11 +61,11 @@ def is_length(name: str) -> bool:
 
 def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
     """The ways to fill arguments that a model cannot be called without."""
-    for (padding, causal, source), (sense, dtype) in product(_STYLES, _SENSES):
+    for (padding, causal, source), (sense, dtype) in product(_STYLES, SENSES):
         masks: dict[str, MaskForm] = {}
         for name in names:
             low = name.lower()
-            of_source = patient.kind == "encoder-decoder" and any(w in low for w in _OF_SOURCE)
+            of_source = patient.kind == "encoder-decoder" and any(w in low for w in OF_SOURCE)
             role = "source_real" if of_source else "real"
             role = f"{role} {len(masks)}" if role in masks else role
             looks = not of_source and patient.kind != "encoder" and "pad" not in low
@@ -135,6 +137,8 @@ def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
         if role not in form.masks:
             mask, changing = _find(patient, form, role, names)
             form = form if mask is None else replace(form, masks={**form.masks, role: mask})
+            if role == "source_real" and mask is not None:
+                form = _with_memory(patient, form, mask)
             if mask is None and changing is not None:
                 unread[role] = changing
     return form, unread
@@ -151,7 +155,8 @@ def _find(
     masked = _all_real(inputs, role)
     taken: list[MaskForm] = []
     changing: set[tuple[str, bool]] = set()
-    arguments = arguments_of(patient.plain)
+    used = {mask.argument for mask in form.masks.values()}
+    arguments = [name for name in arguments_of(patient.plain) if name not in used]
     shapes: tuple[MaskShape, ...] = (
         "(batch, length)",
         "(batch, 1, length)",
@@ -160,7 +165,7 @@ def _find(
     with torch.no_grad():
         plain = form.logits(patient.plain, inputs)
     for name, shape, (true_is_real, dtype) in product(
-        [name for name in names if name in arguments], shapes, _SENSES
+        [name for name in names if name in arguments], shapes, SENSES
     ):
         if dtype.is_floating_point and shape == "(batch, length)":
             continue  # ones and zeros by custom: a model that adds them as they are has a bug
@@ -179,6 +184,23 @@ def _find(
         taken.append(mask)
     padding = [n for n in names if "pad" in n and {(n, True), (n, False)} <= changing]
     return taken[0] if taken else None, padding[0] if padding else None
+
+
+def _with_memory(patient: Patient, form: Form, mask: MaskForm) -> Form:
+    """torch's Transformer takes the source's mask twice: for the encoder, and for attention to what
+    the encoder returned."""
+    if hides(patient, form, "source_real"):
+        return form
+    for name in arguments_of(patient.plain):
+        if is_mask(name) and "mem" in name.lower() and name != mask.argument:
+            again = {"source_real 2": replace(mask, argument=name)}
+            both = replace(form, masks={**form.masks, **again})
+            try:
+                if hides(patient, both, "source_real"):
+                    return both
+            except CALL_ERRORS:
+                continue
+    return form
 
 
 def _all_real(inputs: CallInputs, role: str) -> CallInputs:

@@ -79,6 +79,10 @@ class Calls:
     unread_masks: Mapping[str, str] = field(default_factory=dict)
     """By "real" or "source_real": an argument named as a padding mask, with which an unpadded batch
     gets other logits than without, whatever True means."""
+    inverted_masks: tuple[str, ...] = ()
+    """Arguments called attention_mask that are true at padding, unlike what tokenizers return."""
+    causal_mask: str | None = None
+    """An argument without which the model leaks; `logits` passes a causal mask in it."""
     sides: frozenset[str] = frozenset({"left", "right"})
     """Where padding can be put: lengths in place of masks leave only the right."""
     inner_length: int = 0

@@ -10,6 +10,7 @@ from torch import nn
 
 from clearhead.doctor import abilities
 from clearhead.doctor.attention_trace import trace_attention
+from clearhead.doctor.causal_masks import with_causal_mask
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
 from clearhead.doctor.forms import LABELS, forms, settle
 from clearhead.doctor.masks import is_mask, optional_masks, score
@@ -244,10 +245,17 @@ def _with_lengths(patient: Patient) -> Patient:
 
 def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
     unread: dict[str, str] = {}
+    required = set(form.masks)
     if not form.methods:
+        form = with_causal_mask(patient, form)
         form, unread = optional_masks(patient, form)
     roles = [role for role in ("real", "source_real") if role in form.masks]
-    shown = {role: str(form.masks[role]) for role in roles}
+    shown: dict[str, str] = {}
+    for role, mask in form.masks.items():
+        kind = role.split()[0]
+        shown[kind] = f"{shown[kind]}; {mask}" if kind in shown else str(mask)
+    causal = [m.argument for r, m in form.masks.items() if m.causal and r not in required]
+    inverted = [m.argument for m in form.masks.values() if m.is_inverted]
     sides = frozenset({"right"} if any("lengths" in m.shape for m in form.masks.values()) else ())
     calls = replace(
         patient.calls,
@@ -255,6 +263,8 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
         more_outputs=None if form.methods or form.one_by_one else form.more_outputs,
         masks=frozenset(roles),
         unread_masks=unread,
+        inverted_masks=tuple(inverted),
+        causal_mask=next(iter(causal), None),
         inner_length=1 if form.shifts_itself else 0,
         sides=sides or frozenset({"left", "right"}),
     )

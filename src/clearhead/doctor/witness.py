@@ -4,7 +4,7 @@ first module at which something arrived that should not have."""
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import torch
@@ -92,6 +92,8 @@ def tensors(value: Any) -> list[Tensor]:
             return [t for item in value.values() for t in tensors(item)]
         case list() | tuple():
             return [t for item in value for t in tensors(item)]
+        case _ if is_dataclass(value):
+            return tensors(vars(value))
         case _:
             return []
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError
+from clearhead.doctor.loss_forms import adds_a_constant, smoothed
 from clearhead.doctor.patient import CallInputs, Patient, once_per_patient
 
 _N_IGNORED = 4
@@ -50,7 +51,7 @@ def _seen_shift(patient: Patient) -> int | None:
     """The shift that explains the loss, the promised one first."""
     logits, draws, losses = _drawn(patient)
     shifts = (patient.calls.loss_shift, 0, 1, 2, -1)
-    return next((s for s in shifts if _explained(logits, draws, s, losses)), None)
+    return next((s for s in shifts if _explained(patient, logits, draws, s, losses)), None)
 
 
 def shift_of(patient: Patient) -> int:
@@ -271,21 +272,26 @@ def _cross_entropy(
     )
 
 
-def _explained(logits: Tensor, draws: list[Tensor], shift: int, losses: list[Tensor]) -> bool:
-    """A mean, a sum, or a mean with label smoothing between 0 and 0.3: the same for all draws of
-    targets, since for one of them something always comes near."""
+def _explained(
+    patient: Patient, logits: Tensor, draws: list[Tensor], shift: int, losses: list[Tensor]
+) -> bool:
+    """A mean or a sum of cross-entropies, smoothed or not; a mean with something added that no
+    target changes. The same for all draws of targets, since for one of them something always
+    comes near."""
     kept, _ = _shifted(logits, draws[0], shift)
-    uniform = -kept.double().log_softmax(dim=-1).mean()
-    smoothings: list[float] = []
-    means, sums = [], []
-    for targets, loss in zip(draws, losses):
-        plain = _cross_entropy(logits, targets, shift)
-        smoothings.append(float((loss - plain) / (uniform - plain)))
-        means.append(_near(float(loss), float(plain)))
-        sums.append(_near(float(loss), float(plain) * kept.shape[0] * kept.shape[1]))
-    known = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-    smoothed = any(all(abs(s - value) < 0.003 for s in smoothings) for value in known)
-    return all(means) or all(sums) or smoothed
+    seen, n = [float(loss) for loss in losses], kept.shape[0] * kept.shape[1]
+    plain = [float(_cross_entropy(logits, targets, shift)) for targets in draws]
+    pad_id = patient.pad_id or 0
+    forms = [
+        plain,
+        *zip(*(smoothed(kept, _shifted(logits, d, shift)[1], pad_id) for d in draws)),
+    ]
+    return any(
+        all(map(_near, seen, known))
+        or all(_near(one, n * other) for one, other in zip(seen, known))
+        or adds_a_constant(seen, list(known))
+        for known in forms
+    )
 
 
 def _wrong_sign(

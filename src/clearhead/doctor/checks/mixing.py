@@ -47,7 +47,9 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         one, other = one.movedim(axis, 0)[kept], other.movedim(axis, 0)[kept]
         return differs(one, other, patient.tolerance)
 
-    if elsewhere_moved(one, other):
+    if elsewhere_moved(one, other) and _moves_by_one(one, other, token, patient.tolerance):
+        yield Finding("mixing.shifted", "note", {"token": token, "next": token + 1})
+    elif elsewhere_moved(one, other):
         with torch.no_grad(), plain_kernels(), eyes:
             before = watch(model, lambda: patient.logits(model, inputs))
             after = watch(model, lambda: patient.logits(model, others))
@@ -56,6 +58,16 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         if place is not None and _mixes_by_itself(model, place, [a.place for a in seen]):
             raise NotApplicableError("other_mixing")
         yield Finding("mixing.outside_attention", "warning", {"token": token}, place=place)
+
+
+def _moves_by_one(one: Tensor, other: Tensor, token: int, tolerance: float) -> bool:
+    """A token arrives at the next position and nowhere else: the model itself moves its tokens to
+    the right, and begins with one of its own."""
+    moved = [
+        differs(before, after, tolerance)
+        for before, after in zip(one.unbind(dim=1), other.unbind(dim=1))
+    ]
+    return [place for place, is_moved in enumerate(moved) if is_moved] == [token + 1]
 
 
 def _mixes_by_itself(model: nn.Module, place: str, attentions: list[str]) -> bool:

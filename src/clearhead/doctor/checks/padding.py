@@ -1,5 +1,6 @@
 """Padding must not matter: not how much, not where, not which token stands there."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ _N_PADS = 3
 
 def padding(patient: Patient) -> Iterator[Finding]:
     """Three pads beside the real tokens, on the right and on the left, of each sequence."""
+    for argument in patient.calls.inverted_masks:
+        yield Finding("padding.inverted", "warning", {"argument": argument})
     unread = patient.calls.unread_masks
     for argument in unread.values():
         yield Finding("padding.unread", "warning", {"argument": argument})
@@ -35,17 +38,17 @@ def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
     case = side if _mask_of(role) in patient.calls.masks else "no_mask"
     if case == "no_mask" and side == "left":
         return  # said already
-    yield Finding(
-        f"padding.{case}",
-        _severity(patient, side),
-        {"n_pads": _N_PADS, "change": change, "role": role},
-    )
+    numbers = {"n_pads": _N_PADS, "change": change, "role": role}
+    if math.isnan(change):
+        case, numbers = "not_finite", {"n_pads": _N_PADS, "role": role, "side": side}
+    yield Finding(f"padding.{case}", _severity(patient, side), numbers)
 
 
 def _change(
     patient: Patient, inputs: CallInputs, padded: CallInputs, role: str, side: str
 ) -> float | None:
-    """How much padding changes the logits of the real tokens; None if it does not.
+    """How much padding changes the logits of the real tokens; None if it does not, NaN if it makes
+    them NaN or infinite.
 
     Some models compute their softmax in single precision always, and in double their masks
     overflow there: what is not finite is asked again in the model's own precision.

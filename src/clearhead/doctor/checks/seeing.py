@@ -10,6 +10,7 @@ from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.findings import Cell, Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import CallInputs, Patient, change_size, once_per_patient
+from clearhead.doctor.reach import reach_in
 from clearhead.doctor.witness import Visit, axis_of, differs, first_change, first_loss, watch
 
 # Further on than tables that are clipped by mistake.
@@ -26,6 +27,9 @@ def causal(patient: Patient) -> Iterator[Finding]:
     leaks = (change > patient.tolerance).triu(1)
     if not leaks.any():
         yield from _by_length(patient)
+        if patient.calls.causal_mask is not None:
+            numbers = {"argument": patient.calls.causal_mask}
+            yield Finding("causal.by_caller", "note", numbers)
         return
     position, token = (int(n) for n in leaks.nonzero()[0])
     case = "one_sequence" if patient.one_sequence else "ahead" if _is_band(leaks) else "leak"
@@ -233,19 +237,8 @@ def _inside(path: str, other: str) -> bool:
 
 @once_per_patient
 def reach(patient: Patient) -> Tensor:
-    """(position, token): how much the logits at each position change when each token does, relative
-    to their size: the largest of two random sequences and of all logits."""
-    inputs, length = patient.draw(2), patient.length
-    tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
-    for token in range(length):
-        changed = tokens[2 * (token + 1) : 2 * (token + 2), token]
-        changed.copy_(patient.other_tokens(changed))
-    source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
-    with torch.no_grad():
-        logits = patient.logits(patient.specimen, CallInputs(tokens, source))
-    plain, *others = logits.split(2)
-    moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
-    return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
+    """(position, token): how much the logits at each position change when each token does."""
+    return reach_in(patient, patient.specimen, patient.logits)
 
 
 def _is_band(leaks: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -152,7 +153,8 @@ def _is_normalised(stream: Tensor) -> bool:
 def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator[Finding]:
     """Behind the last of layers that normalise what they read and not what they write, the
     stream is as large as it has grown: a norm must follow, and to a norm size is nothing."""
-    last = next(visit for visit in visits if visit.path == tower.layers[-1])
+    calls = [visit for visit in visits if visit.path == tower.layers[-1]]
+    last = calls[-1]
     inside = [v for v in visits if v.path.startswith(f"{last.path}.") and _weighs(v.module)]
     if not any(is_norm(visit.module) for visit in inside):
         return
@@ -161,7 +163,8 @@ def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator
     model, inputs = patient.specimen, patient.draw(2)
     with torch.no_grad():
         before = patient.logits(model, inputs)
-        with watching(model, leave=_enlarging(last.path)):
+        # A layer may run again and again: only behind its last run the stream ends.
+        with watching(model, leave=_enlarging(last.path, len(calls))):
             after = patient.logits(model, inputs)
     change = change_size(before, after)
     if change > _SIZE_FELT:
@@ -169,11 +172,12 @@ def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator
         yield Finding("residual.no_final_norm", "warning", numbers, place=tower.layers[-1])
 
 
-def _enlarging(layer: str) -> Callable[[str, nn.Module, Any, Any], Any]:
-    """For `watching`: what this layer returns is made larger."""
+def _enlarging(layer: str, call: int = 1) -> Callable[[str, nn.Module, Any, Any], Any]:
+    """For `watching`: what this layer returns is made larger, from this of its calls on."""
+    n_calls = count(1)
 
     def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
-        if path != layer:
+        if path != layer or next(n_calls) < call:
             return None
         if isinstance(output, torch.Tensor):
             return output * _LARGER

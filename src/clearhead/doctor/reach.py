@@ -1,0 +1,25 @@
+"""How far a token reaches: which positions change when it does."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.doctor.patient import CallInputs, Patient
+
+
+def reach_in(
+    patient: Patient, model: nn.Module, logits: Callable[[nn.Module, CallInputs], Tensor]
+) -> Tensor:
+    """(position, token): how much the logits at each position change when each token does, relative
+    to their size: the largest of two random sequences and of all logits."""
+    inputs, length = patient.draw(2), patient.length
+    tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
+    for token in range(length):
+        changed = tokens[2 * (token + 1) : 2 * (token + 2), token]
+        changed.copy_(patient.other_tokens(changed))
+    source = None if inputs.source is None else inputs.source.repeat(length + 1, 1)
+    with torch.no_grad():
+        plain, *others = logits(model, CallInputs(tokens, source)).split(2)
+    moved = torch.stack([(other - plain).abs().amax(dim=(0, 2)) for other in others], dim=1)
+    return (moved / plain.square().mean().sqrt().clamp(min=1e-12)).cpu()
