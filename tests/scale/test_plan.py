@@ -8,9 +8,10 @@ from clearhead.cli import main
 from clearhead.config import TrainConfig, load_recipe
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import preset
-from clearhead.scale import Assumptions, ClusterPlan, plan
+from clearhead.scale import WITHOUT_RECIPE, Assumptions, ClusterPlan, plan
 from clearhead.scale.accelerators import accelerator, accelerators
 from clearhead.scale.layouts import candidate, fastest, layouts
+from clearhead.scale.operations import inventory
 from clearhead.scale.published import published_names
 from clearhead.scale.report import plan_lines
 
@@ -154,6 +155,47 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str]):
     assert main(["plan", "lama-3-8b"]) == 2
     assert "did you mean 'llama-3-8b'" in capsys.readouterr().err
     assert main(["plan"]) == 2
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    rest = ["--gpus", "1", "--kind", "A100", "--tokens", "1e9", "--batch-tokens", "64"]
+    assert main(["plan", *words, *rest]) == 0
+    return capsys.readouterr().out
+
+
+def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
+    model = replace(preset("tiny-decoder"), n_layers=1)
+    changed = printed(capsys, "tiny-decoder", "--model.n_layers", "1", "--train.ema", "0.99")
+    expected = plan(
+        model,
+        name="tiny-decoder",
+        train=replace(WITHOUT_RECIPE, ema=0.99),
+        gpus=1,
+        kind="A100",
+        tokens=1e9,
+        batch_tokens=64,
+    )
+    assert changed == f"{expected}\n"
+    parameters = expected.figures["parameters"].value
+    assert parameters == inventory(model).total
+    assert expected.figures["checkpoint"].value == 16 * parameters  # 4 of them for the average
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("data.task", "copy", "data.task='copy' is for recipes, and gpt2 is a preset; leave it"),
+        ("data.vocab_size", "300", "is for recipes, and gpt2 is a preset; try --model.vocab_size"),
+        ("batches.length", "64", "is for recipes, and gpt2 is a preset; try --length"),
+        ("train.steps", "5", "train.steps='5' is for recipes, and gpt2 is a preset; try --tokens"),
+        ("train.recompute", "true", "is what the plan of a preset finds; leave it out"),
+        ("model.n_layers", "many", "model.n_layers='many' is of another type; write a whole num"),
+        ("model.n_heads", "5", "model.n_heads=5 must divide d_model"),
+    ],
+)
+def test_a_key_that_cannot_change_a_preset_is_refused(capsys, key: str, text: str, message: str):
+    assert main(["plan", "gpt2", "--tokens", "1e9", f"--{key}", text]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_shows_how_well_published_runs_are_met(capsys: pytest.CaptureFixture[str]):

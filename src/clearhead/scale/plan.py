@@ -17,6 +17,9 @@ from clearhead.scale.published import published_family
 ANY_UTILISATION = 0.35
 """Where the table of accelerators names no published one."""
 
+WITHOUT_RECIPE = TrainConfig(precision="bf16", loss_chunk=1024)
+"""How a model alone is planned, unless other settings are given."""
+
 VOCABULARY = 256
 """Of a recipe that does not name its size."""
 MOST = {"gpus": 10**7, "length": 10**9, "batch_tokens": 10**10}
@@ -89,6 +92,7 @@ def plan(
     what: Recipe | ModelConfig,
     *,
     name: str = "model",
+    train: TrainConfig | None = None,
     gpus: int,
     kind: str,
     tokens: float | None = None,
@@ -98,13 +102,15 @@ def plan(
     assumptions: Assumptions | None = None,
 ) -> ClusterPlan:
     """A recipe brings its training settings, length, batch and number of tokens; a model alone is
-    planned with AdamW, bf16 and chunked logits, and needs `tokens`."""
+    planned with AdamW, bf16 and chunked logits, and needs `tokens`. `train` replaces the training
+    settings of either."""
     assumptions = assumptions or Assumptions()
     accelerators = accelerator(kind)
-    model, train = _model_and_training(what)
+    model, own = _model_and_training(what)
+    train = train or own
     length = _length(what) if length is None else length
     batch = _batch_tokens(what, inventory(model).total) if batch_tokens is None else batch_tokens
-    total = tokens if tokens is not None else _tokens(what, batch)
+    total = tokens if tokens is not None else _tokens(what, train, batch)
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
             raise ConfigError(field_name, value, "must be at least 1", f"try {field_name}=1")
@@ -266,7 +272,7 @@ def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
 
 def _model_and_training(what: Recipe | ModelConfig) -> tuple[ModelConfig, TrainConfig]:
     if isinstance(what, ModelConfig):
-        return what, TrainConfig(precision="bf16", loss_chunk=1024)
+        return what, WITHOUT_RECIPE
     if what.model is None:
         raise ClearheadError(f"recipe {what.name!r} has no [model]; a plan needs one")
     # The prepared data decide the size of the vocabulary. The recipe says what it asks for, unless
@@ -290,11 +296,11 @@ def _batch_tokens(what: Recipe | ModelConfig, parameters: int) -> int:
     return what.batches.batch_tokens
 
 
-def _tokens(what: Recipe | ModelConfig, batch_tokens: int) -> float:
+def _tokens(what: Recipe | ModelConfig, train: TrainConfig, batch_tokens: int) -> float:
     if isinstance(what, ModelConfig):
         rule = "is needed to plan a preset, which has no recipe that says how long it trains"
         raise ConfigError("tokens", None, rule, "try tokens=15e12")
-    return what.train.steps * batch_tokens
+    return train.steps * batch_tokens
 
 
 def _no_layout(model: ModelConfig, gpus: int, rows: int, length: int) -> ClearheadError:
