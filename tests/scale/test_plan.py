@@ -1,11 +1,12 @@
 """The plan: what fits, what it takes, and what every figure rests on."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
 
 from clearhead.cli import main
-from clearhead.config import TrainConfig, load_recipe
+from clearhead.config import TrainConfig, load_recipe, revise_model
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import preset
 from clearhead.scale import WITHOUT_RECIPE, Assumptions, ClusterPlan, plan
@@ -88,7 +89,7 @@ def test_the_fastest_that_fits_is_proposed_without_tensor_parallel_if_any_is():
     assert fastest([replace(each, fits=False) for each in found]) is None
     divided = fastest([replace(each, fits=each.layout.tensor > 1) for each in found])
     assert divided is not None and divided.layout.tensor == 2
-    assert divided.layout.keys["train.tensor_parallel"] == "2"
+    assert divided.layout.train["tensor_parallel"] == 2
 
 
 def test_a_model_that_does_not_fit_is_said_not_to():
@@ -155,6 +156,41 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str]):
     assert main(["plan", "lama-3-8b"]) == 2
     assert "did you mean 'llama-3-8b'" in capsys.readouterr().err
     assert main(["plan"]) == 2
+
+
+def pasted(found: ClusterPlan) -> dict[str, str]:
+    """The options that a plan prints, by their keys."""
+    words = shlex.split(next(line for line in plan_lines(found) if "--train.parallel" in line))
+    return dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
+
+
+def test_the_options_of_a_preset_name_every_setting_that_is_not_the_default():
+    found = small_plan(gpus=1, batch_tokens=64, train=replace(WITHOUT_RECIPE, ema=0.99))
+    _, train = revise_model(SMALL, TrainConfig(), list(pasted(found).items()))
+    assert train == replace(TrainConfig(), precision="bf16", loss_chunk=1024, ema=0.99)
+
+
+def test_the_options_of_a_recipe_give_the_run_that_was_planned():
+    """Also where the layout has fewer micro-batches than the recipe, and an option unsets a key."""
+    written = {"micro_batches": 4, "replicas": 2, "parallel": "fsdp", "ema": 0.9}
+    recipe = load_recipe(
+        "copy-task", [(f"train.{key}", str(text)) for key, text in written.items()]
+    )
+    changed = replace(recipe.train, ema=None, trackers=("wandb",), precision="bf16", steps=7)
+    found = plan(recipe, train=changed, gpus=1, kind="A100", length=8, batch_tokens=8)
+    assert found.figures["steps"].value == 7
+    options = pasted(found)
+    layout = {"parallel": "ddp", "replicas": 1, "micro_batches": 1, "recompute": False}
+    _, train = revise_model(SMALL, recipe.train, list(options.items()))
+    assert train == replace(changed, **layout)
+    assert options.keys() == {
+        f"train.{name}" for name in (*layout, "ema", "trackers", "precision", "steps")
+    }
+
+
+def test_the_command_compares_a_recipe_with_its_file(capsys):
+    out = printed(capsys, "copy-task", "--length", "8", "--train.precision", "bf16")
+    assert "--train.recompute false --train.precision bf16\n" in out
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -2,15 +2,23 @@
 checkpoints and data. Every figure is marked measured, computed or assumed."""
 
 import argparse
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from clearhead.api.planning import plan
 from clearhead.cli.calling import settings
 from clearhead.cli.recipes import add_recipe_keys, given_keys, read_recipe
-from clearhead.config import ModelConfig, TrainConfig, recipe_names, revise_model
+from clearhead.config import (
+    ModelConfig,
+    Recipe,
+    TrainConfig,
+    load_recipe,
+    recipe_names,
+    revise_model,
+)
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import PRESETS, preset
 from clearhead.scale import WITHOUT_RECIPE, Assumptions
+from clearhead.scale.memory import RankLayout
 from clearhead.scale.published import published_family, published_names
 from clearhead.scale.report import published_lines
 
@@ -24,8 +32,6 @@ ASSUMPTIONS = {
     "tokens_per_core_second": "tokens a second that one core makes",
     "cores": "processor cores that tokenise",
 }
-CHOSEN = ("parallel", "replicas", "tensor_parallel", "micro_batches", "recompute")
-"""Keys of [train] that a plan finds."""
 INSTEAD = {
     "data.vocab_size": "--model.vocab_size",
     "batches.length": "--length",
@@ -79,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ClearheadError("clearhead plan needs a preset or a recipe; try llama-3-8b")
     what, train = name, None
     if name in recipe_names() or name.endswith(".toml"):
-        what = read_recipe(arguments)
+        what, train = _read_recipe(arguments)
     elif name in PRESETS:
         what, train = _read_preset(arguments)
     given = {field.name: getattr(arguments, field.name) for field in fields(Assumptions)}
@@ -94,12 +100,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _read_recipe(arguments: argparse.Namespace) -> tuple[Recipe, TrainConfig]:
+    """The recipe with the keys that the command line sets, but [train] as the file has it, and
+    [train] with them: the plan shows how the two differ."""
+    changed = read_recipe(arguments)
+    try:
+        written = load_recipe(arguments.recipe).train
+    except ClearheadError:  # a file that is a recipe only with them
+        written = changed.train
+    return replace(changed, train=written), changed.train
+
+
 def _read_preset(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
     """The model and its training, with the keys that the command line sets."""
     given = given_keys(arguments)
     for key, text in given:
         section, name = key.split(".")
-        if section == "train" and name in CHOSEN:
+        if section == "train" and name in RankLayout().train:
             raise ConfigError(key, text, "is what the plan of a preset finds", "leave it out")
         if section not in ("model", "train") or key in INSTEAD:
             remedy = f"try {INSTEAD[key]}" if key in INSTEAD else "leave it out, or plan a recipe"

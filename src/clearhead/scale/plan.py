@@ -70,6 +70,10 @@ class ClusterPlan:
 
     name: str
     model: ModelConfig
+    train: TrainConfig
+    """The settings of the run, but for those of the layout."""
+    written: TrainConfig
+    """What the recipe says without options; of a model alone, the defaults."""
     gpus: int
     kind: Accelerator
     length: int
@@ -143,6 +147,8 @@ def plan(
     return ClusterPlan(
         name=what.name if isinstance(what, Recipe) else name,
         model=model,
+        train=train,
+        written=what.train if isinstance(what, Recipe) else TrainConfig(),
         gpus=gpus,
         kind=accelerators,
         length=length,
