@@ -56,6 +56,22 @@ def test_what_rests_on_an_assumption_is_one():
     assert elsewhere["utilisation"].origin == elsewhere["speed"].origin == "assumed"
 
 
+def test_in_fp32_the_utilisation_is_assumed_and_a_warning_names_the_remedy():
+    """The peaks of the table are those of bf16."""
+    found = small_plan(gpus=1, batch_tokens=64, train=TrainConfig())
+    names = ("utilisation", "speed", "time", "accelerator-hours", "cost")
+    assert {found.figures[name].origin for name in names} == {"assumed"}
+    assert [line for line in plan_lines(found) if "fp32, which is slower" in line] == [
+        "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time and "
+        "cost are too optimistic (try --train.precision bf16, or your own --utilisation)"
+    ]
+    usual = small_plan(gpus=1, batch_tokens=64)
+    assert usual.figures["speed"].origin == "computed"
+    known = small_plan(gpus=1, batch_tokens=64, train=TrainConfig(), utilisation=0.1)
+    for each in (usual, known):
+        assert not any("fp32, which is slower" in line for line in plan_lines(each))
+
+
 def test_every_line_of_figures_names_its_origin():
     found = small_plan()
     lines = plan_lines(found)

@@ -122,7 +122,7 @@ def plan(
             raise ConfigError(field_name, value, f"must be at most {most:,}", "write a smaller one")
     if not 0 < total < math.inf:
         raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
-    used = _utilisation(utilisation, accelerators)
+    used = _utilisation(utilisation, accelerators, train)
     rows = max(1, batch // length)
     found: list[LayoutCandidate] = []
     for divided in (False, True):  # tensor parallel is for what fits in no other way
@@ -245,7 +245,7 @@ def _data(run: _Run) -> dict[str, Figure]:
     }
 
 
-def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
+def _utilisation(given: float | str | None, kind: Accelerator, train: TrainConfig) -> Utilisation:
     name = kind.utilisation if given is None else given
     if name is None:
         why = f"no published runs of {kind.name} are known here; --utilisation"
@@ -267,11 +267,12 @@ def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
         )
     family = published_family(name)
     why = f"{name}: {family.source}"
+    # On another kind of accelerator, or in fp32, what was measured is only a guess.
+    guessed = family.kind != kind.name or train.precision == "fp32"
     return Utilisation(
         name=name,
         convention=family.convention,
-        # On another kind of accelerator, what was measured is only a guess.
-        figure=(measured if family.kind == kind.name else assumed)(family.utilisation, "%", why),
+        figure=(assumed if guessed else measured)(family.utilisation, "%", why),
         includes_interruptions=family.includes_interruptions,
     )
 

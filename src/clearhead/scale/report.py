@@ -108,6 +108,11 @@ def _warnings(plan: ClusterPlan, shown: LayoutCandidate) -> Iterable[str]:
             f"the network is the limit: {times:.1f} times as long as the computation of a step; "
             "the utilisation will not be reached (try a larger --batch-tokens)"
         )
+    if plan.train.precision == "fp32" and plan.utilisation.name != "given":
+        yield (
+            "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time "
+            "and cost are too optimistic (try --train.precision bf16, or your own --utilisation)"
+        )
     if plan.utilisation.includes_interruptions:
         yield "the utilisation is of whole runs: goodput is in it, and not applied again"
 
