@@ -200,7 +200,7 @@ def test_settings_of_another_type_are_refused_by_name(
         ),
         lambda **how: ch.see(translator, "aei", **how): "beam max_new temperature language",
         lambda **how: ch.plan("tiny-decoder", tokens=1e9, **how): (
-            "gpus kind length batch_tokens utilisation assumptions"
+            "name train gpus kind length batch_tokens utilisation assumptions"
         ),
         lambda **how: ch.recipe_for(pairs=pairs, **how): "name minutes start clean out folder",
         lambda **how: ch.build_model("tiny-decoder", **how): "seed device norm",

@@ -1,16 +1,18 @@
 """The plan: what fits, what it takes, and what every figure rests on."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
 
 from clearhead.cli import main
-from clearhead.config import TrainConfig, load_recipe
+from clearhead.config import TrainConfig, load_recipe, revise_model
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import preset
-from clearhead.scale import Assumptions, ClusterPlan, plan
+from clearhead.scale import WITHOUT_RECIPE, Assumptions, ClusterPlan, plan
 from clearhead.scale.accelerators import accelerator, accelerators
 from clearhead.scale.layouts import candidate, fastest, layouts
+from clearhead.scale.operations import inventory
 from clearhead.scale.published import published_names
 from clearhead.scale.report import plan_lines
 
@@ -54,6 +56,22 @@ def test_what_rests_on_an_assumption_is_one():
     assert elsewhere["utilisation"].origin == elsewhere["speed"].origin == "assumed"
 
 
+def test_in_fp32_the_utilisation_is_assumed_and_a_warning_names_the_remedy():
+    """The peaks of the table are those of bf16."""
+    found = small_plan(gpus=1, batch_tokens=64, train=TrainConfig())
+    names = ("utilisation", "speed", "time", "accelerator-hours", "cost")
+    assert {found.figures[name].origin for name in names} == {"assumed"}
+    assert [line for line in plan_lines(found) if "fp32, which is slower" in line] == [
+        "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time and "
+        "cost are too optimistic (try --train.precision bf16, or your own --utilisation)"
+    ]
+    usual = small_plan(gpus=1, batch_tokens=64)
+    assert usual.figures["speed"].origin == "computed"
+    known = small_plan(gpus=1, batch_tokens=64, train=TrainConfig(), utilisation=0.1)
+    for each in (usual, known):
+        assert not any("fp32, which is slower" in line for line in plan_lines(each))
+
+
 def test_every_line_of_figures_names_its_origin():
     found = small_plan()
     lines = plan_lines(found)
@@ -87,7 +105,7 @@ def test_the_fastest_that_fits_is_proposed_without_tensor_parallel_if_any_is():
     assert fastest([replace(each, fits=False) for each in found]) is None
     divided = fastest([replace(each, fits=each.layout.tensor > 1) for each in found])
     assert divided is not None and divided.layout.tensor == 2
-    assert divided.layout.keys["train.tensor_parallel"] == "2"
+    assert divided.layout.train["tensor_parallel"] == 2
 
 
 def test_a_model_that_does_not_fit_is_said_not_to():
@@ -154,6 +172,82 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str]):
     assert main(["plan", "lama-3-8b"]) == 2
     assert "did you mean 'llama-3-8b'" in capsys.readouterr().err
     assert main(["plan"]) == 2
+
+
+def pasted(found: ClusterPlan) -> dict[str, str]:
+    """The options that a plan prints, by their keys."""
+    words = shlex.split(next(line for line in plan_lines(found) if "--train.parallel" in line))
+    return dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
+
+
+def test_the_options_of_a_preset_name_every_setting_that_is_not_the_default():
+    found = small_plan(gpus=1, batch_tokens=64, train=replace(WITHOUT_RECIPE, ema=0.99))
+    _, train = revise_model(SMALL, TrainConfig(), list(pasted(found).items()))
+    assert train == replace(TrainConfig(), precision="bf16", loss_chunk=1024, ema=0.99)
+
+
+def test_the_options_of_a_recipe_give_the_run_that_was_planned():
+    """Also where the layout has fewer micro-batches than the recipe, and an option unsets a key."""
+    written = {"micro_batches": 4, "replicas": 2, "parallel": "fsdp", "ema": 0.9}
+    recipe = load_recipe(
+        "copy-task", [(f"train.{key}", str(text)) for key, text in written.items()]
+    )
+    changed = replace(recipe.train, ema=None, trackers=("wandb",), precision="bf16", steps=7)
+    found = plan(recipe, train=changed, gpus=1, kind="A100", length=8, batch_tokens=8)
+    assert found.figures["steps"].value == 7
+    options = pasted(found)
+    layout = {"parallel": "ddp", "replicas": 1, "micro_batches": 1, "recompute": False}
+    _, train = revise_model(SMALL, recipe.train, list(options.items()))
+    assert train == replace(changed, **layout)
+    assert options.keys() == {
+        f"train.{name}" for name in (*layout, "ema", "trackers", "precision", "steps")
+    }
+
+
+def test_the_command_compares_a_recipe_with_its_file(capsys):
+    out = printed(capsys, "copy-task", "--length", "8", "--train.precision", "bf16")
+    assert "--train.recompute false --train.precision bf16\n" in out
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    rest = ["--gpus", "1", "--kind", "A100", "--tokens", "1e9", "--batch-tokens", "64"]
+    assert main(["plan", *words, *rest]) == 0
+    return capsys.readouterr().out
+
+
+def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
+    model = replace(preset("tiny-decoder"), n_layers=1)
+    changed = printed(capsys, "tiny-decoder", "--model.n_layers", "1", "--train.ema", "0.99")
+    expected = plan(
+        model,
+        name="tiny-decoder",
+        train=replace(WITHOUT_RECIPE, ema=0.99),
+        gpus=1,
+        kind="A100",
+        tokens=1e9,
+        batch_tokens=64,
+    )
+    assert changed == f"{expected}\n"
+    parameters = expected.figures["parameters"].value
+    assert parameters == inventory(model).total
+    assert expected.figures["checkpoint"].value == 16 * parameters  # 4 of them for the average
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("data.task", "copy", "data.task='copy' is for recipes, and gpt2 is a preset; leave it"),
+        ("data.vocab_size", "300", "is for recipes, and gpt2 is a preset; try --model.vocab_size"),
+        ("batches.length", "64", "is for recipes, and gpt2 is a preset; try --length"),
+        ("train.steps", "5", "train.steps='5' is for recipes, and gpt2 is a preset; try --tokens"),
+        ("train.recompute", "true", "is what the plan of a preset finds; leave it out"),
+        ("model.n_layers", "many", "model.n_layers='many' is of another type; write a whole num"),
+        ("model.n_heads", "5", "model.n_heads=5 must divide d_model"),
+    ],
+)
+def test_a_key_that_cannot_change_a_preset_is_refused(capsys, key: str, text: str, message: str):
+    assert main(["plan", "gpt2", "--tokens", "1e9", f"--{key}", text]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_command_shows_how_well_published_runs_are_met(capsys: pytest.CaptureFixture[str]):

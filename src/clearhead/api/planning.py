@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.api.recipes import RecipeGiven, as_recipe
-from clearhead.config import ModelConfig, Recipe, recipe_names
+from clearhead.config import ModelConfig, Recipe, TrainConfig, recipe_names
 from clearhead.errors import InputError, nearest
 from clearhead.models import PRESETS, preset
 from clearhead.scale import Assumptions, ClusterPlan
@@ -17,6 +17,8 @@ from clearhead.scale import plan as cluster_plan
 def plan(
     what: RecipeGiven | ModelConfig,
     *,
+    name: str | None = None,
+    train: TrainConfig | None = None,
     gpus: int = 8,
     kind: str = "H100",
     tokens: float | None = None,
@@ -30,11 +32,15 @@ def plan(
 
     `what` is a recipe (also its name or path), a model's configuration, or the name of a preset. A
     recipe brings the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a
-    step; a model needs `tokens`. `utilisation`: a share of the peak, or the name of a published
+    step; a model needs `tokens`. `train` replaces the training settings of the recipe, or those
+    with which a model alone is planned (bf16, logits in chunks). `name` is shown for a model whose
+    configuration is given. `utilisation`: a share of the peak, or the name of a published
     one (None: the accelerator's). `assumptions`: what you know better, such as
     {"price": 2.5}; see `clearhead.scale.Assumptions`.
     """
-    for name, value, kinds, remedy in (
+    for option, value, kinds, remedy in (
+        ("name", name, str | None, "give a text"),
+        ("train", train, TrainConfig | None, "give a TrainConfig"),
         ("gpus", gpus, int, "give a whole number"),
         ("kind", kind, str, "give the name of an accelerator, such as 'H100'"),
         ("tokens", tokens, int | float | None, "give a number, such as 15e12"),
@@ -43,12 +49,13 @@ def plan(
         ("utilisation", utilisation, int | float | str | None, "give a number, such as 0.4"),
     ):
         if isinstance(value, bool) or not isinstance(value, kinds):
-            raise InputError(f"{name}={value!r:.60} is a {type(value).__name__}; {remedy}")
+            raise InputError(f"{option}={value!r:.60} is a {type(value).__name__}; {remedy}")
     if batch_tokens is not None and not 1 <= batch_tokens < math.inf:
         raise InputError(f"batch_tokens={batch_tokens!r} must be at least 1; try 8192")
     return cluster_plan(
         _found(what),
-        name=what if isinstance(what, str) else "model",
+        name=name or (what if isinstance(what, str) else "model"),
+        train=train,
         gpus=gpus,
         kind=kind,
         tokens=tokens,

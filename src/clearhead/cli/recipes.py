@@ -37,17 +37,18 @@ def add_recipe_keys(parser: argparse.ArgumentParser) -> None:
 
 def read_recipe(namespace: argparse.Namespace) -> Recipe:
     """The recipe, with the keys that the command line sets."""
-    return load_recipe(namespace.recipe, _given(namespace))
+    return load_recipe(namespace.recipe, given_keys(namespace))
 
 
-def _given(namespace: argparse.Namespace) -> list[tuple[str, str]]:
+def given_keys(namespace: argparse.Namespace) -> list[tuple[str, str]]:
+    """The keys that the command line sets, and their texts."""
     given = vars(namespace)
     return [(key, given[key]) for key in recipe_keys() if given.get(key) is not None]
 
 
 def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
     """The recipe of the file, and the settings of `[data]` that the command line sets on top."""
-    given = _given(namespace)
+    given = given_keys(namespace)
     changed = load_recipe(namespace.recipe, given)
     if not given:
         return changed, {}

@@ -17,6 +17,7 @@ from clearhead.config.recipe import (
     recipe_keys,
     recipe_names,
     recipe_toml,
+    revise_model,
     revise_recipe,
     with_values,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "recipe_keys",
     "recipe_names",
     "recipe_toml",
+    "revise_model",
     "revise_recipe",
     "with_values",
 ]

@@ -94,6 +94,16 @@ def revise_recipe(recipe: Recipe, tables: Tables) -> Recipe:
     return replace(recipe, **_parse(_merged(found, tables), ()))
 
 
+def revise_model(
+    model: ModelConfig, train: TrainConfig, overrides: Sequence[tuple[str, str]]
+) -> tuple[ModelConfig, TrainConfig]:
+    """A model without a recipe, and its training, with overrides as `load_recipe` takes them. No
+    data decide the vocabulary, so that `model.vocab_size` can be one."""
+    found = {"model": asdict(model), "train": asdict(train)}
+    changed = _parse(found, overrides, needed=())
+    return changed["model"], changed["train"]
+
+
 def _merged(found: dict[str, Any], tables: Tables) -> dict[str, Any]:
     """Tables with other values on top. Paths become texts, as they are in a file."""
     given = {
@@ -163,11 +173,15 @@ def _check_keys(tables: dict[str, Any], path: str) -> None:
                 raise ClearheadError(f"{path}: no key {section}.{key}; {nearest(key, known)}")
 
 
-def _parse(tables: dict[str, Any], overrides: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _parse(
+    tables: dict[str, Any],
+    overrides: Sequence[tuple[str, str]],
+    needed: Sequence[str] = ("data", "batches", "train"),
+) -> dict[str, Any]:
     """The texts and TOML values as the types that the configurations declare, by jsonargparse."""
     from jsonargparse import ArgumentError, Namespace
 
-    wanted = {"data", "batches", "train", *tables, *(key.split(".")[0] for key, _ in overrides)}
+    wanted = {*needed, *tables, *(key.split(".")[0] for key, _ in overrides)}
     parser = _parser(tuple(sorted(wanted)))
     try:
         values = parser.parse_object(tables)

@@ -45,17 +45,15 @@ class RankLayout:
         return self.replicas * self.shard * self.rows * self.micro_batches
 
     @property
-    def keys(self) -> dict[str, str]:
-        """What a recipe has to say."""
-        keys = {"train.parallel": "fsdp" if self.sharded else "ddp"}
-        if self.sharded and self.replicas > 1:
-            keys["train.replicas"] = str(self.replicas)
-        if self.tensor > 1:
-            keys["train.tensor_parallel"] = str(self.tensor)
-        if self.micro_batches > 1:
-            keys["train.micro_batches"] = str(self.micro_batches)
-        keys["train.recompute"] = str(self.recompute).lower()
-        return keys
+    def train(self) -> dict[str, str | int]:
+        """What [train] of a recipe has to say."""
+        return {
+            "parallel": "fsdp" if self.sharded else "ddp",
+            "replicas": self.replicas if self.sharded else 1,
+            "tensor_parallel": self.tensor,
+            "micro_batches": self.micro_batches,
+            "recompute": self.recompute,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,9 @@ from clearhead.scale.published import published_family
 ANY_UTILISATION = 0.35
 """Where the table of accelerators names no published one."""
 
+WITHOUT_RECIPE = TrainConfig(precision="bf16", loss_chunk=1024)
+"""How a model alone is planned, unless other settings are given."""
+
 VOCABULARY = 256
 """Of a recipe that does not name its size."""
 MOST = {"gpus": 10**7, "length": 10**9, "batch_tokens": 10**10}
@@ -67,6 +70,10 @@ class ClusterPlan:
 
     name: str
     model: ModelConfig
+    train: TrainConfig
+    """The settings of the run, but for those of the layout."""
+    written: TrainConfig
+    """What the recipe says without options; of a model alone, the defaults."""
     gpus: int
     kind: Accelerator
     length: int
@@ -89,6 +96,7 @@ def plan(
     what: Recipe | ModelConfig,
     *,
     name: str = "model",
+    train: TrainConfig | None = None,
     gpus: int,
     kind: str,
     tokens: float | None = None,
@@ -98,13 +106,15 @@ def plan(
     assumptions: Assumptions | None = None,
 ) -> ClusterPlan:
     """A recipe brings its training settings, length, batch and number of tokens; a model alone is
-    planned with AdamW, bf16 and chunked logits, and needs `tokens`."""
+    planned with AdamW, bf16 and chunked logits, and needs `tokens`. `train` replaces the training
+    settings of either."""
     assumptions = assumptions or Assumptions()
     accelerators = accelerator(kind)
-    model, train = _model_and_training(what)
+    model, own = _model_and_training(what)
+    train = train or own
     length = _length(what) if length is None else length
     batch = _batch_tokens(what, inventory(model).total) if batch_tokens is None else batch_tokens
-    total = tokens if tokens is not None else _tokens(what, batch)
+    total = tokens if tokens is not None else _tokens(what, train, batch)
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
             raise ConfigError(field_name, value, "must be at least 1", f"try {field_name}=1")
@@ -112,7 +122,7 @@ def plan(
             raise ConfigError(field_name, value, f"must be at most {most:,}", "write a smaller one")
     if not 0 < total < math.inf:
         raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
-    used = _utilisation(utilisation, accelerators)
+    used = _utilisation(utilisation, accelerators, train)
     rows = max(1, batch // length)
     found: list[LayoutCandidate] = []
     for divided in (False, True):  # tensor parallel is for what fits in no other way
@@ -137,6 +147,8 @@ def plan(
     return ClusterPlan(
         name=what.name if isinstance(what, Recipe) else name,
         model=model,
+        train=train,
+        written=what.train if isinstance(what, Recipe) else TrainConfig(),
         gpus=gpus,
         kind=accelerators,
         length=length,
@@ -233,7 +245,7 @@ def _data(run: _Run) -> dict[str, Figure]:
     }
 
 
-def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
+def _utilisation(given: float | str | None, kind: Accelerator, train: TrainConfig) -> Utilisation:
     name = kind.utilisation if given is None else given
     if name is None:
         why = f"no published runs of {kind.name} are known here; --utilisation"
@@ -255,18 +267,19 @@ def _utilisation(given: float | str | None, kind: Accelerator) -> Utilisation:
         )
     family = published_family(name)
     why = f"{name}: {family.source}"
+    # On another kind of accelerator, or in fp32, what was measured is only a guess.
+    guessed = family.kind != kind.name or train.precision == "fp32"
     return Utilisation(
         name=name,
         convention=family.convention,
-        # On another kind of accelerator, what was measured is only a guess.
-        figure=(measured if family.kind == kind.name else assumed)(family.utilisation, "%", why),
+        figure=(assumed if guessed else measured)(family.utilisation, "%", why),
         includes_interruptions=family.includes_interruptions,
     )
 
 
 def _model_and_training(what: Recipe | ModelConfig) -> tuple[ModelConfig, TrainConfig]:
     if isinstance(what, ModelConfig):
-        return what, TrainConfig(precision="bf16", loss_chunk=1024)
+        return what, WITHOUT_RECIPE
     if what.model is None:
         raise ClearheadError(f"recipe {what.name!r} has no [model]; a plan needs one")
     # The prepared data decide the size of the vocabulary. The recipe says what it asks for, unless
@@ -290,11 +303,11 @@ def _batch_tokens(what: Recipe | ModelConfig, parameters: int) -> int:
     return what.batches.batch_tokens
 
 
-def _tokens(what: Recipe | ModelConfig, batch_tokens: int) -> float:
+def _tokens(what: Recipe | ModelConfig, train: TrainConfig, batch_tokens: int) -> float:
     if isinstance(what, ModelConfig):
         rule = "is needed to plan a preset, which has no recipe that says how long it trains"
         raise ConfigError("tokens", None, rule, "try tokens=15e12")
-    return what.train.steps * batch_tokens
+    return train.steps * batch_tokens
 
 
 def _no_layout(model: ModelConfig, gpus: int, rows: int, length: int) -> ClearheadError:

@@ -1,9 +1,12 @@
 """A plan as text: every figure with its origin."""
 
+import shlex
 from collections.abc import Iterable
 
+from clearhead.config.recipe import toml_value
 from clearhead.scale.figures import Figure
 from clearhead.scale.layouts import USABLE, LayoutCandidate
+from clearhead.scale.memory import RankLayout
 from clearhead.scale.plan import ClusterPlan
 from clearhead.scale.published import PublishedFamily, middle
 
@@ -42,8 +45,19 @@ def _layout_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
         f"  replicas {layout.replicas} × shards {layout.shard} × tensor parallel {layout.tensor}; "
         f"micro-batches {layout.micro_batches} × sequences {layout.rows}, "
         + ("with recompute" if layout.recompute else "without recompute"),
-        "  " + " ".join(f"--{key} {value}" for key, value in layout.keys.items()),
+        "  " + _options(plan, layout),
     ]
+
+
+def _options(plan: ClusterPlan, layout: RankLayout) -> str:
+    """The settings of the run that are not written already; `parallel` and `recompute` always."""
+    written = vars(plan.written)
+    planned = {**layout.train, **vars(plan.train), **layout.train}  # the layout's come first
+    return " ".join(
+        f"--train.{key} {shlex.quote(value if isinstance(value, str) else toml_value(value))}"
+        for key, value in planned.items()
+        if value != written[key] or key in ("parallel", "recompute")
+    )
 
 
 def _memory_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
@@ -93,6 +107,11 @@ def _warnings(plan: ClusterPlan, shown: LayoutCandidate) -> Iterable[str]:
         yield (
             f"the network is the limit: {times:.1f} times as long as the computation of a step; "
             "the utilisation will not be reached (try a larger --batch-tokens)"
+        )
+    if plan.train.precision == "fp32" and plan.utilisation.name != "given":
+        yield (
+            "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time "
+            "and cost are too optimistic (try --train.precision bf16, or your own --utilisation)"
         )
     if plan.utilisation.includes_interruptions:
         yield "the utilisation is of whole runs: goodput is in it, and not applied again"
