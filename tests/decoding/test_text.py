@@ -8,9 +8,10 @@ import pytest
 from clearhead.cli import main
 from clearhead.config import BeamConfig, Choice, GenerateConfig, ModelConfig, TranslateConfig
 from clearhead.decoding import greedy
+from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.sentences import LanguagePair
 from clearhead.decoding.text import (
-    Codec,
     encode_sources,
     generate_texts,
     score_texts,
@@ -54,6 +55,18 @@ def test_a_source_ends_with_the_end_of_the_model_and_with_nothing_where_it_has_n
     assert ENDLESS.encode_sources([text]) == [ids]
     with pytest.raises(InputError, match="has no eos token; use start=none"):
         ENDLESS.encode_prompts(["a"], "eos")
+
+
+def test_blanks_at_the_ends_are_tokens_of_a_model_that_was_trained_with_them():
+    text = " ein Hund\t"
+    kept = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds(strip=False))
+    assert kept.encode_sources([text]) == [[*TOKENIZER.encode(text), TOKENIZER.eos_id]]
+    assert kept.encode_targets([text]) == kept.encode_sources([text])
+    assert CODEC.encode_targets([text]) == CODEC.encode_targets(["ein Hund"])
+    (given,) = [each.given for each in translate_texts(OwnEngine(MT), kept, [text])]
+    assert given == kept.encode_sources([text])[0]
+    (split,) = translate_texts(OwnEngine(MT), kept, [text], split=LanguagePair("de", "en"))
+    assert split.given == given
 
 
 def test_translate_and_evaluate_agree_on_a_model_without_an_end(tmp_path: Path, capsys):

@@ -49,6 +49,15 @@ def test_a_text_is_split_and_put_together_again(text: str, language: str, senten
     assert "".join(pieces) == text
 
 
+def test_blanks_at_the_ends_of_lines_belong_to_the_sentences_if_the_model_reads_them():
+    text = "  One.  Two. \r\n \n\tThree. "
+    found = split_text(text, "en", always, strip=False)
+    assert found.sentences == ["  One.", "Two. ", "\tThree. "]
+    assert found.joined(found.sentences, "  ") == text
+    short = split_text("   One. ", "en", lambda sentence: len(sentence) < 6, strip=False)
+    assert (short.sentences, short.between) == (["One. "], ["   ", ""])
+
+
 def test_lines_stay_and_sentences_are_joined_as_the_target_is_written():
     found = split_text(" One.  Two.\r\n\nThree. ", "en", always)
     assert (

@@ -344,7 +344,7 @@ class TextModel(TokenizedModel):
         model, labels = self.opened.classifier
         given = as_list(texts)
         names = named(called, number, given)
-        found = label_texts(model, labels, self.opened.source, given, batch=batch, names=names)
+        found = label_texts(model, labels, self.opened.codec, given, batch=batch, names=names)
         answers = [
             None
             if each is None
