@@ -163,6 +163,10 @@ def test_a_run_on_documents_is_evaluated_on_each_document_alone(tmp_path: Path):
     (measured,) = [line for line in run.metrics if line.get("valid") and line["step"] == 4]
     found = run.evaluate("valid")["perplexity_per_token"]
     assert found == pytest.approx(measured["perplexity"], rel=1e-4)
+    assert run.evaluate(text=["aei"]).values == run.evaluate(text=["aei"], start="bos").values
+    assert run.score("aei") == run.score("aei", start="bos") < run.score("aei", start="none")
+    assert run.attention("aei").source[0] == "<bos>"
+    assert ch.see(run, "aei", max_new=2).document["tokens"]["fed"][0]["id"] == 1
 
 
 def test_evaluate_takes_lists_files_and_the_runs_own_split(

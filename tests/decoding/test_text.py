@@ -1,6 +1,7 @@
 """A text means the same tokens to every command."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,22 @@ def test_a_generated_text_depends_on_its_number_and_not_on_its_neighbours():
     only = GenerateConfig(only=("yes", "no"), choice=Choice(temperature=0))
     (answer,) = generate_texts(OwnEngine(LM), CODEC, ["a dog"], only)
     assert answer.texts[0] in ("yes", "no")
+
+
+def test_a_model_that_records_the_start_of_its_documents_is_given_it_unless_another_is_asked_for():
+    begun = replace(CODEC, ids=TokenIds(prompt_start=1))
+    starts = ("auto", "none", "bos", "eos")
+    assert [begun.start_ids(start) for start in starts] == [[1], [], [1], [2]]
+    assert [CODEC.start_ids(start) for start in starts] == [[], [], [1], [2]]
+    how = GenerateConfig(choice=Choice(temperature=0), max_new=5)
+    (found,) = generate_texts(OwnEngine(LM), begun, ["a dog"], how)
+    assert found.given == [1, *TOKENIZER.encode("a dog")]
+    bos = replace(how, start="bos")
+    assert [found] == generate_texts(OwnEngine(LM), CODEC, ["a dog"], bos)
+    assert "".join(stream_generated(LM, begun, "a dog", how)) == found.texts[0]
+    assert list(stream_generated(LM, begun, "", how)) == list(stream_generated(LM, CODEC, "", bos))
+    assert score_texts(LM, begun, ["a dog"]) == score_texts(LM, CODEC, ["a dog"], start="bos")
+    assert score_texts(LM, begun, ["a dog"], start="none") == score_texts(LM, CODEC, ["a dog"])
 
 
 def test_scores_are_those_of_what_was_decoded():

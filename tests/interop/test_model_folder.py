@@ -42,7 +42,7 @@ def test_a_folder_says_what_few_models_need_only_where_it_is_not_the_default(tmp
     save_model(model, tmp_path / "usual")
     usual = json.loads((tmp_path / "usual" / "config.json").read_text())["tokens"]
     assert list(usual) == ["bos", "eos", "decoder_start", "target_start"]
-    ids = TokenIds(strip=False)
+    ids = TokenIds(prompt_start=3, strip=False)
     save_model(model, tmp_path / "other", ids=ids)
     assert read_description(tmp_path / "other").ids == ids
     path = tmp_path / "other" / "config.json"

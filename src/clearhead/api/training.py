@@ -244,8 +244,12 @@ def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:
             old.rename(place)
         shutil.rmtree(new, ignore_errors=True)
         tokenizers = list(corpus.tokenizers.values())
-        layout = run.recipe.batches.layout
-        ids = ids_of_run(tokenizers[-1], layout, strip=corpus.strips)
+        ids = ids_of_run(
+            tokenizers[-1],
+            run.recipe.batches.layout,
+            task=corpus.manifest.task,
+            strip=corpus.strips,
+        )
         save_model(model, new, ids=ids, tokenizer=corpus.folder)
         if corpus.manifest.task == "classification":
             mask = tokenizers[0].mask_id

@@ -11,16 +11,18 @@ from clearhead.interop.model_folder import TokenIds
 from clearhead.text.tokenizer import Tokenizer
 
 
-def ids_of_run(tokenizer: Tokenizer, layout: Layout, *, strip: bool) -> TokenIds:
+def ids_of_run(tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> TokenIds:
     """Of a model that is trained with this tokenizer of the target, on batches of this layout.
     `strip`: without blanks at the ends of its texts."""
     start = tokenizer.bos_id
     between = start if layout == "joined" else None
+    first = start if layout == "documents" and task == "language-model" else None
     return TokenIds(
         bos=start,
         eos=tokenizer.eos_id,
         decoder_start=start,
         target_start=between,
+        prompt_start=first,
         strip=strip,
     )
 
@@ -57,18 +59,19 @@ class Codec:
     def _all_as_in_training(self, texts: Sequence[str]) -> list[str]:
         return [self.as_in_training(text) for text in texts]
 
-    def encode_prompts(self, texts: Sequence[str], start: Start = "none") -> list[list[int]]:
+    def encode_prompts(self, texts: Sequence[str], start: Start = "auto") -> list[list[int]]:
         """The tokens of prompts, after the start token that is asked for."""
         first = self.start_ids(start)
         return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
 
     def start_ids(self, start: Start) -> list[int]:
         """The start token as a list; empty for none. Raises if the model has no such token."""
-        known = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}
+        own = self.ids.prompt_start
+        known = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
         if not isinstance(start, str) or start not in known:
             raise InputError(f"start={start!r} is not a choice; {nearest(str(start), known)}")
         first = known[start]
-        if start != "none" and first is None:
+        if start in ("bos", "eos") and first is None:
             others = "none or eos" if self.ids.eos is not None else "none"
             raise InputError(f"this model has no {start} token; use start={others}")
         return [] if first is None else [first]

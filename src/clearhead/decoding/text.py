@@ -252,12 +252,12 @@ def score_texts(
     texts: Sequence[str],
     targets: Sequence[str] | None = None,
     *,
-    start: Start = "none",
+    start: Start = "auto",
     names: Sequence[str] | None = None,
 ) -> list[Scored]:
     """log p of each token: of `targets`, given the texts as sources, for a translator; of the
-    texts themselves for a language model (without a `start`, their first token is given). An empty
-    text has no tokens."""
+    texts themselves for a language model (without a `start`, their first token is given, and not
+    scored). An empty text has no tokens."""
     filled = [place for place, text in enumerate(texts) if text.strip()]
     seq2seq = isinstance(model, Seq2Seq)
     if seq2seq or codec.ids.target_start is not None:

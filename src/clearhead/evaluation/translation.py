@@ -90,7 +90,7 @@ class WatchedTranslations:
             ]
             for side in ("source", "target")
         )
-        ids = ids_of_run(target, layout, strip=corpus.strips)
+        ids = ids_of_run(target, layout, task="pairs", strip=corpus.strips)
         self.codec = Codec(source=tokenizers["source"], target=target, ids=ids)
         # A model that has hardly begun never ends a sentence by itself.
         longest = max(corpus.store("valid", "target").lengths(numbers).tolist())

@@ -30,7 +30,7 @@ from clearhead.models.own_parts import NONE, OwnParts
 
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
-OF_FEW_MODELS = ("strip",)
+OF_FEW_MODELS = ("prompt_start", "strip")
 """Fields of `TokenIds` that a folder has only where they differ from the default."""
 MIN_TENSORS_OF_A_LAYER = 4
 """Fewer than any family has: fused queries, keys and values; output; the two of a feed-forward."""
@@ -48,6 +48,8 @@ class TokenIds:
     """The first input token of the decoder of an encoder-decoder."""
     target_start: int | None = None
     """Of a decoder that was trained on pairs: the token between the source and the target."""
+    prompt_start: int | None = None
+    """Of a language model that was trained on whole documents: the token that begins each."""
     strip: bool = True
     """Whether the texts of training had no blanks at their ends (`data.strip`)."""
 
