@@ -109,6 +109,30 @@ def test_a_classifier_names_labels(classifier: ch.TrainedRun):
     assert classifier.classify(["aei", ""]) == [found.label, None]
 
 
+def kept_blanks(place: Path, task: str) -> ch.TrainedRun:
+    recipe = ch.recipe(tiny_recipe(place / "corpus", task), data={"strip": False})
+    path = place / "corpus" / "source.txt"
+    path.write_text("".join(f"  {line}\n" for line in path.read_text().splitlines()))
+    return ch.train(recipe, folder=place / "run", prepared=place / "prepared")
+
+
+def test_a_translator_that_was_trained_with_blanks_at_the_ends_is_given_them(tmp_path: Path):
+    run = kept_blanks(tmp_path, "pairs")
+    ids = run.opened.source.encode("  aei")
+    assert len(ids) == 5 and run.opened.codec.encode_sources(["  aei"]) == [[*ids, 2]]
+    assert len(run.attention("  aei", "iea").source) == len(run.attention("aei", "iea").source) + 2
+    shown = ch.see(run, "  aei", max_new=3).document["tokens"]["source"]
+    assert [token["id"] for token in shown] == [*ids, 2]
+    run.save(tmp_path / "saved")
+    assert not ch.load(tmp_path / "saved").opened.ids.strip
+
+
+def test_a_classifier_that_was_trained_with_blanks_at_the_ends_is_given_them(tmp_path: Path):
+    run = kept_blanks(tmp_path, "labels")
+    with_blanks, without = run.classify(["  aei", "aei"], details=True)
+    assert with_blanks.probabilities != without.probabilities
+
+
 @pytest.mark.parametrize("kind", ["translator", "language_model", "classifier"])
 def test_attention_is_a_matrix_with_texts_that_shows_itself(kind: str, request):
     model: ch.TrainedRun = request.getfixturevalue(kind)
@@ -140,6 +164,10 @@ def test_a_run_on_documents_is_evaluated_on_each_document_alone(tmp_path: Path):
     (measured,) = [line for line in run.metrics if line.get("valid") and line["step"] == 4]
     found = run.evaluate("valid")["perplexity_per_token"]
     assert found == pytest.approx(measured["perplexity"], rel=1e-4)
+    assert run.evaluate(text=["aei"]).values == run.evaluate(text=["aei"], start="bos").values
+    assert run.score("aei") == run.score("aei", start="bos") < run.score("aei", start="none")
+    assert run.attention("aei").source[0] == "<bos>"
+    assert ch.see(run, "aei", max_new=2).document["tokens"]["fed"][0]["id"] == 1
 
 
 def test_evaluate_takes_lists_files_and_the_runs_own_split(

@@ -1,6 +1,7 @@
 """A text means the same tokens to every command."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from clearhead.cli import main
 from clearhead.config import BeamConfig, Choice, GenerateConfig, ModelConfig, TranslateConfig
 from clearhead.decoding import greedy
+from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.sentences import LanguagePair
 from clearhead.decoding.text import (
-    Codec,
     encode_sources,
     generate_texts,
     score_texts,
@@ -54,6 +56,18 @@ def test_a_source_ends_with_the_end_of_the_model_and_with_nothing_where_it_has_n
     assert ENDLESS.encode_sources([text]) == [ids]
     with pytest.raises(InputError, match="has no eos token; use start=none"):
         ENDLESS.encode_prompts(["a"], "eos")
+
+
+def test_blanks_at_the_ends_are_tokens_of_a_model_that_was_trained_with_them():
+    text = " ein Hund\t"
+    kept = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds(strip=False))
+    assert kept.encode_sources([text]) == [[*TOKENIZER.encode(text), TOKENIZER.eos_id]]
+    assert kept.encode_targets([text]) == kept.encode_sources([text])
+    assert CODEC.encode_targets([text]) == CODEC.encode_targets(["ein Hund"])
+    (given,) = [each.given for each in translate_texts(OwnEngine(MT), kept, [text])]
+    assert given == kept.encode_sources([text])[0]
+    (split,) = translate_texts(OwnEngine(MT), kept, [text], split=LanguagePair("de", "en"))
+    assert split.given == given
 
 
 def test_translate_and_evaluate_agree_on_a_model_without_an_end(tmp_path: Path, capsys):
@@ -105,6 +119,22 @@ def test_a_generated_text_depends_on_its_number_and_not_on_its_neighbours():
     only = GenerateConfig(only=("yes", "no"), choice=Choice(temperature=0))
     (answer,) = generate_texts(OwnEngine(LM), CODEC, ["a dog"], only)
     assert answer.texts[0] in ("yes", "no")
+
+
+def test_a_model_that_records_the_start_of_its_documents_is_given_it_unless_another_is_asked_for():
+    begun = replace(CODEC, ids=TokenIds(prompt_start=1))
+    starts = ("auto", "none", "bos", "eos")
+    assert [begun.start_ids(start) for start in starts] == [[1], [], [1], [2]]
+    assert [CODEC.start_ids(start) for start in starts] == [[], [], [1], [2]]
+    how = GenerateConfig(choice=Choice(temperature=0), max_new=5)
+    (found,) = generate_texts(OwnEngine(LM), begun, ["a dog"], how)
+    assert found.given == [1, *TOKENIZER.encode("a dog")]
+    bos = replace(how, start="bos")
+    assert [found] == generate_texts(OwnEngine(LM), CODEC, ["a dog"], bos)
+    assert "".join(stream_generated(LM, begun, "a dog", how)) == found.texts[0]
+    assert list(stream_generated(LM, begun, "", how)) == list(stream_generated(LM, CODEC, "", bos))
+    assert score_texts(LM, begun, ["a dog"]) == score_texts(LM, CODEC, ["a dog"], start="bos")
+    assert score_texts(LM, begun, ["a dog"], start="none") == score_texts(LM, CODEC, ["a dog"])
 
 
 def test_scores_are_those_of_what_was_decoded():

@@ -5,7 +5,9 @@ from functools import cache
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.decoding.codec import Codec
 from clearhead.inspection.look import Subject
+from clearhead.interop.model_folder import TokenIds
 from clearhead.models import build_model
 from clearhead.text.train import train_bpe
 
@@ -34,4 +36,4 @@ def subject(kind: str) -> Subject:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.25 * torch.randn(parameter.shape, generator=generator))
-    return Subject(kind, model, tokenizer, tokenizer, start_id=1, eos_id=2)
+    return Subject(kind, model, Codec(source=tokenizer, target=tokenizer, ids=TokenIds()))

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def test_the_command_writes_a_page_and_a_summary(tmp_path: Path, capsys):
 def test_a_start_token_with_the_id_of_padding_is_looked_at():
     """As Marian's is: the page agrees with decoding and with the score."""
     like = subject("encoder-decoder")
-    marian = like._replace(start_id=0)
+    marian = like._replace(codec=replace(like.codec, ids=TokenIds(decoder_start=0)))
     document = see(marian, TEXT, beam=1)
     assert array(document["attention"]["causal"])[..., 0].min() > 0
     best = array(document["candidates"]["ids"])[:, 0].astype(int).tolist()

@@ -37,6 +37,20 @@ def test_any_model_comes_back_bit_for_bit(
     assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())
 
 
+def test_a_folder_says_what_few_models_need_only_where_it_is_not_the_default(tmp_path: Path):
+    model = random_model(our_config("gpt2"), dtype=torch.float32)
+    save_model(model, tmp_path / "usual")
+    usual = json.loads((tmp_path / "usual" / "config.json").read_text())["tokens"]
+    assert list(usual) == ["bos", "eos", "decoder_start", "target_start"]
+    ids = TokenIds(prompt_start=3, strip=False)
+    save_model(model, tmp_path / "other", ids=ids)
+    assert read_description(tmp_path / "other").ids == ids
+    path = tmp_path / "other" / "config.json"
+    path.write_text(path.read_text().replace('"strip": false', '"strip": 0'))
+    with pytest.raises(ConfigError, match="strip=0 must be bool"):
+        read_description(tmp_path / "other")
+
+
 def test_a_model_can_be_loaded_in_another_dtype(tmp_path: Path):
     model = random_model(our_config("gpt2"), dtype=torch.float32)
     save_model(model, tmp_path / "ours")

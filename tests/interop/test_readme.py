@@ -6,6 +6,7 @@ import re
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from clearhead.interop.model_folder import TokenIds, save_model
 from tests.drawing import random_model
 
 SMALL = ModelConfig(vocab_size=300, d_model=24, n_layers=2, n_heads=4, d_ff=31, max_length=40)
-FAMILIES = ("encoder-decoder", "decoder", "decoder on pairs", "encoder")
+FAMILIES = ("encoder-decoder", "decoder", "decoder on pairs", "decoder on documents", "encoder")
 IDS = TokenIds(bos=1, eos=2, decoder_start=1)
 
 
@@ -30,8 +31,9 @@ def test_the_lines_of_the_readme_run(tmp_path, tokenizer, monkeypatch, capsys, f
     if family == "encoder":
         options |= {"positions": "learned", "feed_forward": "gelu", "embedding_norm": True}
         options |= {"norm_placement": "post"}
-    ids = IDS if family != "decoder on pairs" else replace(IDS, target_start=1)
-    config = replace(SMALL, family=family.removesuffix(" on pairs"), **options)
+    changes = {"decoder on pairs": {"target_start": 1}, "decoder on documents": {"prompt_start": 1}}
+    ids = replace(IDS, **changes.get(family, {}))
+    config = replace(SMALL, family=family.partition(" on ")[0], **options)
     model = random_model(config, dtype=torch.float32)
     save_model(model, tmp_path / "ours", ids=ids, tokenizer=tokenizer)
     export = export_model if library == "huggingface" else export_ctranslate2
@@ -41,8 +43,13 @@ def test_the_lines_of_the_readme_run(tmp_path, tokenizer, monkeypatch, capsys, f
     code = re.search(r"```python\n(.*?)```", readme, flags=re.S)
     assert code is not None and code[1].count("\n") <= 12
     monkeypatch.chdir(tmp_path / "out")
-    exec(compile(code[1], "README.md", "exec"), {})
+    found: dict[str, Any] = {}
+    exec(compile(code[1], "README.md", "exec"), found)
     assert capsys.readouterr().out.strip()
+    if family == "decoder on documents" and library == "huggingface":
+        assert found["batch"].input_ids[0, 0] == IDS.bos
+    elif family == "decoder on documents":
+        assert found["tokenizer"].token_to_id(found["tokens"][0]) == IDS.bos
 
 
 def test_others_may_read_every_file(tmp_path: Path, tokenizer: Path):

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from clearhead.config import GenerateConfig
+from clearhead.decoding.codec import Codec
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
 from clearhead.decoding.text import Decoded, EncodedSource
 from clearhead.errors import ConfigError, InputError
+from clearhead.interop.model_folder import TokenIds
 from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import SentFile, _multipart  # pyright: ignore
 from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
@@ -24,6 +26,7 @@ from clearhead.serving.markup import HtmlText
 from clearhead.serving.metrics import Metrics, forget_worker
 from clearhead.serving.stopping import StopAt
 from clearhead.serving.stored import StoredFiles
+from clearhead.text.train import train_bpe
 
 
 def always(_: str) -> bool:
@@ -47,6 +50,15 @@ def test_a_text_is_split_and_put_together_again(text: str, language: str, senten
     assert found.sentences == sentences
     pieces = [piece for pair in zip(found.between, [*found.sentences, ""]) for piece in pair]
     assert "".join(pieces) == text
+
+
+def test_blanks_at_the_ends_of_lines_belong_to_the_sentences_if_the_model_reads_them():
+    text = "  One.  Two. \r\n \n\tThree. "
+    found = split_text(text, "en", always, strip=False)
+    assert found.sentences == ["  One.", "Two. ", "\tThree. "]
+    assert found.joined(found.sentences, "  ") == text
+    short = split_text("   One. ", "en", lambda sentence: len(sentence) < 6, strip=False)
+    assert (short.sentences, short.between) == (["One. "], ["   ", ""])
 
 
 def test_lines_stay_and_sentences_are_joined_as_the_target_is_written():
@@ -330,6 +342,17 @@ def test_a_lone_request_does_not_wait_for_others():
         assert time.perf_counter() - started < 20 * 0.5
 
     run_batcher(Limits(batch_ms=1000), story)
+
+
+def test_a_completion_begins_as_the_documents_of_training_did():
+    tokenizer = train_bpe(["a dog"] * 9, 270)
+    codec = Codec(source=tokenizer, target=tokenizer, ids=TokenIds(prompt_start=1))
+    model = SimpleNamespace(config=SimpleNamespace(max_length=20))
+    decoder: Any = SimpleNamespace(name="one", model=model, codec=codec)
+    nobody: Any = None
+    home = Completions([decoder], Limits(), Metrics(), authorise=nobody, wait=nobody)
+    asked = home._asked({"model": "one", "prompt": "a dog"})  # pyright: ignore
+    assert [prompt.tokens for prompt in asked.prompts] == [[1, *tokenizer.encode("a dog")]]
 
 
 def test_a_client_that_leaves_before_the_first_piece_holds_no_part_of_the_queue():

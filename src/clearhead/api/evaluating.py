@@ -101,7 +101,7 @@ def evaluate(
     text: LinesGiven | None = None,
     document: Literal["line", "file"] = "line",
     stride: int | None = None,
-    start: Start = "none",
+    start: Start = "auto",
     prepared: str | Path | None = None,
     p_mask: float = P_MASK,
 ) -> Evaluation:
@@ -136,7 +136,7 @@ def evaluate(
         "lowercase": lowercase or None,
         "document": None if document == "line" else document,
         "stride": stride,
-        "start": None if start == "none" else start,
+        "start": None if start in ("auto", "none") else start,
         "p_mask": None if p_mask == P_MASK else p_mask,
     }
     _refuse_what_does_not_apply(found, given | others)

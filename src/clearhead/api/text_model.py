@@ -154,7 +154,7 @@ class TextModel(TokenizedModel):
         repetition_penalty: float = 1.0,
         seed: int = 0,
         only: Iterable[str] | None = None,
-        start: Start = "none",
+        start: Start = "auto",
         window: Window = "stop",
         too_long: TooLong = "refuse",
         batch: int = 32,
@@ -169,8 +169,8 @@ class TextModel(TokenizedModel):
 
         `temperature`: 0 takes the likeliest token, below 1 likely tokens become likelier. `top_k`,
         `top_p`, `min_p`: only the likeliest tokens. `repetition_penalty`: above 1, tokens that
-        occurred become less likely. `only`: generate one of these texts. `start`: a token before
-        each prompt, if the model was trained with one. `window`: what happens at the model's
+        occurred become less likely. `only`: generate one of these texts. `start`: the token before
+        each prompt ("auto": as in training; none, bos, eos). `window`: what happens at the model's
         length: refuse, stop, slide. `too_long`: a longer prompt is refused, or its front is cut
         with a warning. A text depends on `seed` and its own number only, not on its neighbours;
         `number` is the first one's. The others are those of `translate`.
@@ -224,7 +224,7 @@ class TextModel(TokenizedModel):
         repetition_penalty: float = 1.0,
         seed: int = 0,
         only: Iterable[str] | None = None,
-        start: Start = "none",
+        start: Start = "auto",
         window: Window = "stop",
         too_long: TooLong = "refuse",
         number: int = 1,
@@ -283,7 +283,7 @@ class TextModel(TokenizedModel):
         texts: Texts,
         targets: Texts | None = None,
         *,
-        start: Start = "none",
+        start: Start = "auto",
         details: bool = False,
         number: int = 1,
         called: str = "text",
@@ -344,7 +344,7 @@ class TextModel(TokenizedModel):
         model, labels = self.opened.classifier
         given = as_list(texts)
         names = named(called, number, given)
-        found = label_texts(model, labels, self.opened.source, given, batch=batch, names=names)
+        found = label_texts(model, labels, self.opened.codec, given, batch=batch, names=names)
         answers = [
             None
             if each is None

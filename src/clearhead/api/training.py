@@ -16,8 +16,8 @@ from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.shards import Progress
 from clearhead.data.sources import data_root
+from clearhead.decoding.codec import ids_of_run
 from clearhead.decoding.opening import RECIPE
-from clearhead.decoding.text import ids_of_run
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.evaluation.classification import accuracy
@@ -244,7 +244,12 @@ def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:
             old.rename(place)
         shutil.rmtree(new, ignore_errors=True)
         tokenizers = list(corpus.tokenizers.values())
-        ids = ids_of_run(tokenizers[-1], run.recipe.batches.layout)
+        ids = ids_of_run(
+            tokenizers[-1],
+            run.recipe.batches.layout,
+            task=corpus.manifest.task,
+            strip=corpus.strips,
+        )
         save_model(model, new, ids=ids, tokenizer=corpus.folder)
         if corpus.manifest.task == "classification":
             mask = tokenizers[0].mask_id

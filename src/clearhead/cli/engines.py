@@ -54,8 +54,8 @@ def add_batch_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_start_argument(parser: argparse._ActionsContainer, what: str) -> None:
     """The token before each text; `what` explains it."""
-    what += " (default: %(default)s)"
-    parser.add_argument("--start", choices=["none", "bos", "eos"], help=what)
+    what += "; auto: as in training, if the model folder records it (default: %(default)s)"
+    parser.add_argument("--start", choices=["auto", "none", "bos", "eos"], help=what)
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:

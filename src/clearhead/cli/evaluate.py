@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="tokens by which the window moves (default: half of its length)",
     )
-    add_start_argument(text, "a token before each text")
+    add_start_argument(text, "the token before each text")
     encoder = parser.add_argument_group("encoder")
     encoder.add_argument(
         "--prepared", type=Path, metavar="FOLDER", help=f"prepared data (default: {PREPARED}/RUN)"

@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="generate one of these texts; may be given several times",
     )
-    add_start_argument(parser, "a token before each prompt, if the model was trained with one")
+    add_start_argument(parser, "the token before each prompt")
     parser.add_argument(
         "--window",
         choices=["refuse", "stop", "slide"],

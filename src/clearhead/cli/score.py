@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_start_argument(
         parser,
-        "language models: a token before each line; with none, the first token is not scored",
+        "language models: the token before each line, without which the first token is not scored",
     )
 
 

@@ -16,7 +16,9 @@ MAX_BATCH = 2**16
 Window = Literal["refuse", "stop", "slide"]
 TooLong = Literal["refuse", "cut"]
 TooLongSource = Literal["refuse", "cut", "skip"]
-Start = Literal["none", "bos", "eos"]
+Start = Literal["auto", "none", "bos", "eos"]
+"""The token before a text. "auto" is the one that texts began with in training, if the model folder
+records one, and none otherwise."""
 LengthPenalty = Literal["none", "average", "gnmt"]
 
 
@@ -165,8 +167,8 @@ class GenerateConfig:
     """The same seed gives the same texts."""
     only: tuple[str, ...] = ()
     """The new text is one of these; empty: any."""
-    start: Start = "none"
-    """A token before each prompt, if the model was trained with one."""
+    start: Start = "auto"
+    """The token before each prompt; "auto": as in training."""
     window: Window = "stop"
     """When prompt and text outgrow the model: see `DecodeConfig`."""
     too_long: TooLong = "refuse"

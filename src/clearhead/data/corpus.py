@@ -92,6 +92,11 @@ class Corpus:
             )
 
     @property
+    def strips(self) -> bool:
+        """Whether blanks at the ends of the texts were removed (`data.strip`)."""
+        return self.manifest.data.get("strip") is not False
+
+    @property
     def labels(self) -> dict[str, int]:
         """The token of each label (classification)."""
         labels = self.manifest.data.get("labels")

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from clearhead.config import ModelConfig, recipe_names
-from clearhead.decoding.text import Codec
+from clearhead.decoding.codec import Codec
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.labels import LABELS, Labels, read_labels
 from clearhead.interop.model_folder import TokenIds, load_model, read_description

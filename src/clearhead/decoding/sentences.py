@@ -12,6 +12,7 @@ WITHOUT_BLANKS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "dz"})
 """Languages that put no blank between two sentences."""
 # Blanks are looked at from the first alone: from each, a run of them would take its square.
 _LINE_ENDS = re.compile(r"((?<!\s)\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*)")
+_LINE_ENDS_ALONE = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)")
 # Where a sentence that is too long is cut: the first of these that there is near its middle.
 _CUTS = (re.compile(r"[;:；：]\s*"), re.compile(r"[,，、]\s*"), re.compile(r"\s+"))
@@ -64,9 +65,10 @@ Fits = Callable[[str], bool]
 """Whether a model can read a sentence as it is."""
 
 
-def split_text(text: str, language: str, fits: Fits) -> SplitText:
+def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> SplitText:
     """The sentences of a text in this language. Lines are never put together. A sentence that does
-    not fit is cut at a mark or a blank near its middle, or, if it has none, anywhere."""
+    not fit is cut at a mark or a blank near its middle, or, if it has none, anywhere. Without
+    `strip`, the blanks at the ends of a line belong to its first and its last sentence."""
     sentences: list[str] = []
     between = [""]
 
@@ -80,10 +82,19 @@ def split_text(text: str, language: str, fits: Fits) -> SplitText:
         sentences.append(stripped)
         between.append(part[start + len(stripped) :])
 
-    for part in _LINE_ENDS.split(text):
+    for part in (_LINE_ENDS if strip else _LINE_ENDS_ALONE).split(text):
+        first = len(sentences)
         for sentence in _sentences(part, language) if part.strip() else [part]:
             for piece in [sentence] if fits(sentence.strip()) else _pieces(sentence, fits):
                 add(piece)
+        if not strip and len(sentences) > first:
+            before, behind = part[: -len(part.lstrip())], part[len(part.rstrip()) :]
+            if fits(before + sentences[first]):
+                sentences[first] = before + sentences[first]
+                between[first] = between[first].removesuffix(before)
+            if fits(sentences[-1] + behind):
+                sentences[-1] += behind
+                between[-1] = between[-1].removesuffix(behind)
     return SplitText(sentences, between)
 
 

@@ -3,13 +3,12 @@ command and the Python API do it here, so that a text means the same tokens ever
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from clearhead.config import DecodeConfig, GenerateConfig, TranslateConfig
-from clearhead.config.batches import Layout
-from clearhead.config.decode import Start, TooLong, TooLongSource, Window
+from clearhead.config import GenerateConfig, TranslateConfig
+from clearhead.config.decode import Start, TooLongSource
 from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.engine import Engine, SeededPrompt
 from clearhead.decoding.results import Output, Scored, StopReason
@@ -22,98 +21,10 @@ from clearhead.decoding.sentences import (
     split_text,
 )
 from clearhead.decoding.streaming import StreamedPiece, stream_texts
-from clearhead.errors import InputError, nearest
-from clearhead.interop.model_folder import TokenIds
+from clearhead.errors import InputError
 from clearhead.models import CausalLM, Seq2Seq
-from clearhead.text.tokenizer import Tokenizer
 
 _log = logging.getLogger("clearhead")
-
-
-def ids_of_run(tokenizer: Tokenizer, layout: Layout) -> TokenIds:
-    """Of a model that is trained with this tokenizer of the target, on batches of this layout."""
-    start = tokenizer.bos_id
-    between = start if layout == "joined" else None
-    return TokenIds(bos=start, eos=tokenizer.eos_id, decoder_start=start, target_start=between)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Codec:
-    """What turns text into a model's tokens and back."""
-
-    source: Tokenizer
-    target: Tokenizer
-    ids: TokenIds
-
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """As in training: blanks at the ends do not count, and the end token stands behind each,
-        if the model has one; and for a decoder, what the target begins with."""
-        end = self._behind_source
-        return [[*ids, *end] for ids in self.source.encode_batch([text.strip() for text in texts])]
-
-    @property
-    def _behind_source(self) -> list[int]:
-        end = [] if self.ids.eos is None else [self.source.eos_id]
-        return end if self.ids.target_start is None else [*end, self.ids.target_start]
-
-    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of target texts, each with its end."""
-        end = [] if self.ids.eos is None else [self.ids.eos]
-        return [[*ids, *end] for ids in self.target.encode_batch([text.strip() for text in texts])]
-
-    def encode_prompts(self, texts: Sequence[str], start: Start = "none") -> list[list[int]]:
-        """The tokens of prompts, after the start token that is asked for."""
-        first = self.start_ids(start)
-        return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
-
-    def start_ids(self, start: Start) -> list[int]:
-        """The start token as a list; empty for none. Raises if the model has no such token."""
-        known = {"none": None, "bos": self.ids.bos, "eos": self.ids.eos}
-        if not isinstance(start, str) or start not in known:
-            raise InputError(f"start={start!r} is not a choice; {nearest(str(start), known)}")
-        first = known[start]
-        if start != "none" and first is None:
-            others = "none or eos" if self.ids.eos is not None else "none"
-            raise InputError(f"this model has no {start} token; use start={others}")
-        return [] if first is None else [first]
-
-    def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
-        """Where decoding starts and ends for this model."""
-        return DecodeConfig(
-            max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
-        )
-
-    def longest_source(self, longest: int) -> int:
-        """Tokens of a source that a model of `longest` positions can translate: a decoder has
-        source and target in one row, and a quarter of it is the least that a target needs."""
-        return longest if self.ids.target_start is None else longest * 3 // 4
-
-    def fit_source(
-        self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
-    ) -> list[int]:
-        """What the model is given: of a source that is too long, the first tokens and the end."""
-        if len(ids) <= self.longest_source(longest):
-            return ids
-        if too_long == "refuse":
-            takes = self.longest_source(longest)
-            what = f"{name} has {len(ids)} tokens, and the model takes {takes}"
-            raise InputError(f"{what}; split it, or have it cut: too_long='cut' (--too-long cut)")
-        if self.ids.target_start is not None:
-            longest //= 2  # a decoder needs the other half for the target
-        end = self._behind_source
-        return [*ids[: longest - len(end)], *end]
-
-    def fit_prompt(
-        self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
-    ) -> list[int]:
-        """What a language model is given: of a prompt that is too long, the last tokens."""
-        if len(ids) <= longest:
-            return ids
-        if too_long == "refuse":
-            what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
-            remedy = "shorten it, or have its front cut: too_long='cut' (--too-long cut)"
-            raise InputError(f"{what}; {remedy}")
-        return ids[-(longest // 2) :]  # half of the window is left for new tokens
 
 
 def reader_of(codec: Codec, longest: int) -> Fits:
@@ -209,7 +120,7 @@ def translate_texts(
         return translate_sources(engine, codec, sources, config)
     check_can_split()
     fits = reader_of(codec, longest)
-    cut = [split_text(text, split.source, fits) for text in texts]
+    cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
     sentences = [sentence for each in cut for sentence in each.sentences]
     sources = encode_sources(codec, sentences, longest, config.too_long)
     found = iter(translate_sources(engine, codec, sources, config))
@@ -341,12 +252,12 @@ def score_texts(
     texts: Sequence[str],
     targets: Sequence[str] | None = None,
     *,
-    start: Start = "none",
+    start: Start = "auto",
     names: Sequence[str] | None = None,
 ) -> list[Scored]:
     """log p of each token: of `targets`, given the texts as sources, for a translator; of the
-    texts themselves for a language model (without a `start`, their first token is given). An empty
-    text has no tokens."""
+    texts themselves for a language model (without a `start`, their first token is given, and not
+    scored). An empty text has no tokens."""
     filled = [place for place, text in enumerate(texts) if text.strip()]
     seq2seq = isinstance(model, Seq2Seq)
     if seq2seq or codec.ids.target_start is not None:

@@ -12,11 +12,11 @@ from clearhead.data.batches import IGNORED, LabelledBatch, labelled_batch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.cached import evaluating, in_full
+from clearhead.decoding.codec import Codec
 from clearhead.errors import InputError
 from clearhead.interop.labels import Labels
 from clearhead.models import MaskedLM
 from clearhead.shapes import Float, Tensor
-from clearhead.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 4096
 Z = 1.959964  # standard deviations that hold 95 % of a normal distribution
@@ -59,7 +59,7 @@ def label_probabilities(
 def label_texts(
     model: MaskedLM,
     labels: Labels,
-    tokenizer: Tokenizer,
+    codec: Codec,
     texts: Sequence[str],
     *,
     batch: int = 32,
@@ -72,7 +72,7 @@ def label_texts(
     for place, text in enumerate(texts):
         if not text.strip():
             continue
-        tokens = tokenizer.encode(text.strip())
+        tokens = codec.source.encode(codec.as_in_training(text))
         if (n := len(tokens) + 2) > longest:  # the mask and the end
             raise InputError(
                 f"{names[place]} has {n} tokens, and the model takes {longest}; shorten it, or "
@@ -83,7 +83,7 @@ def label_texts(
                 f"{names[place]} has the token {max(tokens)}, and the model has "
                 f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
-        rows[place] = [*tokens, tokenizer.eos_id]
+        rows[place] = [*tokens, codec.source.eos_id]
     by_length = sorted(rows, key=lambda place: len(rows[place]))
     found: dict[int, dict[str, float]] = {}
     for first in range(0, len(by_length), batch):
@@ -92,7 +92,7 @@ def label_texts(
             [np.array(rows[place]) for place in places],
             [ids[0]] * len(places),  # which nobody looks at
             mask_id=labels.mask,
-            pad_id=tokenizer.pad_id,
+            pad_id=codec.source.pad_id,
             samples=tuple((row,) for row in range(len(places))),
         )
         for place, row in zip(places, label_probabilities(model, made, ids).tolist()):

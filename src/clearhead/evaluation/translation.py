@@ -11,8 +11,9 @@ from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.config.batches import Layout
 from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
+from clearhead.decoding.codec import Codec, ids_of_run
 from clearhead.decoding.engine import Engine, OwnEngine
-from clearhead.decoding.text import Codec, ids_of_run, translate_texts
+from clearhead.decoding.text import translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.models import MaskedLM, Model
@@ -89,7 +90,7 @@ class WatchedTranslations:
             ]
             for side in ("source", "target")
         )
-        ids = ids_of_run(target, layout)
+        ids = ids_of_run(target, layout, task="pairs", strip=corpus.strips)
         self.codec = Codec(source=tokenizers["source"], target=target, ids=ids)
         # A model that has hardly begun never ends a sentence by itself.
         longest = max(corpus.store("valid", "target").lengths(numbers).tolist())

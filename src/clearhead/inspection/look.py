@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from clearhead.decoding.cached import evaluating, in_full
+from clearhead.decoding.codec import Codec
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
@@ -41,14 +42,19 @@ class Subject(NamedTuple):
 
     name: str
     model: Model
-    source: Tokenizer
-    target: Tokenizer
-    start_id: int | None = None
-    eos_id: int | None = None
-    target_start: int | None = None
-    """Of a decoder of pairs: the token between the source and the target."""
+    codec: Codec
     label_mask: int | None = None
     """Of a classifier: the token behind the text, at whose position it predicts the label."""
+
+    @property
+    def source(self) -> Tokenizer:
+        """The tokenizer of what is read."""
+        return self.codec.source
+
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of what is written."""
+        return self.codec.target
 
 
 class Text(NamedTuple):

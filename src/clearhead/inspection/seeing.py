@@ -23,17 +23,8 @@ PAGE_LANGUAGES: tuple[PageLanguage, ...] = get_args(PageLanguage)
 
 def subject_of(opened: Opened, name: str) -> Subject:
     """The model of a folder, called `name` on the page."""
-    ids = opened.ids
-    return Subject(
-        name,
-        opened.model,
-        opened.source,
-        opened.target,
-        ids.decoder_start,
-        ids.eos,
-        target_start=ids.target_start,
-        label_mask=None if opened.labels is None else opened.labels.mask,
-    )
+    label_mask = None if opened.labels is None else opened.labels.mask
+    return Subject(name, opened.model, opened.codec, label_mask)
 
 
 class HowToDecode(TypedDict, total=False):
@@ -73,37 +64,36 @@ def finished_text(
     """
     if not text.strip():
         raise InputError("the text is empty, so there is nothing to see; give a sentence")
-    model = subject.model
+    model, codec = subject.model, subject.codec
     if isinstance(model, MaskedLM):
         if target is not None:
             raise InputError("an encoder alone writes nothing; leave target out")
         return _masked(subject, model, text), None
     if isinstance(model, Seq2Seq):
-        source = _fitting(subject, subject.source.encode(text.strip()), end=True)
+        source = _fitting(subject, codec.encode_sources([text])[0])
         prompt: list[int] = []
-    elif subject.target_start is not None:
-        ids = _fitting(subject, subject.target.encode(text.strip()), end=True)
-        source, prompt = None, _fitting(subject, [*ids, subject.target_start], end=False)
+    elif codec.ids.target_start is not None:
+        source, prompt = None, _fitting(subject, codec.encode_sources([text])[0])
     else:
-        source, prompt = None, _fitting(subject, subject.target.encode(text), end=False)
+        source, prompt = None, _fitting(subject, codec.encode_prompts([text])[0])
     if target is not None:
-        continues = source is None and subject.target_start is None  # nothing is cut off or added
-        ids = subject.target.encode(target if continues else target.strip())
-        written, tree = _fitting(subject, ids, end=not continues, what="target"), None
+        if source is None and codec.ids.target_start is None:
+            ids = codec.target.encode(target)  # it continues: nothing is cut off or added
+        else:
+            (ids,) = codec.encode_targets([target])
+        written, tree = _fitting(subject, ids, what="target"), None
     else:
         new = max_new or (64 if source is not None else 32)
-        config = DecodeConfig(
-            max_new=new, eos_id=subject.eos_id, start_id=subject.start_id, window="stop"
-        )
+        config = codec.decode_config(new)
         width = beam or (4 if source is not None and not temperature else 1)
         given = source if source is not None else prompt
         written, tree = _decoded(model, given, config, width, temperature, seed)
     if not prompt + written:
         raise InputError("the model wrote nothing; give a longer text")
     if source is not None:
-        assert subject.start_id is not None
-        return Text(source, [subject.start_id, *written[:-1]], written), tree
-    whole = _fitting(subject, prompt + written, end=False, what="text with its target")
+        assert codec.ids.decoder_start is not None
+        return Text(source, [codec.ids.decoder_start, *written[:-1]], written), tree
+    whole = _fitting(subject, prompt + written, what="text with its target")
     if len(whole) < 2:
         raise InputError("one token alone has no next token to show; give a longer text")
     return Text(None, whole[:-1], whole[1:], n_given=len(prompt) - 1), tree
@@ -139,9 +129,9 @@ def _decoded(
 def encoder_ids(subject: Subject, text: str) -> list[int]:
     """What an encoder alone is given: `<mask>` in the text is the token of that name; a classifier
     has one behind the text."""
-    tokenizer = subject.source
+    tokenizer, eos_id = subject.source, subject.codec.ids.eos
     own = tokenizer.special_tokens[3] if tokenizer.mask_id is not None else MASK
-    *before, last = text.strip().replace(own, MASK).split(MASK)
+    *before, last = subject.codec.as_in_training(text).replace(own, MASK).split(MASK)
     if before and tokenizer.mask_id is None:
         raise InputError(
             f"{MASK} stands in the text, and this tokenizer has no such token; leave it out"
@@ -152,20 +142,19 @@ def encoder_ids(subject: Subject, text: str) -> list[int]:
         ids += [*tokenizer.encode(piece.rstrip(" ")), tokenizer.mask_id]
     ids += tokenizer.encode(last)
     ids += [subject.label_mask] if subject.label_mask is not None else []
-    return [*ids, subject.eos_id] if subject.eos_id is not None else ids
+    return [*ids, eos_id] if eos_id is not None else ids
 
 
 def _masked(subject: Subject, model: MaskedLM, text: str) -> Text:
     """Every place is filled in."""
-    ids = _fitting(subject, encoder_ids(subject, text), end=False)
+    ids = _fitting(subject, encoder_ids(subject, text))
     with torch.no_grad(), evaluating(model.modules()):
         tokens = torch.tensor([ids], device=model.tokens.weight.device)
         filled = model(tokens, real="all")[0].argmax(dim=-1)
     return Text(ids, None, filled.tolist())
 
 
-def _fitting(subject: Subject, ids: list[int], *, end: bool, what: str = "text") -> list[int]:
-    ids = [*ids, subject.eos_id] if end and subject.eos_id is not None else ids
+def _fitting(subject: Subject, ids: list[int], *, what: str = "text") -> list[int]:
     longest = subject.model.config.max_length
     if len(ids) > longest:
         raise InputError(

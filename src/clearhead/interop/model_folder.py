@@ -30,6 +30,8 @@ from clearhead.models.own_parts import NONE, OwnParts
 
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
+OF_FEW_MODELS = ("prompt_start", "strip")
+"""Fields of `TokenIds` that a folder has only where they differ from the default."""
 MIN_TENSORS_OF_A_LAYER = 4
 """Fewer than any family has: fused queries, keys and values; output; the two of a feed-forward."""
 MAX_TABLE = 2**27
@@ -46,6 +48,10 @@ class TokenIds:
     """The first input token of the decoder of an encoder-decoder."""
     target_start: int | None = None
     """Of a decoder that was trained on pairs: the token between the source and the target."""
+    prompt_start: int | None = None
+    """Of a language model that was trained on whole documents: the token that begins each."""
+    strip: bool = True
+    """Whether the texts of training had no blanks at their ends (`data.strip`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +217,20 @@ def write_description(folder: Path, description: Description) -> None:
     content = {
         "format": FORMAT,
         "model": asdict(description.model),
-        "tokens": asdict(description.ids),
+        "tokens": _written_ids(description.ids),
     }
     own = {"own_parts": description.own_parts} if description.own_parts else {}
     write_json(folder, CONFIG, content | own)
+
+
+def _written_ids(ids: TokenIds) -> dict[str, int | None]:
+    """Without the fields of few models where they have their default: earlier versions, which do
+    not know them, read the folders of all other models."""
+    values = asdict(ids)
+    for name in OF_FEW_MODELS:
+        if values[name] == getattr(TokenIds, name):
+            del values[name]
+    return values
 
 
 def read_description(folder: Path) -> Description:
@@ -268,7 +284,7 @@ def _json_types(hint: Any) -> set[type]:
 def token_ids(values: Any, config: ModelConfig) -> TokenIds:
     """From JSON values; every id is a token of the vocabulary that is written in."""
     for role, index in checked_fields(TokenIds, values).items():
-        if index is not None and not 0 <= index < config.output_vocab_size:
+        if role != "strip" and index is not None and not 0 <= index < config.output_vocab_size:
             rule = f"is not a token of a vocabulary of {config.output_vocab_size}"
             raise ConfigError(f"tokens.{role}", index, rule, "write a smaller id, or null")
     return TokenIds(**values)

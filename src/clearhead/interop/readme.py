@@ -89,7 +89,7 @@ from tokenizers import Tokenizer
 folder = "."  # where this file is
 tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
 generator = ctranslate2.Generator(folder)  # compute_type="int8" is smaller and faster
-tokens = tokenizer.encode("The text begins", add_special_tokens=False).tokens
+tokens = STARTtokenizer.encode("The text begins", add_special_tokens=False).tokens
 found = generator.generate_batch([tokens], max_length=20, sampling_topk=20)
 print(tokenizer.decode(found[0].sequences_ids[0]))
 """,
@@ -128,11 +128,13 @@ def write_readme(
         "",
     ]
     if has_tokenizer(folder):
+        first = ids.prompt_start
         between = [each for each in (ids.eos, ids.target_start) if each is not None]
         figures = {
             "BEAM": BeamConfig().width,
             "LONGEST": config.max_length,
             "BETWEEN": ", ".join(map(str, between)),
+            "START": "" if first is None else f"[tokenizer.id_to_token({first})] + ",
         }
         code = _CODE[library, kind]
         for word, figure in figures.items():

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.config import BeamConfig, TranslateConfig
+from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
 from clearhead.decoding.opening import open_codec, open_folder
 from clearhead.decoding.sentences import LanguagePair, SplitText, split_text
 from clearhead.decoding.text import (
-    Codec,
     Decoded,
     EncodedSource,
     encode_sources,
@@ -51,7 +51,10 @@ class SplitTexts:
     def __init__(self, translator: "ServedTranslator", texts: Sequence[str]) -> None:
         self.pair = translator.pair
         fits = reader_of(translator.codec, translator.longest)
-        self.texts: list[SplitText] = [split_text(text, self.pair.source, fits) for text in texts]
+        self.texts: list[SplitText] = [
+            split_text(text, self.pair.source, fits, strip=translator.codec.ids.strip)
+            for text in texts
+        ]
         sentences = [sentence for text in self.texts for sentence in text.sentences]
         self.sources = encode_sources(translator.codec, sentences, translator.longest, "refuse")
 

@@ -1,7 +1,7 @@
 """The files that `AutoTokenizer` and `generate` need beside `tokenizer.json`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
@@ -41,7 +41,10 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
         named["mask_token"] = mask
     if config.family == "encoder-decoder" and tokenizer.encode("a").ids[-1:] != [ids.eos]:
         content = read_json(out, TOKENIZER)
-        write_json(out, TOKENIZER, content | {"post_processor": _ended_by(named, ids.eos)})
+        write_json(out, TOKENIZER, content | {"post_processor": _added(named, "eos", ids.eos)})
+    if ids.prompt_start is not None and ids.prompt_start == ids.bos and "bos_token" in named:
+        content = read_json(out, TOKENIZER)
+        write_json(out, TOKENIZER, content | {"post_processor": _added(named, "bos", ids.bos)})
     segments = ["token_type_ids"] if config.n_segments > 1 else []
     write_json(out, "special_tokens_map.json", named)
     write_json(
@@ -78,18 +81,20 @@ def _search(config: ModelConfig) -> dict[str, Any]:
     return {"num_beams": beam.width, "length_penalty": beam.alpha, "early_stopping": True}
 
 
-def _ended_by(named: dict[str, str], index: int | None) -> dict[str, Any] | None:
-    """Our sources end in <eos>, which we add to the ids and not in the tokenizer."""
-    if "eos_token" not in named:
+def _added(
+    named: dict[str, str], role: Literal["bos", "eos"], index: int | None
+) -> dict[str, Any] | None:
+    """Our sources end in <eos>, and documents may begin with <bos>: we add them to the ids, and not
+    in the tokenizer."""
+    if f"{role}_token" not in named:
         return None
-    token = named["eos_token"]
-    text, end = (
-        {"Sequence": {"id": "A", "type_id": 0}},
-        {"SpecialToken": {"id": token, "type_id": 0}},
-    )
+    token = named[f"{role}_token"]
+    one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    added = [{"SpecialToken": {"id": token, "type_id": 0}}]
+    before, behind = (added, []) if role == "bos" else ([], added)
     return {
         "type": "TemplateProcessing",
-        "single": [text, end],
-        "pair": [text, {"Sequence": {"id": "B", "type_id": 0}}, end],
+        "single": [*before, one, *behind],
+        "pair": [*before, one, other, *behind],
         "special_tokens": {token: {"id": token, "ids": [index], "tokens": [token]}},
     }

@@ -1,0 +1,115 @@
+"""From text to a model's tokens and back, as in its training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clearhead.config import DecodeConfig
+from clearhead.config.batches import Layout
+from clearhead.config.decode import Start, TooLong, Window
+from clearhead.errors import InputError, nearest
+from clearhead.interop.model_folder import TokenIds
+from clearhead.text.tokenizer import Tokenizer
+
+
+def ids_of_run(tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> TokenIds:
+    """Of a model that is trained with this tokenizer of the target, on batches of this layout.
+    `strip`: without blanks at the ends of its texts."""
+    start = tokenizer.bos_id
+    between = start if layout == "joined" else None
+    first = start if layout == "documents" and task == "language-model" else None
+    return TokenIds(
+        bos=start,
+        eos=tokenizer.eos_id,
+        decoder_start=start,
+        target_start=between,
+        prompt_start=first,
+        strip=strip,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codec:
+    """What turns text into a model's tokens and back."""
+
+    source: Tokenizer
+    target: Tokenizer
+    ids: TokenIds
+
+    def as_in_training(self, text: str) -> str:
+        """A text as prepared data have it: without blanks at its ends, unless the model was
+        trained with them. A prompt is not such a text: it ends where the model continues."""
+        return text.strip() if self.ids.strip else text
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """As in training: the end token stands behind each, if the model has one; and for a
+        decoder, what the target begins with."""
+        end = self._behind_source
+        return [[*ids, *end] for ids in self.source.encode_batch(self._all_as_in_training(texts))]
+
+    @property
+    def _behind_source(self) -> list[int]:
+        end = [] if self.ids.eos is None else [self.source.eos_id]
+        return end if self.ids.target_start is None else [*end, self.ids.target_start]
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of target texts, each with its end."""
+        end = [] if self.ids.eos is None else [self.ids.eos]
+        return [[*ids, *end] for ids in self.target.encode_batch(self._all_as_in_training(texts))]
+
+    def _all_as_in_training(self, texts: Sequence[str]) -> list[str]:
+        return [self.as_in_training(text) for text in texts]
+
+    def encode_prompts(self, texts: Sequence[str], start: Start = "auto") -> list[list[int]]:
+        """The tokens of prompts, after the start token that is asked for."""
+        first = self.start_ids(start)
+        return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
+
+    def start_ids(self, start: Start) -> list[int]:
+        """The start token as a list; empty for none. Raises if the model has no such token."""
+        own = self.ids.prompt_start
+        known = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
+        if not isinstance(start, str) or start not in known:
+            raise InputError(f"start={start!r} is not a choice; {nearest(str(start), known)}")
+        first = known[start]
+        if start in ("bos", "eos") and first is None:
+            others = "none or eos" if self.ids.eos is not None else "none"
+            raise InputError(f"this model has no {start} token; use start={others}")
+        return [] if first is None else [first]
+
+    def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
+        """Where decoding starts and ends for this model."""
+        return DecodeConfig(
+            max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
+        )
+
+    def longest_source(self, longest: int) -> int:
+        """Tokens of a source that a model of `longest` positions can translate: a decoder has
+        source and target in one row, and a quarter of it is the least that a target needs."""
+        return longest if self.ids.target_start is None else longest * 3 // 4
+
+    def fit_source(
+        self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
+    ) -> list[int]:
+        """What the model is given: of a source that is too long, the first tokens and the end."""
+        if len(ids) <= self.longest_source(longest):
+            return ids
+        if too_long == "refuse":
+            takes = self.longest_source(longest)
+            what = f"{name} has {len(ids)} tokens, and the model takes {takes}"
+            raise InputError(f"{what}; split it, or have it cut: too_long='cut' (--too-long cut)")
+        if self.ids.target_start is not None:
+            longest //= 2  # a decoder needs the other half for the target
+        end = self._behind_source
+        return [*ids[: longest - len(end)], *end]
+
+    def fit_prompt(
+        self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
+    ) -> list[int]:
+        """What a language model is given: of a prompt that is too long, the last tokens."""
+        if len(ids) <= longest:
+            return ids
+        if too_long == "refuse":
+            what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
+            remedy = "shorten it, or have its front cut: too_long='cut' (--too-long cut)"
+            raise InputError(f"{what}; {remedy}")
+        return ids[-(longest // 2) :]  # half of the window is left for new tokens
