@@ -4,6 +4,7 @@ import math
 from unittest.mock import patch
 
 import pytest
+import torch
 
 from clearhead.config import BeamConfig, ModelConfig, TranslateConfig
 from clearhead.decoding import score
@@ -66,7 +67,40 @@ def test_joined_texts_are_one_stream_with_an_end_behind_each():
     assert found.nats == pytest.approx(-math.fsum(log_probs))
     given = len(TOKENIZER.decode(ids[:1]).encode())
     assert found.n_bytes == len("the dog\nruns 你好\n".encode()) - given
-    assert found.n_tokens == len(ids) - 1 and found.n_words == 4
+    assert found.n_tokens == len(ids) - 1
+    assert TOKENIZER.decode(ids[:1]) == "the" and found.n_words == 3
+
+
+def test_a_model_that_knows_nothing_is_as_surprised_per_word_as_per_token_of_one_word():
+    model = random_model(ModelConfig(family="decoder", max_length=64, **SIZES))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert [TOKENIZER.decode([each]) for each in TOKENIZER.encode("the dog")] == ["the", " dog"]
+    for how in ({}, {"bos_id": 1}):
+        found = perplexity(model, TOKENIZER, ["the dog"] * 5, **how)
+        assert found.n_words == found.n_tokens == (10 if how else 5)
+        assert found.per_word == pytest.approx(TOKENIZER.vocab_size)
+
+
+@pytest.mark.parametrize(
+    ("texts", "n_words"),
+    [
+        (["theme dog"], 2),  # "the" is given, and the word ends in "me"
+        (["the"], 0),
+        (["xyz dog"], 2),
+        ([" the dog"], 1),
+        (["你好 dog"], 2),  # a part of a character is given
+        (["the dog", "the dog"], 2),
+    ],
+)
+def test_a_word_counts_if_it_ends_in_a_scored_token(texts: list[str], n_words: int):
+    model = random_model(ModelConfig(family="decoder", max_length=64, **SIZES))
+    scored = perplexity(model, TOKENIZER, texts, eos_id=TOKENIZER.eos_id)
+    assert scored.n_words == n_words
+    assert n_words or scored.per_word is None
+    joined = perplexity(model, TOKENIZER, ["", *texts], joined=True, eos_id=TOKENIZER.eos_id)
+    assert joined.n_words == sum(len(text.split()) for text in texts)  # the first end is given
 
 
 def test_a_text_without_blanks_has_no_words_and_every_character_counts():

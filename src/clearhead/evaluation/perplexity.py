@@ -51,8 +51,8 @@ class Perplexity:
 
     @property
     def per_word(self) -> float | None:
-        """None for a text without spaces between words."""
-        if self.n_characters > LONGEST_MEAN_WORD * self.n_words:
+        """None for a text without spaces between words, or if no word ends in a scored token."""
+        if self.n_words < 1 or self.n_characters > LONGEST_MEAN_WORD * self.n_words:
             return None
         return exponential(self.nats / self.n_words)
 
@@ -73,9 +73,10 @@ def perplexity(
     joined: bool = False,
 ) -> Perplexity:
     """Of all texts together. `bos_id` stands before each (None: its first token is given, and not
-    scored), `eos_id` behind it, scored like any token of the text; it counts as one byte, the line
-    break that it stands for. `joined`: the texts stand one behind the other, as in a stream that a
-    language model is trained on, and each is read after those before it.
+    scored; its bytes and characters do not count, nor a word that ends in it), `eos_id` behind it,
+    scored like any token of the text; it counts as one byte, the line break that it stands for.
+    `joined`: the texts stand one behind the other, as in a stream that a language model is trained
+    on, and each is read after those before it.
 
     A text that is longer than the model's window is read in windows that overlap: each moves on by
     `stride` tokens (by default half a window) and scores the tokens that are new in it, so that
@@ -93,8 +94,11 @@ def perplexity(
     starts = [] if bos_id is None else [bos_id]
     ends = [] if eos_id is None else [eos_id]
     rows: list[list[int]] = []
+    begins: list[str] = []  # the first text of each row
     for text in texts:
         ids = [*starts, *tokenizer.encode(text), *ends]
+        if not ids:
+            continue
         n_bytes += len(text.encode("utf-8")) + len(ends)
         n_characters += len(text) + len(ends)
         n_words += len(text.split())
@@ -102,11 +106,13 @@ def perplexity(
             rows[0] += ids
         else:
             rows.append(ids)
-    for ids in rows:
+            begins.append(text)
+    for ids, begin in zip(rows, begins):
         # The first token is given, so that its characters are not counted: those that are whole.
         first_text = tokenizer.decode(ids[:1]).rstrip("\ufffd")
         n_bytes -= len(first_text.encode("utf-8"))
         n_characters -= len(first_text)
+        n_words -= _words_that_end(first_text, begin[len(first_text) :])
         for start, first, last in windows(len(ids), window, stride):
             given.append(ids[start:first])
             wanted.append(ids[first:last])
@@ -118,6 +124,12 @@ def perplexity(
     return Perplexity(
         nats=nats, n_tokens=n_tokens, n_bytes=n_bytes, n_characters=n_characters, n_words=n_words
     )
+
+
+def _words_that_end(text: str, rest: str) -> int:
+    """The words that end in `text`, which `rest` follows: its last word may end only there."""
+    continues = text[-1:].strip() and rest[:1].strip()
+    return len(text.split()) - (1 if continues else 0)
 
 
 def windows(n_tokens: int, window: int, stride: int) -> Iterable[tuple[int, int, int]]:
