@@ -127,9 +127,9 @@ def perplexity(
 
 
 def _words_that_end(text: str, rest: str) -> int:
-    """The words that end in `text`, which `rest` follows: its last word may go on there."""
-    goes_on = text[-1:].strip() and rest[:1].strip()
-    return len(text.split()) - (1 if goes_on else 0)
+    """The words that end in `text`, which `rest` follows: its last word may end only there."""
+    continues = text[-1:].strip() and rest[:1].strip()
+    return len(text.split()) - (1 if continues else 0)
 
 
 def windows(n_tokens: int, window: int, stride: int) -> Iterable[tuple[int, int, int]]:

@@ -44,8 +44,8 @@ def trace(
     """`read` is a pattern of names or several; an empty list reads nothing. `grad` keeps what is
     read in the graph of gradients. Scores and weights are in that graph with `explicit`, which
     takes every attention through the formula."""
-    single = isinstance(read, str) or not isinstance(read, Iterable)
-    patterns = [read] if single else list(read)
+    several = isinstance(read, Iterable) and not isinstance(read, str)
+    patterns = list(read) if several else [str(read)]
     edits = list(edit) if isinstance(edit, Iterable) else [edit]
     return Trace(model, patterns, edits, grad=grad, explicit=explicit)
 
