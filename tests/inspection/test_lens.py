@@ -114,3 +114,13 @@ def test_padding_on_the_left_does_not_count_in_the_shares():
     for name, shares in head_kinds(alone).items():
         for one, other in zip(shares, head_kinds(padded)[name]):
             torch.testing.assert_close(one, other)
+
+
+def test_heads_are_known_when_the_encoder_ran_before_the_trace():
+    model = model_of("pre-norm")
+    source, target = (rows[:1] for rows in inputs_of(model))
+    with torch.no_grad():
+        memory = model.encode(source)
+        with trace(model) as t:
+            model.decode(target, memory)
+    assert "decoder.layers.0.cross_attention.weights" in head_kinds(t)

@@ -341,3 +341,12 @@ def test_the_walk_gives_the_formula_of_this_model(kind: str, name: str, formula:
     with torch.no_grad(), trace(model) as t:
         model(*inputs_of(model))
     assert next(step["formula"] for step in walk(t) if step["name"] == name) == formula
+
+
+def test_a_text_may_fill_the_model_to_its_last_position():
+    decoder = subject("decoder")
+    n = 225 - len(decoder.source.encode("We"))  # the last token is predicted, and not fed
+    document = see(decoder, "We", target="~" * n)
+    assert len(document["tokens"]["fed"]) == 224
+    with pytest.raises(InputError, match="has 225 tokens, and the model takes 224"):
+        see(decoder, "We", target="~" * (n + 1))

@@ -1,9 +1,11 @@
 """What a head does with its looks, in numbers that need no labels."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 
+from clearhead.errors import InputError
 from clearhead.inspection.sites import names
 from clearhead.inspection.trace import Trace, checked_trace
 from clearhead.shapes import Bool, Float, Tensor, Weights
@@ -48,8 +50,13 @@ def head_kinds(t: Trace) -> dict[str, HeadShares]:
         if name in t:
             tower = "encoder" if name.startswith("encoder") else "decoder"
             queries = t.real(tower)
-            keys = t.real("encoder") if "cross" in name else queries
-            found[name] = head_shares(*_without_padding_on_the_left(t.joined(name), queries, keys))
+            weights = t.joined(name)
+            keys = queries
+            if "cross" in name:
+                keys = torch.ones(weights[:, 0, 0].shape, dtype=torch.bool)
+                with suppress(InputError):  # the encoder may have run before the trace
+                    keys = t.real("encoder")
+            found[name] = head_shares(*_without_padding_on_the_left(weights, queries, keys))
     return found
 
 

@@ -93,10 +93,11 @@ def finished_text(
     if source is not None:
         assert codec.ids.decoder_start is not None
         return Text(source, [codec.ids.decoder_start, *written[:-1]], written), tree
-    whole = _fitting(subject, prompt + written, what="text with its target")
+    whole = prompt + written
     if len(whole) < 2:
         raise InputError("one token alone has no next token to show; give a longer text")
-    return Text(None, whole[:-1], whole[1:], n_given=len(prompt) - 1), tree
+    fed = _fitting(subject, whole[:-1], what="text with its target")
+    return Text(None, fed, whole[1:], n_given=len(prompt) - 1), tree
 
 
 def _decoded(

@@ -65,8 +65,10 @@ def average_of(
     wide = {name: widest(tensor.device) for name, tensor in read.items()}
     total = {name: torch.zeros_like(tensor, dtype=wide[name]) for name, tensor in read.items()}
     for checkpoint in chosen:
-        whole = {"model": {**buffers}} if buffers else {}
-        checkpoints.load(checkpoint, {**whole, part: {**read, **whole.get(part, {})}})
+        wanted = {part: read}
+        if buffers:  # which an average in the checkpoint does not have
+            wanted["model"] = wanted.get("model", {}) | buffers
+        checkpoints.load(checkpoint, wanted)
         for name, tensor in read.items():
             total[name] += tensor.to(wide[name])
     mean = {name: (each / len(chosen)).to(read[name].dtype) for name, each in total.items()}
