@@ -39,6 +39,10 @@ def imported(theirs: Any, folder: Path) -> Any:
     return load_model(folder / "ours")
 
 
+def test_an_imported_llama_has_no_dropout_that_theirs_has_not(tmp_path: Path):
+    assert imported(KINDS["llama"].make(), tmp_path).config.p_dropout == 0.0
+
+
 # Tied, untied, separate vocabularies
 
 

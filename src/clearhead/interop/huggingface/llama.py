@@ -50,7 +50,7 @@ def _write_rotation(config: ModelConfig) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": base}, "rope_theta": base}
 
 
-def _read_rotation(keys: Keys, _: dict[str, Any]) -> dict[str, Any]:
+def _read_more(keys: Keys, _: dict[str, Any]) -> dict[str, Any]:
     base = keys.take("rope_theta", 10_000.0)
     for name in ("rope_scaling", "rope_parameters"):  # before release 5, and since
         parameters = keys.take(name, None) or {}
@@ -61,7 +61,8 @@ def _read_rotation(keys: Keys, _: dict[str, Any]) -> dict[str, Any]:
                 rule = "only rope_type='default' and rope_theta are"
                 raise FolderError(f"config.json: {name} {key}={value!r} is not known; {rule}")
         base = parameters.get("rope_theta", base)
-    return {"position_base": base}
+    # Their residuals have no dropout, and no key for it.
+    return {"position_base": base, "p_dropout": 0.0}
 
 
 LLAMA = HuggingFaceFamily(
@@ -99,7 +100,7 @@ LLAMA = HuggingFaceFamily(
         Setting("init_std", ("initializer_range",), 0.02),
     ),
     write_more=_write_rotation,
-    read_more=_read_rotation,
+    read_more=_read_more,
     fixed={"hidden_act": "silu", "is_encoder_decoder": False},
     harmless=frozenset({"pretraining_tp"}),
     ids={"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None},
