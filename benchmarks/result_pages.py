@@ -192,13 +192,13 @@ def sample_lines(samples: list[dict[str, str]]) -> list[str]:
     if not samples:
         return []
     if "prompt" in samples[0]:
-        heading = f"## Ten texts that go on from “{samples[0]['prompt']}”, with ten seeds in a row"
+        heading = f"## Ten continuations of “{samples[0]['prompt']}”, with ten seeds in a row"
         texts = [sample["written"].strip().replace("\n", " ⏎ ") for sample in samples]
         return [heading, "", "```text", *texts, "```"]
-    names = list(samples[0])
+    names = ["translation" if name == "written" else name for name in samples[0]]
     rows = [" | ".join(text.replace("|", "\\|") for text in each.values()) for each in samples]
     return [
-        "## Ten samples, at places of the test set that a permutation chose",
+        "## Ten samples of the test set, chosen at random (seeded)",
         "",
         f"| {' | '.join(names)} |",
         "|---" * len(names) + "|",

@@ -26,11 +26,17 @@ TEXTS = PACKAGE / "doctor" / "texts"
 ENGLISH = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
     *pages("en"),
+    *(page for page in sorted((ROOT / "results").rglob("*.md")) if ".zh-CN" not in page.name),
     *sorted((PACKAGE / "recipes").rglob("*.toml")),
     PACKAGE / "data" / "public.toml",
     TEXTS / "en.toml",
 ]
-CHINESE = [ROOT / "README.zh-CN.md", *pages("zh"), TEXTS / "zh.toml"]
+CHINESE = [
+    ROOT / "README.zh-CN.md",
+    *pages("zh"),
+    *sorted((ROOT / "results").rglob("*.zh-CN.md")),
+    TEXTS / "zh.toml",
+]
 
 
 def ids(path: Path) -> str:

@@ -240,7 +240,6 @@ def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
         ("data.vocab_size", "300", "is for recipes, and gpt2 is a preset; try --model.vocab_size"),
         ("batches.length", "64", "is for recipes, and gpt2 is a preset; try --length"),
         ("train.steps", "5", "train.steps='5' is for recipes, and gpt2 is a preset; try --tokens"),
-        ("train.recompute", "true", "is what the plan of a preset finds; leave it out"),
         ("model.n_layers", "many", "model.n_layers='many' is of another type; write a whole num"),
         ("model.n_heads", "5", "model.n_heads=5 must divide d_model"),
     ],
@@ -248,6 +247,28 @@ def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
 def test_a_key_that_cannot_change_a_preset_is_refused(capsys, key: str, text: str, message: str):
     assert main(["plan", "gpt2", "--tokens", "1e9", f"--{key}", text]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["gpt2", "copy-task"])
+def test_a_key_that_the_plan_finds_is_refused(capsys, name: str):
+    assert main(["plan", name, "--tokens", "1e9", "--train.recompute", "true"]) == 2
+    message = "train.recompute='true' is what a plan finds; leave it out"
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [({"optimizer": "adafactor"}, {"shard", "tensor"}), ({"compile": True}, {"tensor"})],
+)
+def test_no_layout_is_proposed_that_training_refuses(settings, refused: set[str]):
+    """The memory is far too small for any layout, so that all of them are looked at."""
+    train = replace(WITHOUT_RECIPE, **settings)
+    found = small_plan(gpus=2, batch_tokens=2**24, length=2**22, kind="RTX4090", train=train)
+    assert found.best is None
+    for each in found.candidates:
+        replace(train, **each.layout.train)
+    sizes = {name: {getattr(e.layout, name) for e in found.candidates} for name in ("shard", "tensor")}
+    assert {name for name, found_sizes in sizes.items() if found_sizes == {1}} == refused
 
 
 def test_the_command_shows_how_well_published_runs_are_met(capsys: pytest.CaptureFixture[str]):

@@ -83,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.recipe
     if name is None:
         raise ClearheadError("clearhead plan needs a preset or a recipe; try llama-3-8b")
+    for key, text in given_keys(arguments):
+        if key in {f"train.{option}" for option in RankLayout().train}:
+            raise ConfigError(key, text, "is what a plan finds", "leave it out")
     what, train = name, None
     if name in recipe_names() or name.endswith(".toml"):
         what, train = _read_recipe(arguments)
@@ -115,10 +118,7 @@ def _read_preset(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfi
     """The model and its training, with the keys that the command line sets."""
     given = given_keys(arguments)
     for key, text in given:
-        section, name = key.split(".")
-        if section == "train" and name in RankLayout().train:
-            raise ConfigError(key, text, "is what the plan of a preset finds", "leave it out")
-        if section not in ("model", "train") or key in INSTEAD:
+        if not key.startswith(("model.", "train.")) or key in INSTEAD:
             remedy = f"try {INSTEAD[key]}" if key in INSTEAD else "leave it out, or plan a recipe"
             rule = f"is for recipes, and {arguments.recipe} is a preset"
             raise ConfigError(key, text, rule, remedy)

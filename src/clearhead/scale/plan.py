@@ -10,7 +10,7 @@ from clearhead.scale.accelerators import Accelerator, accelerator
 from clearhead.scale.failures import best_interval, goodput
 from clearhead.scale.figures import Figure, assumed, computed, measured
 from clearhead.scale.layouts import LayoutCandidate, candidate, fastest, layouts
-from clearhead.scale.memory import FP32, STATES
+from clearhead.scale.memory import FP32, STATES, RankLayout
 from clearhead.scale.operations import Convention, flops_per_token, inventory
 from clearhead.scale.published import published_family
 
@@ -138,7 +138,7 @@ def plan(
                 utilisation=used.figure.value,
             )
             for layout in layouts(model, gpus, rows, accelerators.per_node)
-            if (layout.tensor > 1) is divided
+            if (layout.tensor > 1) is divided and _trains(train, layout)
         ]
     if not found:
         raise _no_layout(model, gpus, rows, length)
@@ -308,6 +308,15 @@ def _tokens(what: Recipe | ModelConfig, train: TrainConfig, batch_tokens: int) -
         rule = "is needed to plan a preset, which has no recipe that says how long it trains"
         raise ConfigError("tokens", None, rule, "try tokens=15e12")
     return train.steps * batch_tokens
+
+
+def _trains(train: TrainConfig, layout: RankLayout) -> bool:
+    """Whether these settings can have the layout: adafactor, for one, works on whole matrices."""
+    try:
+        replace(train, **layout.train)
+    except ConfigError:
+        return False
+    return True
 
 
 def _no_layout(model: ModelConfig, gpus: int, rows: int, length: int) -> ClearheadError:
