@@ -84,6 +84,8 @@ def test_choices_and_numbers_that_are_none_are_refused(
     refused(lambda: translator.translate("aei", beam=0))
     refused(lambda: translator.translate("aei", beam="4"))
     refused(lambda: translator.translate("aei", max_new=-1))
+    refused(lambda: ch.serve("copy-task", max_new=0))
+    refused(lambda: ch.serve("copy-task", beam=5000))
     refused(lambda: translator.translate("aei", length_penalty="heavy"))
     refused(lambda: translator.translate("aei", engine="fast"))
     refused(lambda: translator.translate("aei", precision="int8"))

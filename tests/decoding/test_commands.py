@@ -347,16 +347,17 @@ def test_on_a_terminal_it_talks(folder: Path):
     process = subprocess.Popen(
         [sys.executable, "-m", "clearhead", "translate", folder / "mt", "--max-new", "3"],
         stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
     )  # fmt: skip
-    os.write(ours, b"a dog\n")
+    os.write(ours, b"caf\xe9\na dog\n")
     assert process.stdout and process.stderr
     seen = b""
     deadline = time.monotonic() + 60
-    while seen.count(b"> ") < 2 and time.monotonic() < deadline:
+    while seen.count(b"> ") < 3 and time.monotonic() < deadline:
         seen += os.read(process.stderr.fileno(), 1000)
     os.write(ours, b"\x04")  # Ctrl-D
     assert process.wait() == 0
-    assert b"Ctrl-D ends" in seen
+    assert b"Ctrl-D ends" in seen and b"this line is not UTF-8; type it again" in seen
     assert process.stdout.read().count(b"\n") == 1  # the answer, and no prompt
     os.close(ours)
     os.close(theirs)

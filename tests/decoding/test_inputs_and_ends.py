@@ -53,6 +53,30 @@ def test_an_input_that_the_model_cannot_take_is_refused_in_words(model, given, m
             write(model, [PROMPT, given], CONFIG)
 
 
+def test_inputs_that_end_before_they_begin_do_not_hide_those_behind_them():
+    full, short = [5] * 20, [5, 6]
+    config = DecodeConfig(max_new=2, eos_id=None, window="stop")
+    rows = [full, full, short]
+    best = beam_search(LM, rows, config, BeamConfig(width=1), max_sentences=2)
+    assert [len(texts[0].tokens) for texts in best] == [0, 0, 2]
+    assert [len(text.tokens) for text in greedy(LM, rows, config, max_rows=2)] == [0, 0, 2]
+    assert len(beam_search(LM, rows, DecodeConfig(max_new=0, eos_id=None), max_sentences=1)) == 3
+
+
+def test_a_draft_that_is_shorter_than_the_model_is_no_silent_end():
+    short = random_model(ModelConfig(family="decoder", **{**SIZES, "max_length": 6}))
+    with pytest.raises(InputError, match="make 9 tokens, more than max_length=6"):
+        speculative(LM, short, [PROMPT], CONFIG)
+
+
+def test_every_input_needs_a_seed_and_a_batch_a_row():
+    with pytest.raises(InputError, match="input 1 has no seed, since there are only 1; give one"):
+        sample(LM, [PROMPT, PROMPT], CONFIG, seed=[1])
+    for decode, rows in ((greedy, "max_rows"), (beam_search, "max_sentences")):
+        with pytest.raises(ConfigError, match=f"{rows}=0 must be a whole number of at least 1"):
+            decode(LM, [PROMPT], CONFIG, **{rows: 0})
+
+
 def test_no_inputs_give_no_outputs():
     assert greedy(LM, [], CONFIG) == [] and beam_search(MT, [], CONFIG) == []
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer as LibraryTokenizer
+from tokenizers import decoders, models
 
 from clearhead.cli import main
 from clearhead.config import BeamConfig, Choice, GenerateConfig, ModelConfig, TranslateConfig
@@ -12,6 +14,7 @@ from clearhead.decoding import greedy
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import OwnEngine
 from clearhead.decoding.sentences import LanguagePair
+from clearhead.decoding.streaming import TextStream
 from clearhead.decoding.text import (
     encode_sources,
     generate_texts,
@@ -21,6 +24,7 @@ from clearhead.decoding.text import (
 )
 from clearhead.errors import InputError
 from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.train import train_bpe
 from tests.decoding.reference import vivid
 from tests.drawing import random_model
@@ -121,6 +125,34 @@ def test_a_generated_text_depends_on_its_number_and_not_on_its_neighbours():
     assert answer.texts[0] in ("yes", "no")
 
 
+def test_an_allowed_text_that_cannot_be_whole_behind_its_prompt_is_refused():
+    only = GenerateConfig(only=("x", "a dog runs on the green grass"), max_new=20)
+    prompt = "ein Hund läuft " * 4
+    longest = len(TOKENIZER.encode(only.only[1]))
+    room = 20 - len(TOKENIZER.encode(prompt))
+    assert 0 < room < longest < 20
+    message = f"has {longest} tokens, and behind the longest prompt the model has room for {room}"
+    with pytest.raises(InputError, match=message):
+        generate_texts(OwnEngine(LM), CODEC, [prompt], only)
+    with pytest.raises(InputError, match=message):
+        list(stream_generated(LM, CODEC, prompt, only))
+
+
+def test_the_blank_between_a_prompt_and_its_continuation_is_kept():
+    """As in the tokenizers of Llama, whose decoders leave out a blank at the very beginning."""
+    names = ["<pad>", "<bos>", "<eos>"]
+    known = {"<unk>": 0, "Hello": 1, "▁world": 2}
+    words = LibraryTokenizer(models.WordLevel(known, "<unk>"))
+    words.add_special_tokens(names)
+    steps = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    words.decoder = decoders.Sequence(steps)
+    tokenizer = Tokenizer(words, names)
+    assert tokenizer.decode([2, 2]) == "world world"
+    assert tokenizer.decode([2, 2], behind=[1]) == " world world"
+    stream = TextStream(tokenizer, [1])
+    assert [stream.push(2), stream.push(2), stream.rest()] == [" world", " world", ""]
+
+
 def test_a_model_that_records_the_start_of_its_documents_is_given_it_unless_another_is_asked_for():
     begun = replace(CODEC, ids=TokenIds(prompt_start=1))
     starts = ("auto", "none", "bos", "eos")
@@ -144,6 +176,8 @@ def test_scores_are_those_of_what_was_decoded():
     assert found.outputs[0].tokens == output.tokens
     scored = score_texts(MT, CODEC, ["ein Hund", ""], ["a dog", ""])
     assert scored[0].tokens == CODEC.encode_targets(["a dog"])[0] and scored[1].tokens == []
+    (blank, nothing) = score_texts(LM, CODEC, ["\n\n", ""], start="bos")
+    assert blank.log_prob < 0 and nothing.log_prob == 0.0
     (whole,) = score_texts(LM, CODEC, ["a dog"], start="bos")
     assert whole.tokens == TOKENIZER.encode("a dog") and max(whole.log_probs) < 0
     with pytest.raises(InputError, match="give a target for each text"):

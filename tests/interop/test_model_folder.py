@@ -134,3 +134,16 @@ def test_an_id_outside_the_vocabulary_is_refused(tmp_path: Path):
 def test_a_folder_without_a_config_is_refused(tmp_path: Path):
     with pytest.raises(FolderError, match=r"has no config.json; is it a model folder\?"):
         load_model(tmp_path)
+
+
+def test_what_a_model_folder_says_of_its_texts_survives_hugging_face(tmp_path: Path):
+    ids = TokenIds(decoder_start=None, target_start=5, prompt_start=1, strip=False)
+    save_model(random_model(our_config("llama")), tmp_path / "ours", ids=ids)
+    export_model(tmp_path / "ours", tmp_path / "theirs", check=False)
+    import_model(tmp_path / "theirs", tmp_path / "again")
+    assert read_description(tmp_path / "again").ids == ids
+    (tmp_path / "theirs" / "clearhead.json").write_text('{"target_start": 5000}')
+    with pytest.raises(ConfigError, match=r"tokens\.target_start=5000 is not a token of a voc"):
+        import_model(tmp_path / "theirs", tmp_path / "wrong")
+    with pytest.raises(FolderError, match="is a model folder already"):
+        import_model(tmp_path / "ours", tmp_path / "wrong")

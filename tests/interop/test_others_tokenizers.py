@@ -92,6 +92,8 @@ def test_an_exported_encoder_has_its_mask_its_labels_and_its_segments(
     assert theirs.mask_token_id == MASK and MASK in theirs("hello <mask>")["input_ids"]
     assert "token_type_ids" in theirs("hello", "there")
     assert read_labels(tmp_path / "out", ENCODER) == labels
+    import_model(tmp_path / "out", tmp_path / "again")
+    assert read_labels(tmp_path / "again", ENCODER) == labels
     filled = transformers.pipeline("fill-mask", model=str(tmp_path / "out"))("hello <mask>")
     assert len(filled) == 5
 

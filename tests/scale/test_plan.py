@@ -267,7 +267,9 @@ def test_no_layout_is_proposed_that_training_refuses(settings, refused: set[str]
     assert found.best is None
     for each in found.candidates:
         replace(train, **each.layout.train)
-    sizes = {name: {getattr(e.layout, name) for e in found.candidates} for name in ("shard", "tensor")}
+    sizes = {
+        name: {getattr(e.layout, name) for e in found.candidates} for name in ("shard", "tensor")
+    }
     assert {name for name, found_sizes in sizes.items() if found_sizes == {1}} == refused
 
 

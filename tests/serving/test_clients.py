@@ -208,7 +208,7 @@ def test_the_examples_of_the_guide_run(server: RunningServer):
         ({"temperature": -1}, "temperature"),
         ({"stop": ["a"] * 5}, "stop"),
         ({"extra_body": {"stream": "yes"}}, "stream"),
-        ({"prompt": "x" * 5000}, "tokens"),
+        ({"prompt": ["a", "x" * 500], "n": 2}, "prompt 2 has 500 tokens, .* 64; shorten it"),
     ],
 )
 def test_what_a_completion_cannot_do_is_refused(client, fields, reason):

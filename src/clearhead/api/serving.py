@@ -10,6 +10,7 @@ from clearhead.api.loading import find_model
 from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import as_list
+from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
 from clearhead.decoding.engine import EnginePrecision
 from clearhead.decoding.engine import engine_folder as make_engine_folder
@@ -74,6 +75,8 @@ def serve(
 
     check_at_least("workers", workers, 1)
     check_at_least("beam", beam, 1)
+    check_at_least("max_new", max_new, 1)
+    TranslateConfig(beam=BeamConfig(width=beam), max_new=max_new)  # refuses what workers would
     if log_level not in LEVELS:
         raise ConfigError("log_level", log_level, "is not a choice", nearest(log_level, LEVELS))
     limits = Limits(

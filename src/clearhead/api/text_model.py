@@ -110,13 +110,13 @@ class TextModel(TokenizedModel):
             batch=batch,
         )
         runs = self.engine(self.opened.translator, engine, precision, engine_folder)
-        names = named(called, number, given)
+        codec, names = self.opened.codec, named(called, number, given)
         pair = None if split is None else language_pair(split)
-        found = translate_texts(runs, self.opened.codec, given, config, names=names, split=pair)
+        found = translate_texts(runs, codec, given, config, names=names, split=pair)
+        longest = codec.longest_source(runs.config.max_length)
         for name, each in zip(names, found):
-            if each.n_cut:
-                done = "it was cut" if each.outputs else "left empty; split it, or --too-long cut"
-                warn_of_cut(name, len(each.given) + each.n_cut, runs.config.max_length, done)
+            done = "it was cut" if each.outputs else "left empty; split it, or --too-long cut"
+            warn_of_cut(name, len(each.given), each.n_cut, longest, done)
         answers, empty = self._answers(found, details), NOTHING if details else ""
         shown = answers if n_best > 1 else [each[0] if each else empty for each in answers]
         return shown[0] if isinstance(texts, str) else shown
@@ -198,9 +198,8 @@ class TextModel(TokenizedModel):
             runs, self.opened.codec, given, config, first_number=number, names=names
         )
         for name, each in zip(names, found):
-            if each.n_cut:
-                n_tokens = len(each.given) + each.n_cut
-                warn_of_cut(name, n_tokens, runs.config.max_length, "its front was cut")
+            longest, done = runs.config.max_length, "its front was cut"
+            warn_of_cut(name, len(each.given), each.n_cut, longest, done)
         empty = NOTHING if details else ""
         shown = [each[0] if each else empty for each in self._answers(found, details)]
         return shown[0] if isinstance(prompts, str) else shown

@@ -49,9 +49,9 @@ longer read."""
 def main(arguments: list[str] | None = None) -> int:
     """Runs one verb. Returns 0, 2 for a user error, or 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    for name in ("stdout", "stderr"):
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:  # closed before the start: `>&-`, or a service
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     log = logging.getLogger("clearhead")
     if not any(isinstance(handler, _ShowWarnings) for handler in log.handlers):
         log.addHandler(_ShowWarnings(logging.WARNING))

@@ -263,6 +263,9 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
         except EOFError:
             print(file=sys.stderr)
             return 0
+        except UnicodeDecodeError:
+            print("clearhead: this line is not UTF-8; type it again", file=sys.stderr)
+            continue
         number += 1
         try:
             answer(number, line)

@@ -47,7 +47,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _shown(namespace: argparse.Namespace, number: int, text: str, scored: Scored) -> str:
-    empty = not text.strip()
+    empty = not scored.tokens and not text.strip()
     if namespace.format == "jsonl":
         whole = {
             "line": number,

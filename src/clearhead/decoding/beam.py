@@ -13,12 +13,12 @@ Rules, where implementations differ:
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 import torch
 from torch import Tensor
 
 from clearhead.config import BeamConfig, DecodeConfig
+from clearhead.config.checks import check_at_least
 from clearhead.decoding.cached import CachedModel, GenerativeModel
 from clearhead.decoding.constraints import Constraint, constrain
 from clearhead.decoding.hypotheses import EndOf, Hypothesis, SentenceBeam
@@ -69,6 +69,7 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Output]]]:
         """Each input's number and n best texts, as soon as they are known. `inputs` may be an
         endless iterator."""
+        check_at_least("max_sentences", max_sentences, 1)
         width = self.beam.width
         waiting = as_inputs(inputs, self.config, self.model.config)
         cached = CachedModel(self.model, rows_per_input=width)
@@ -79,7 +80,9 @@ class BeamSearch:
             # New sentences join once a quarter of the places is free: they are read together.
             if not sentences or 4 * len(sentences) <= 3 * min(max_sentences, n_admitted):
                 new: list[SentenceBeam] = []
-                for given in islice(waiting, max_sentences - len(sentences)):
+                while len(sentences) + len(new) < max_sentences:
+                    if (given := next(waiting, None)) is None:
+                        break
                     if (stop := self._stop_before(given)) is None:
                         new.append(self._begin(given))
                     else:

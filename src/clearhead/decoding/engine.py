@@ -152,6 +152,8 @@ class CTranslate2Engine:
         if beam.length_penalty == "gnmt":
             _refuse("length_penalty", "gnmt", "'average' or 'none'")
         limit = min(ends.max_new, self.config.max_length - 1)
+        if limit == 0:
+            return [[_nothing(ends)] for _ in sources]
         results = self.opened("Translator", one=_is_one(sources)).translate_batch(
             # It puts the end behind each source itself.
             [[self.names.source[i] for i in ids[:-1]] for ids in sources],
@@ -202,9 +204,7 @@ class CTranslate2Engine:
             places = list(group)
             limit = min(ends.max_new, self.config.max_length - length)
             if limit == 0:
-                stop: StopReason = "length" if ends.max_new == 0 else "window"
-                nothing = Output(tokens=[], log_probs=[], score=0.0, stop=stop)
-                outputs |= dict.fromkeys(places, nothing)
+                outputs |= dict.fromkeys(places, _nothing(ends))
                 continue
             results = opened.generate_batch(
                 [[self.names.target[i] for i in given[place]] for place in places],
@@ -296,6 +296,12 @@ def model_hash(model_folder: Path) -> str:
 def _is_one(texts: Sequence[object]) -> bool:
     """Whether threads have to share the work on a text; a single thread has nothing to share."""
     return len(texts) == 1 and torch.get_num_threads() > 1
+
+
+def _nothing(ends: DecodeConfig) -> Output:
+    """Where there is no room for a token."""
+    stop: StopReason = "length" if ends.max_new == 0 else "window"
+    return Output(tokens=[], log_probs=[], score=0.0, stop=stop)
 
 
 def _refuse(name: str, value: object, remedy: str) -> None:

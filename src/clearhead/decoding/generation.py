@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from clearhead.config import DecodeConfig
+from clearhead.config.checks import check_at_least
 from clearhead.decoding.cached import CachedModel, GenerativeModel
 from clearhead.decoding.constraints import Constraint, constrain
 from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
@@ -100,6 +101,7 @@ def decode_tokens(
 ) -> Iterator[NewToken]:
     """Every token as soon as it is chosen. `inputs` may be an endless iterator: the next input is
     asked for when there is a place for it."""
+    check_at_least("max_rows", max_rows, 1)
     waiting = as_inputs(inputs, config, model.config)
     batch = _RunningBatch(CachedModel(model), config, constraint)
     while True:

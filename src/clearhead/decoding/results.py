@@ -39,7 +39,7 @@ class Scored:
     @property
     def log_prob(self) -> float:
         """Of the whole text."""
-        return sum(self.log_probs)
+        return sum(self.log_probs, 0.0)
 
 
 class Branch(NamedTuple):

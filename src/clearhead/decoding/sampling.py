@@ -13,6 +13,7 @@ from clearhead.decoding.generation import MAX_ROWS, Choose, RunningText, collect
 from clearhead.decoding.inputs import TokenRows
 from clearhead.decoding.ranking import argmax
 from clearhead.decoding.results import Output
+from clearhead.errors import InputError
 
 
 def sample(
@@ -50,7 +51,12 @@ def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
 
 def seed_of(seed: int | Sequence[int], index: int) -> int | str:
     """The seed of one sequence, from the common seed and the sequence's place."""
-    return f"{seed}/{index}" if isinstance(seed, int) else seed[index]
+    if isinstance(seed, int):
+        return f"{seed}/{index}"
+    if index >= len(seed):
+        rule = f"input {index} has no seed, since there are only {len(seed)}"
+        raise InputError(f"{rule}; give one for each input, or one number for all")
+    return seed[index]
 
 
 def uniform(seed: int | str, place: int, purpose: str) -> float:

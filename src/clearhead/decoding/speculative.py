@@ -6,6 +6,7 @@ probability q(x), is kept with probability min(1, p(x) / q(x)); the first that i
 again from what p has more than q. Both p and q are what `Choice` leaves of the two models."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.config import Choice, DecodeConfig
+from clearhead.config.checks import check_at_least
 from clearhead.decoding.cached import CachedModel, GenerativeModel
 from clearhead.decoding.generation import MAX_ROWS, RunningText
 from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
@@ -33,7 +35,8 @@ def speculative(
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
     """As `sample` draws (other texts, from the same distribution), with `draft` running `n_ahead`
-    tokens ahead."""
+    tokens ahead. `config.window` is that of the model with the shorter `max_length`."""
+    check_at_least("max_rows", max_rows, 1)
     if n_ahead < 1:
         raise InputError(f"n_ahead={n_ahead} leaves nothing to check; use at least 1")
     for name in ("family", "vocab_size", "output_vocab_size"):
@@ -46,7 +49,7 @@ def speculative(
     if config.window == "slide":
         raise InputError("window='slide' cannot be drafted ahead; use 'stop'")
     drafting = _Drafting(model, draft, config, choice, seed, n_ahead)
-    waiting = as_inputs(inputs, config, model.config)
+    waiting = as_inputs(inputs, config, replace(model.config, max_length=drafting.window))
     outputs: list[Output] = []
     while together := list(islice(waiting, max_rows)):
         outputs += drafting.decode(together)

@@ -20,11 +20,13 @@ class TextStream:
     """Tokens in, text out, and never half a character.
 
     A token of a byte-level vocabulary may hold part of a character: it is held until the rest has
-    arrived. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all tokens.
+    arrived. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all tokens
+    `behind` those of a prompt.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, behind: Sequence[int] = ()) -> None:
         self.tokenizer = tokenizer
+        self.behind = behind
         self.ids: list[int] = []
         self.n_shown = 0  # characters
         self.decoder = None
@@ -41,14 +43,14 @@ class TextStream:
         if self.decoder is not None:
             return self.decoder.decode(self.tokenizer.decode_bytes([token]))
         self.ids.append(token)
-        text = self.tokenizer.decode(self.ids)
+        text = self.tokenizer.decode(self.ids, behind=self.behind)
         return "" if text.endswith(HALF) else self._new_part(text)
 
     def rest(self) -> str:
         """What is left at the end: bytes that no character can be made of are shown as U+FFFD."""
         if self.decoder is not None:
             return self.decoder.decode(b"", final=True)
-        return self._new_part(self.tokenizer.decode(self.ids))
+        return self._new_part(self.tokenizer.decode(self.ids, behind=self.behind))
 
     def _new_part(self, text: str) -> str:
         new, self.n_shown = text[self.n_shown :], len(text)
@@ -72,15 +74,16 @@ def stream_texts(
     config: DecodeConfig,
     choice: Choice = Choice(temperature=0),  # noqa: B008 (frozen)
     *,
-    seeds: Sequence[int] = (0,),
+    seeds: int | Sequence[int] = 0,
     constraint: Constraint | None = None,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[StreamedPiece]:
     """The texts that follow the prompts (or translate the sources), side by side, a piece for each
     token. Whoever stops asking stops the decoding."""
-    streams = [TextStream(tokenizer) for _ in rows]
+    continues = model.config.family == "decoder"
+    streams = [TextStream(tokenizer, row if continues else ()) for row in rows]
     n_tokens = [0] * len(rows)
-    choose = chooser(choice, list(seeds))
+    choose = chooser(choice, seeds)
     events = decode_tokens(model, rows, config, choose, constraint=constraint, max_rows=max_rows)
     for number, token, _, stop in events:
         text = ""

@@ -197,12 +197,12 @@ def generate_texts(
     by_length = sorted(filled, key=lambda place: len(encoded[place].given.tokens))
     ends = codec.decode_config(config.max_new, config.window)
     seeded = [encoded[place].given for place in by_length]
-    found = engine.generate(seeded, ends, config, _constraint(codec, config))
+    found = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
     outputs = dict(zip(by_length, found))
     decoded: list[Decoded] = []
     for place, (given, n_cut) in enumerate(encoded):
         own = [outputs[place]] if place in outputs else []
-        texts = [codec.target.decode(each.tokens) for each in own]
+        texts = [codec.target.decode(each.tokens, behind=given.tokens) for each in own]
         decoded.append(Decoded(given.tokens if own else [], n_cut, own, texts))
     return decoded
 
@@ -219,7 +219,7 @@ def stream_prompts(
         codec.decode_config(config.max_new, config.window),
         config.choice,
         seeds=[prompt.seed for prompt in prompts],
-        constraint=_constraint(codec, config),
+        constraint=_constraint(codec, config, prompts, model.config.max_length),
         max_rows=config.batch,
     )
 
@@ -238,8 +238,7 @@ def stream_generated(
     name, longest = f"{called} {number}", model.config.max_length
     (encoded,) = encode_prompts(codec, [prompt], longest, config, first_number=number, names=[name])
     given, n_cut = encoded
-    if n_cut:
-        warn_of_cut(name, len(given.tokens) + n_cut, longest, "its front was cut")
+    warn_of_cut(name, len(given.tokens), n_cut, longest, "its front was cut")
     if not given.tokens:
         return iter(())
     pieces = stream_prompts(model, codec, [given], config)
@@ -258,9 +257,11 @@ def score_texts(
     """log p of each token: of `targets`, given the texts as sources, for a translator; of the
     texts themselves for a language model (without a `start`, their first token is given, and not
     scored). An empty text has no tokens."""
-    filled = [place for place, text in enumerate(texts) if text.strip()]
     seq2seq = isinstance(model, Seq2Seq)
-    if seq2seq or codec.ids.target_start is not None:
+    pairs = seq2seq or codec.ids.target_start is not None
+    # Blanks are a text that a language model can continue, and none that can be translated.
+    filled = [place for place, text in enumerate(texts) if (text.strip() if pairs else text)]
+    if pairs:
         if targets is None or len(targets) != len(texts):
             raise InputError("a translator scores pairs; give a target for each text")
         for place in set(range(len(texts))) - set(filled):
@@ -298,13 +299,26 @@ def seed_of_text(seed: int, number: int) -> int:
     return seed * 2**32 + number
 
 
-def _constraint(codec: Codec, config: GenerateConfig) -> Constraint | None:
-    return one_of_strings(config.only, codec.target, config.max_new) if config.only else None
+def _constraint(
+    codec: Codec, config: GenerateConfig, prompts: Sequence[SeededPrompt], longest: int
+) -> Constraint | None:
+    if not config.only:
+        return None
+    room = longest - max((len(prompt.tokens) for prompt in prompts), default=0)
+    needed = max(map(len, codec.target.encode_batch(config.only)))
+    if needed > room and config.window != "slide":
+        raise InputError(
+            f"the longest of the allowed texts has {needed} tokens, and behind the longest prompt "
+            f"the model has room for {room}; shorten the prompt"
+        )
+    return one_of_strings(config.only, codec.target, config.max_new)
 
 
-def warn_of_cut(name: str, n_tokens: int, longest: int, what: str = "it was cut") -> None:
-    """Warns that the model is not given all of a text."""
-    _log.warning("%s has %d tokens, and the model takes %d: %s", name, n_tokens, longest, what)
+def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
+    """Warns if the model is not given all of a text."""
+    if n_cut:
+        told = "%s has %d tokens, and the model takes %d: %s"
+        _log.warning(told, name, n_given + n_cut, longest, what)
 
 
 def _name(names: Sequence[str] | None, place: int) -> str:

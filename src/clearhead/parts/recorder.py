@@ -10,7 +10,7 @@ Record = Callable[[AttentionRole, Weights], None]
 
 
 class Recorder:
-    """Attention weights by role and layer, before dropout: rows sum to 1, or to 0 on padding.
+    """Attention weights by role and layer, before dropout: rows sum to 1, or to 0 if all is masked.
 
         recorder = Recorder(layers=[0, 5])
         model(source, target, recorder=recorder)

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from clearhead.config import Choice, GenerateConfig
 from clearhead.decoding.engine import SeededPrompt
 from clearhead.decoding.streaming import StreamedPiece
-from clearhead.decoding.text import encode_prompts, stream_prompts
+from clearhead.decoding.text import seed_of_text, stream_prompts
 from clearhead.errors import nearest
 from clearhead.serving.answers import answer_json
 from clearhead.serving.bodies import (
@@ -148,12 +148,18 @@ class Completions:
             max_new=max_new,
             seed=whole_field(fields, "seed", secrets.randbelow(2**31), -(2**63), 2**63 - 1),
         )
-        repeated = [text for text in texts for _ in range(n)]
+        encoded = decoder.codec.encode_prompts(texts, config.start)
         longest = decoder.model.config.max_length
+        for number, ids in enumerate(encoded, start=1):
+            if len(ids) > longest:
+                what = f"prompt {number} has {len(ids)} tokens, and the model takes {longest}"
+                raise RequestError(400, f"{what}; shorten it")
+        repeated = [ids for ids in encoded for _ in range(n)]
         prompts = [
-            prompt.given for prompt in encode_prompts(decoder.codec, repeated, longest, config)
+            SeededPrompt(ids, seed_of_text(config.seed, number))
+            for number, ids in enumerate(repeated, start=1)
         ]
-        n_prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[::n])
+        n_prompt_tokens = sum(map(len, encoded))
         stream, options = fields.get("stream") or False, fields.get("stream_options") or {}
         if not isinstance(stream, bool) or not isinstance(options, dict):
             raise RequestError(400, "stream must be true or false, and stream_options an object")

@@ -100,8 +100,14 @@ class Tokenizer:
                     "another tokenizer"
                 )
 
-    def decode(self, ids: Iterable[int], *, show_control: bool = False) -> str:
-        """The text of the ids; control tokens are left out, or shown by name."""
+    def decode(
+        self, ids: Iterable[int], *, show_control: bool = False, behind: Sequence[int] = ()
+    ) -> str:
+        """The text of the ids; control tokens are left out, or shown by name. `behind` are the ids
+        of a text that these continue: some tokenizers leave out a blank at the very beginning."""
+        if behind and self._bytes is None:
+            whole = self.decode([*behind, *ids], show_control=show_control)
+            return whole[len(self.decode(behind, show_control=show_control)) :]
         ids = [int(i) for i in ids if show_control or int(i) not in self.control_ids]
         if self._bytes is None:
             with panics_are_errors():

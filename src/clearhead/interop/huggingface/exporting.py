@@ -9,6 +9,7 @@ from clearhead.interop.folders import whole_or_absent, write_json
 from clearhead.interop.huggingface.certificate import certify, unchecked
 from clearhead.interop.huggingface.families import family_for
 from clearhead.interop.huggingface.family import HuggingFaceFamily
+from clearhead.interop.huggingface.own_ids import write_own_ids
 from clearhead.interop.huggingface.rules import to_theirs
 from clearhead.interop.huggingface.tokenizer import write_tokenizer
 from clearhead.interop.labels import read_labels, write_labels
@@ -44,6 +45,7 @@ def export_model(
     with whole_or_absent(out) as unfinished:
         _write_weights(model_folder, unfinished, description, family, max_shard_bytes)
         write_tokenizer(model_folder, unfinished, description)
+        write_own_ids(unfinished, description.ids)
         if (labels := read_labels(model_folder, description.model)) is not None:
             write_labels(unfinished, labels)
         if check:

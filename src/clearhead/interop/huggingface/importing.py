@@ -4,11 +4,15 @@ executed: `config.json` is read key by key, and weights come from safetensors al
 import logging
 from pathlib import Path
 
+from clearhead.errors import FolderError
 from clearhead.interop.folders import read_json, whole_or_absent
 from clearhead.interop.huggingface.families import family_of
+from clearhead.interop.huggingface.own_ids import with_own_ids
 from clearhead.interop.huggingface.rules import Theirs
+from clearhead.interop.labels import read_labels, write_labels
 from clearhead.interop.model_folder import (
     CONFIG,
+    FORMAT,
     Description,
     check_plausible,
     shapes_of,
@@ -24,8 +28,11 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
     """Write a model folder that computes what the Hugging Face folder does. Weights keep their
     dtype, and pass through the memory of one shard."""
     content = read_json(folder, CONFIG)
+    if content.get("format") == FORMAT:
+        raise FolderError(f"{folder} is a model folder already; every verb opens it as it is")
     family = family_of(content)
     config, ids = family.read_config(content)
+    ids = with_own_ids(folder, ids, config)
     with TensorFiles(folder) as files:
         check_plausible(config, files)
         theirs = Theirs(files, family.rules(config), shapes_of(config), family.spelling)
@@ -41,6 +48,8 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
             )
             write_description(unfinished, description)
             copy_tokenizer(folder, unfinished, config)
+            if (labels := read_labels(folder, config)) is not None:
+                write_labels(unfinished, labels)
             if has_tokenizer(unfinished) and (added := added_by_itself(unfinished, ids.eos)):
                 _log.warning(
                     "in Hugging Face the tokenizer adds %s to every text; clearhead adds nothing "
