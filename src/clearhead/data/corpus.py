@@ -1,5 +1,6 @@
 """A prepared folder, opened for reading."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from clearhead.errors import ConfigError, DataError, nearest
 from clearhead.files import refuse_unusual
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Corpus:
             longest = (sum if joined else max)(facts.longest.values())
             self._check_holds(split, longest, config)
             source, target = (self.store(split, side) for side in ("source", "target"))
+            n_tokens = (sum if joined else max)((source.n_tokens, target.n_tokens))
+            _warn_of_window(split, config, n_tokens, source.n_documents, config.batch_tokens)
             kind = JoinedLayout if joined else PairLayout
             return kind(source, target, config, self.tokenizers["target"])
         if config.layout == "joined":
@@ -60,6 +65,8 @@ class Corpus:
             self._check_holds(split, facts.longest["text"] + 1, config)
             return LabelledLayout(store, self.store(split, "label"), config, tokenizer)
         if config.layout == "documents" and self.manifest.task == "language-model":
+            needed = config.batch_size * config.length
+            _warn_of_window(split, config, store.n_tokens, store.n_documents, needed)
             return PackedLayout(store, config, tokenizer)
         stream = StreamLayout(store, config)
         if not stream.n_samples:
@@ -103,6 +110,22 @@ class Corpus:
         if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
             raise DataError(f"{self.folder}: its manifest names no labels; prepare the data again")
         return label_ids(self.tokenizers["text"], labels)
+
+
+def _warn_of_window(
+    split: str, config: BatchConfig, n_tokens: int, n_documents: int, needed: int
+) -> None:
+    """Batches are cut from one window at a time: one that holds less makes them all smaller."""
+    held = config.window * n_tokens // max(1, n_documents)
+    if split == "train" and config.window < n_documents and held < needed:
+        _log.warning(
+            "a window of %d samples has about %d tokens, and a batch may have %d: batches will be "
+            "smaller; try batches.window=%d",
+            config.window,
+            held,
+            needed,
+            8 * -(-needed * n_documents // n_tokens),
+        )
 
 
 def open_corpus(folder: Path) -> Corpus:

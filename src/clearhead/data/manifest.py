@@ -3,12 +3,14 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.token_files import INDEX, FileFacts, check_tokens
+from clearhead.environment import cache_folder
 from clearhead.errors import DataError
 from clearhead.files import write_whole
 
@@ -277,15 +279,27 @@ def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | No
     hashes = manifest.hashes()
     stamps = {name: _stamp(folder / name) for name in hashes} if stamps is None else stamps
     note = {name: [hashes[name], *stamp] for name, stamp in stamps.items()}
-    if note != _remembered(folder) and os.access(folder, os.W_OK):
-        write_whole(folder / VERIFIED, to_json(note))
+    if note != _remembered(folder):
+        path = _note_of(folder)
+        with suppress(OSError):  # it only saves work
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, to_json(note))
+
+
+def _note_of(folder: Path) -> Path:
+    """In the folder, or in the cache directory if the folder can only be read."""
+    if os.access(folder, os.W_OK):
+        return folder / VERIFIED
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    return cache_folder() / "verified" / f"{name}.json"
 
 
 def _remembered(folder: Path) -> dict[str, list[Any]]:
     """What was found right, by name. A file that changed just before the note was taken may have
     changed once more within the same tick of the file system's clock: it is not trusted."""
-    note = read_note(folder / VERIFIED)
-    settled = (folder / VERIFIED).stat().st_mtime_ns - TICK_NS if note else 0
+    path = _note_of(folder)
+    note = read_note(path)
+    settled = path.stat().st_mtime_ns - TICK_NS if note else 0
     return {
         name: entry
         for name, entry in note.items()

@@ -75,7 +75,7 @@ def make_plan(
             "gradients": local_bytes(weights),
             "optimizer": local_bytes(optimizer),
         },
-        peak_bytes=peak_memory(),
+        peak_bytes=peak_memory(weights[0].device),
         targets_per_step=sum(targets) / len(targets),
         seconds_per_step=sum(times) / len(times),
         **meter.rates(),
@@ -93,8 +93,11 @@ def local_bytes(tensors: Sequence[torch.Tensor]) -> int:
     return sum(tensor.nbytes for tensor in local)
 
 
-def peak_memory() -> int:
-    """Bytes; Linux counts in kilobytes and macOS does not. 0: unknown on Windows."""
+def peak_memory(device: torch.device) -> int:
+    """Bytes that the tensors of an accelerator took, or the process, if it computes by itself: Linux
+    counts in kilobytes and macOS does not. 0: unknown on Windows."""
+    if device.type in ("cuda", "xpu"):
+        return torch.accelerator.max_memory_allocated(device)
     try:
         import resource
     except ImportError:
