@@ -35,9 +35,13 @@ def without_comments(code: str) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```", "[code]", text, flags=re.M | re.S)
+
+
 def shape(text: str) -> list[str]:
     """The skeleton of a page: its headings' levels, its lists, its tables' rows, its blocks."""
-    prose = re.sub(r"^```.*?^```", "[code]", text, flags=re.M | re.S)
+    prose = without_blocks(text)
     marks = (re.match(r"#+ |- |\||\[code\]", line) for line in prose.splitlines())
     return [mark.group() for mark in marks if mark]
 
@@ -59,9 +63,13 @@ def test_the_chinese_page_has_the_shape_of_the_english_one(path: Path):
 
 
 @pytest.mark.parametrize("path", ENGLISH, ids=ids)
-@pytest.mark.parametrize("language", ["python", "bash"])
+@pytest.mark.parametrize("language", ["python", "bash", "console"])
 def test_the_chinese_page_has_the_code_of_the_english_one(path: Path, language: str):
-    english, other = (p.read_text(encoding="utf-8") for p in (path, chinese(path)))
+    """Only the language that a command is asked to speak may differ."""
+    english, other = (
+        re.sub(" --language (en|zh)", "", page.read_text(encoding="utf-8"))
+        for page in (path, chinese(path))
+    )
     for one, two in zip(blocks(english, language), blocks(other, language), strict=True):
         assert without_comments(one) == without_comments(two)
 
@@ -125,11 +133,55 @@ def test_the_first_example_prints_shapes_and_an_attention_map():
     assert all(len(row) <= 2 + 2 * 4 for row in rows), "padding must stay blank"
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=ids)
+FOLDERS = ("docs", "results", "benchmarks", "src")
+PAGES_WITH_LINKS = [
+    *ROOT.glob("*.md"),
+    *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=ids)
 def test_links_lead_somewhere(page: Path):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", without_blocks(page.read_text("utf-8"))):
+        if re.match("https?://|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = page.parent / name if name else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there.read_text("utf-8")), target
+
+
+def anchors(text: str) -> set[str]:
+    """Where GitHub, and the site, let a link into a page lead: a heading in small letters, without
+    punctuation, with hyphens for blanks; one that comes again gets a number."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", without_blocks(text), flags=re.M):
+        words = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w -]", "", words).replace(" ", "-")
+        found[anchor] = found.get(anchor, 0) + 1
+    again = {f"{anchor}-{n}" for anchor, times in found.items() for n in range(1, times)}
+    return again | set(found)
+
+
+def test_anchors_are_those_of_github():
+    page = """
+# What `train` does, and *why*
+## See [the paper](https://example.org/a#b)
+## 与同类工具：实测对比（2026 年）
+## Twice
+## Twice
+```bash
+# a comment
+```
+"""
+    assert anchors(page) == {
+        "what-train-does-and-why",
+        "see-the-paper",
+        "与同类工具实测对比2026-年",
+        "twice",
+        "twice-1",
+    }
 
 
 def test_the_reading_order_names_what_exists():

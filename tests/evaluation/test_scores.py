@@ -1,6 +1,8 @@
 """Perplexity counts every token once; translation scores are sacrebleu's."""
 
 import math
+import random
+import statistics
 from unittest.mock import patch
 
 import pytest
@@ -154,6 +156,47 @@ def test_translation_scores_are_sacrebleus_with_its_signature():
     assert [each.p_value for each in same] == [1.0, 1.0]
     worse = compare_translations(written, ["x", "y"], references, n_resamples=50)
     assert all(each.second < each.first for each in worse)
+
+
+def with_other_words(lines: list[str], share: float, seed: int) -> list[str]:
+    """Each word becomes another one of the same lines with this chance."""
+    draw = random.Random(seed)
+    words = [word for line in lines for word in line.split()]
+    return [
+        " ".join(draw.choice(words) if draw.random() < share else word for word in line.split())
+        for line in lines
+    ]
+
+
+REFERENCES = with_other_words([" ".join("abcdefghijk")] * 25, 1.0, seed=0)
+
+
+def test_the_interval_is_that_of_a_bootstrap_by_hand():
+    sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    written = with_other_words(REFERENCES, 0.2, seed=1)
+    draw, resampled = random.Random(2), ([], [])
+    for _ in range(60):
+        rows = draw.choices(list(zip(written, REFERENCES)), k=25)
+        lines, references = [line for line, _ in rows], [[reference for _, reference in rows]]
+        resampled[0].append(sacrebleu.corpus_bleu(lines, references).score)
+        resampled[1].append(sacrebleu.corpus_chrf(lines, references, word_order=2).score)
+    scores = translation_scores(written, REFERENCES, n_resamples=400)
+    # 95 % of a normal distribution are within 1.96 standard deviations.
+    by_hand = [1.96 * statistics.stdev(each) for each in resampled]
+    assert [each.half_interval for each in scores] == pytest.approx(by_hand, rel=0.15)
+
+
+def test_chance_explains_a_small_difference_and_not_a_large_one():
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    written = with_other_words(REFERENCES, 0.2, seed=1)
+    few = [*with_other_words(REFERENCES[:6], 0.2, seed=3), *written[6:]]
+    alike = compare_translations(written, few, REFERENCES, n_resamples=200)
+    assert all(each.first != each.second and 0.05 < each.p_value < 1 for each in alike), alike
+    assert all("no difference shown" in each.verdict for each in alike)
+    many = with_other_words(written, 0.5, seed=4)
+    unlike = compare_translations(written, many, REFERENCES, n_resamples=200)
+    assert all(0 < each.p_value < 0.05 for each in unlike), unlike
+    assert all("the first is better" in each.verdict for each in unlike)
 
 
 def test_lines_that_do_not_pair_up_or_are_not_there_are_refused():

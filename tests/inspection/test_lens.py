@@ -71,6 +71,18 @@ def test_rollout_rows_sum_to_one():
         rollout(t, "cross")
 
 
+def test_rollout_is_the_product_of_the_layers_with_the_last_one_on_the_left():
+    model = model_of("GPT-2's")
+    with torch.no_grad(), trace(model) as t:
+        model(torch.tensor([[3, 4, 5, 6], [7, 5, 4, 4]]))
+    first, last = (
+        (t.joined(f"decoder.layers.{layer}.self_attention.weights").mean(1) + torch.eye(4)) / 2
+        for layer in range(2)
+    )
+    by_hand = torch.einsum("bqm,bmk->bqk", last, first)
+    torch.testing.assert_close(rollout(t, "causal"), by_hand)
+
+
 def test_shares_of_heads_that_are_known():
     n = 5
     uniform, same, first = torch.full((n, n), 1 / n), torch.eye(n), torch.zeros(n, n)

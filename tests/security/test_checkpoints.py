@@ -197,7 +197,8 @@ def test_a_run_folder_of_the_version_before_resumes(tmp_path: Path, capsys):
     assert "resuming after step 3" in out and "ended after step 5: 5 steps" in out
     assert "missing or changed" not in out, "it kept no hash of its metrics"
     losses = [line["loss"] for line in read_metrics(folder / "metrics.jsonl")]
-    assert len(losses) == 5 and losses[4] < losses[2] + 0.1, losses
+    # The losses of five steps without a stop; another CPU may round otherwise.
+    assert losses[3:] == pytest.approx([5.6253384, 5.6008038], rel=1e-5)
 
 
 def test_an_index_written_by_python_3_11_2_is_read(sent: Sent, monkeypatch):

@@ -55,12 +55,20 @@ def test_a_run_that_is_broken_off_shows_the_same_translations(
 def test_what_is_translated_are_sentences_of_the_validation_split(
     pairs: Corpus, watched: WatchedTranslations
 ):
-    store = pairs.store("valid", "source")
-    decode = pairs.tokenizers["source"].decode
-    every = {decode(store.document(number).tolist()) for number in range(store.n_documents)}
-    assert len(watched.sources) == len(watched.references) == 11
-    assert every.issuperset(watched.sources)
-    assert len(WatchedTranslations(pairs, 10**6, "stream").sources) == store.n_documents
+    n = pairs.facts("valid").documents
+    sources, targets = (
+        [
+            pairs.tokenizers[side].decode(pairs.store("valid", side).document(number).tolist())
+            for number in range(n)
+        ]
+        for side in ("source", "target")
+    )
+    chosen = list(zip(watched.sources, watched.references, strict=True))
+    assert len(chosen) == 11
+    assert set(chosen) <= set(zip(sources, targets)), "a reference belongs to another source"
+    everything = WatchedTranslations(pairs, 10**6, "stream")
+    found = zip(everything.sources, everything.references, strict=True)
+    assert sorted(found) == sorted(zip(sources, targets))
 
 
 def test_bleu_can_decide_what_is_best(pairs: Corpus, watched: WatchedTranslations, tmp_path: Path):
