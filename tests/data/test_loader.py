@@ -304,6 +304,20 @@ def test_a_position_in_other_batches_is_refused_with_what_changed(corpora: Corpo
         Loader(text, config_of("text")).load_state(state)
 
 
+@pytest.mark.parametrize(
+    ("kind", "large"), [("packed", {"batch_size": 50}), ("pairs", {"batch_tokens": 5000})]
+)
+def test_a_window_that_holds_less_than_a_batch_is_reported(corpora: Corpora, caplog, kind, large):
+    Loader(corpora(kind), config_of(kind))
+    assert not caplog.messages
+    Loader(corpora(kind), config_of(kind, window=4, **large))
+    (message,) = caplog.messages
+    assert "a window of 4 samples has about" in message
+    enough = int(message.rpartition("=")[2])
+    Loader(corpora(kind), config_of(kind, window=enough, **large))
+    assert len(caplog.messages) == 1
+
+
 def test_reading_leaves_the_random_numbers_of_the_model_alone(corpora: Corpora):
     before = torch.get_rng_state()
     list(islice(Loader(corpora("text"), config_of("text")), 3))

@@ -61,6 +61,19 @@ def test_what_was_verified_and_not_touched_is_not_hashed_again(
     open_corpus(prepared)
 
 
+def test_of_a_folder_that_can_only_be_read_the_note_is_in_the_cache(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (prepared / VERIFIED).unlink()
+    time.sleep(2 * manifests.TICK_NS / 1e9)
+    open_corpus(prepared)
+    assert not (prepared / VERIFIED).exists()
+    monkeypatch.setattr(manifests, "sha256_of", lambda path: pytest.fail(f"hashed {path}"))
+    open_corpus(prepared)
+
+
 def test_a_copy_is_hashed_once_and_opens(prepared: Path, tmp_path: Path):
     copy = Path(shutil.copytree(prepared, tmp_path / "copy"))
     assert open_corpus(copy).manifest.fingerprint == open_corpus(prepared).manifest.fingerprint

@@ -164,7 +164,7 @@ def _plan_lines(recipe: Recipe, plan: TrainingPlan) -> list[str]:
     at_most = "" if recipe.train.epochs is None else "at most "
     return [
         f"{'parameters':<14}{plan.parameters:,} ({plan.without_embeddings:,} without embeddings)",
-        f"{'memory':<14}{memory}{share}; peak of this process {plan.peak_bytes / 1e6:,.0f} MB",
+        f"{'memory':<14}{memory}{share}; peak {plan.peak_bytes / 1e6:,.0f} MB",
         f"{'a step':<14}{plan.targets_per_step:,.0f} target tokens, "
         f"{plan.seconds_per_step:.3f} s, {plan.tokens_per_second:,.0f} tokens/s, "
         f"{plan.utilisation:.0%} of this machine's matrix peak",

@@ -297,14 +297,16 @@ def _note_of(folder: Path) -> Path:
 def _remembered(folder: Path) -> dict[str, list[Any]]:
     """What was found right, by name. A file that changed just before the note was taken may have
     changed once more within the same tick of the file system's clock: it is not trusted."""
-    path = _note_of(folder)
-    note = read_note(path)
-    settled = path.stat().st_mtime_ns - TICK_NS if note else 0
-    return {
-        name: entry
-        for name, entry in note.items()
-        if isinstance(entry, list) and entry and type(entry[-1]) is int and entry[-1] < settled
-    }
+    found: dict[str, list[Any]] = {}
+    for path in dict.fromkeys((folder / VERIFIED, _note_of(folder))):
+        note = read_note(path)
+        settled = path.stat().st_mtime_ns - TICK_NS if note else 0
+        found |= {
+            name: entry
+            for name, entry in note.items()
+            if isinstance(entry, list) and entry and type(entry[-1]) is int and entry[-1] < settled
+        }
+    return found
 
 
 def read_note(path: Path) -> dict[str, Any]:

@@ -94,8 +94,8 @@ def local_bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes that the tensors of an accelerator took, or the process, if it computes by itself: Linux
-    counts in kilobytes and macOS does not. 0: unknown on Windows."""
+    """Bytes that tensors took on an accelerator, or the process without one: Linux counts in
+    kilobytes and macOS does not. 0: unknown on Windows."""
     if device.type in ("cuda", "xpu"):
         return torch.accelerator.max_memory_allocated(device)
     try:
