@@ -50,7 +50,7 @@ PUBLISHED = {  # by others, for the same test set
     "hongloumeng": "a validation loss of 4.78 nats a character at step 5,000, by 12.3 M parameters "
     "that had learnt the text by heart (training loss 0.72) "
     "([baby_gpt_hongloumeng](https://github.com/ybdesire/baby_gpt_hongloumeng)).",
-    "wikitext-2": "65.6 perplexity per word, by an LSTM that was trained to its end "
+    "wikitext-2": "65.6 perplexity per word, by an LSTM that was trained to the last step "
     "([AWD-LSTM](https://github.com/salesforce/awd-lstm-lm)).",
 }
 CREDITS = {  # whose sentences the samples quote
