@@ -55,9 +55,9 @@ def matmul_peak(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> fl
     best = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()
-        for _ in range(repeats):
-            product = torch.mm(a, b)
-        product.sum().item()
+        for _ in range(repeats - 1):
+            torch.mm(a, b)
+        torch.mm(a, b).sum().item()  # waits for all of them
         best = min(best, time.perf_counter() - started)
     return repeats * 2 * size**3 / best
 
