@@ -94,6 +94,24 @@ def test_validation_is_the_plain_loss_over_the_whole_split(text: Corpus, tmp_pat
     assert record["new_best"]
 
 
+def test_validation_takes_no_more_rows_together_than_training(text: Corpus, tmp_path: Path):
+    """Also when it compares an average with the last weights."""
+    seen: list[tuple[bool, int]] = []
+
+    def watch(run: Run) -> None:
+        run.objective.register_forward_pre_hook(
+            lambda module, given: seen.append((module.training, len(given[0].inputs)))
+        )
+
+    recipe = with_train(TEXT, steps=4, save_every=2, validate_every=2, publish="average")
+    trained = go(recipe, text, tmp_path / "run", before=watch)
+    n_validated = sum(not training for training, _ in seen)
+    trained.run.published_weights(lambda text: None)
+    assert sum(not training for training, _ in seen) == 2 * n_validated
+    rows = {kind: max(rows for training, rows in seen if training is kind) for kind in (True, False)}
+    assert rows == {True: 3, False: 3}, "7 rows in 3 micro-batches"
+
+
 def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: Path):
     seen = []
 
@@ -155,7 +173,7 @@ def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_pat
     with borrowed(trained.run.objective, ema):
         assert digest(trained.run.objective) != own
         found = next(line for line in trained.lines if "valid" in line)["loss"]
-        again = validate(trained.run.objective, trained.run.valid, Ranks())
+        again = validate(trained.run.objective, trained.run.valid, Ranks(), micro_batches=3)
         assert again["loss"] == found
     assert digest(trained.run.objective) == own
 
@@ -253,6 +271,23 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
         go(with_train(recipe, steps=10), text, tmp_path / "run")
     assert trained.run.checkpoints.steps() == [6, 9]
     assert trained.run.checkpoints.verified(9)[0] is not None
+
+
+class WithAnother(Ranks):
+    """Beside a second rank, whose files are on another disk."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, {"__1_0.distcp": "its sha256"} if isinstance(value, dict) else value]
+
+
+def test_a_run_folder_that_the_ranks_do_not_share_ends_the_run(text: Corpus, tmp_path: Path):
+    def join(run: Run) -> None:
+        run.checkpoints.ranks = WithAnother()
+
+    message = r"not see .*step-00000002.unfinished/__1_0.distcp, which rank 1 .* machines share"
+    with pytest.raises(CheckpointError, match=message):
+        go(with_train(TEXT, steps=4, save_every=2), text, tmp_path / "run", before=join)
+    assert list((tmp_path / "run/checkpoints").iterdir()) == []
 
 
 def test_recomputing_changes_no_step(text: Corpus, tmp_path: Path):

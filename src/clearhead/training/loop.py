@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from clearhead.data.batches import Batch
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.training.averaging import borrowed, move_towards
-from clearhead.training.checkpoint import CheckpointError
+from clearhead.training.checkpoint import CheckpointError, NotSharedError
 from clearhead.training.distributed import objective_of
 from clearhead.training.flops import Meter
 from clearhead.training.report import MetricsLine, Reporter
@@ -161,7 +161,14 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     """Measures the model and remembers the best."""
     config, state = run.recipe.train, run.state
     assert run.valid is not None
-    found = validate(run.objective, run.valid, run.ranks, measure, run.also)
+    found = validate(
+        run.objective,
+        run.valid,
+        run.ranks,
+        measure,
+        run.also,
+        micro_batches=config.micro_batches,
+    )
     numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
     if config.metric not in numbers:
         rule = f"is not among what validation gives: {', '.join(numbers)}"
@@ -178,5 +185,7 @@ def _try(save: Callable[[], None], report: Reporter) -> None:
     when the next is due; only the last one's failure ends the run."""
     try:
         save()
+    except NotSharedError:  # nor would the next be complete
+        raise
     except CheckpointError as error:
         report.say(f"warning: {error}")
