@@ -193,11 +193,10 @@ def build_objective(
         packed=packed,
         half=None if ranks.sharded else HALF.get(config.precision),
     )
+    if config.compile:
+        compile_layers(objective)
     if config.recompute:
         recompute_layers(objective)
-    if config.compile:
-        for layer in layers_of(objective):
-            layer.compile(dynamic=True)
     if ranks.sharded:
         numbers = sum(parameter.numel() for parameter in objective.parameters()) / ranks.tensor
         objective.stays_gathered = stays_gathered(numbers, config)
@@ -220,6 +219,12 @@ def objective_of(module: nn.Module) -> Objective:
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The layers of a model, the units of sharding and recomputation."""
     return [each for each in module.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
+
+
+def compile_layers(objective: Objective) -> None:
+    """Before `recompute_layers`, whose hooks torch.compile does not look into."""
+    for layer in layers_of(objective):
+        layer.forward = torch.compile(layer.forward, dynamic=True)
 
 
 def recompute_layers(objective: Objective) -> None:
