@@ -19,7 +19,7 @@ from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import build_model, count_parameters
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
-from clearhead.training.distributed import Ranks, objective_of
+from clearhead.training.distributed import Ranks, joined, objective_of
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError, take_next_step
 from clearhead.training.plan import make_plan
@@ -69,6 +69,31 @@ def test_a_nan_changes_no_weight_and_names_its_samples(where: str, text: Corpus,
     again = go(with_train(recipe, steps=5), text, tmp_path / "run")
     assert digest(again.run.objective) == digest(clean.run.objective)
     assert "its samples: [(" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+
+
+def test_torchrun_cannot_resume_behind_a_step_that_was_not_finite(text: Corpus, tmp_path: Path):
+    """It starts a run that has failed again, as often as it may; a person can."""
+    recipe, folder = with_train(TEXT, steps=4, on_nan="stop"), tmp_path / "run"
+    with pytest.raises(NotFiniteError):
+        go(recipe, text, folder, before=plant_nan_at(3, where="loss"))
+
+    def restart(run: Run) -> None:
+        run.ranks = replace(run.ranks, restarted=True)
+
+    with pytest.raises(NotFiniteError, match=r"step 3 was not finite .*run the same command"):
+        go(recipe, text, folder, before=restart)
+    assert go(recipe, text, folder).ending.finished
+    assert go(recipe, text, folder, before=restart).ending.finished
+
+
+def test_one_process_knows_that_torchrun_has_restarted_it(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    for count in (0, 1):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(count))
+        with joined(TEXT.train) as ranks:
+            assert ranks.restarted is bool(count)
 
 
 def test_not_finite_steps_are_skipped_up_to_a_limit(text: Corpus, tmp_path: Path):

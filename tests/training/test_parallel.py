@@ -1,17 +1,23 @@
 """Tensor parallel alone, with FSDP2 and with HSDP against one process, in fp64."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.corpus import Corpus
 from clearhead.errors import ConfigError
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.parts.norm import LayerNorm
-from clearhead.training.distributed import Ranks, make_meshes
+from clearhead.training.checkpoint import Checkpoints
+from clearhead.training.distributed import Ranks, build_objective, joined, make_meshes
 from clearhead.training.tensor_parallel import check_divisible
 from tests.data.small_corpora import make_corpus, write_pairs
 from tests.training.parallel_ranks import (
@@ -35,6 +41,11 @@ SHARDED = Layout()
 REPLICATED = Layout(tensor=2, replicas=2)
 FOUR = {"fsdp": SHARDED, "tensor parallel x fsdp": PAIR, "hsdp x tensor parallel": REPLICATED}
 CLOSE, AFTER_STEPS = 1e-12, 1e-9
+
+
+class OwnFeedForward(nn.Linear):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.d_model, config.d_model)
 
 
 def largest_difference(found: Weights, wanted: Weights) -> float:
@@ -190,6 +201,49 @@ def test_ranks_that_make_no_whole_groups_are_refused(settings: dict, message: st
     ranks = Ranks(0, 6, torch.device("cpu"), sharded=True, tensor=train.tensor_parallel)
     with pytest.raises(ConfigError, match=message):
         make_meshes(train, ranks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tensor_parallel": 2}, "tensor_parallel=2 needs at least 2 processes, and this is one"),
+        ({"replicas": 3}, "replicas=3 .*start them: torchrun --nproc-per-node 3 .*replicas=1"),
+        ({"replicas": 3, "tensor_parallel": 2}, "torchrun --nproc-per-node 6"),
+    ],
+)
+def test_one_process_does_not_ignore_that_it_should_be_several(settings: dict, message: str):
+    config = TrainConfig(parallel="fsdp", **settings)
+    with pytest.raises(ConfigError, match=message), joined(config):
+        pass
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_the_group_of_the_checkpoints_waits_as_long_as_the_ranks_do(group: None, monkeypatch):
+    seen: list[timedelta] = []
+
+    def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup | None:
+        seen.append(timeout)
+        return dist.group.WORLD
+
+    monkeypatch.setattr(dist, "new_group", new_group)
+    Checkpoints(None, Ranks(world=2, timeout=timedelta(minutes=7)))
+    assert seen == [timedelta(minutes=7)]
+
+
+def test_only_buffers_of_the_users_own_parts_are_sent_in_each_step(group: None):
+    model = MODELS["translator, tied, grouped queries"]
+    for parts, sent in ((NONE, False), (OwnParts(feed_forward=OwnFeedForward), True)):
+        built = build_objective(
+            model, TrainConfig(), Ranks(world=2), packed=False, own_parts=parts
+        )
+        assert isinstance(built, DistributedDataParallel)
+        assert built.forward_sync_buffers is sent
 
 
 def test_tensor_parallel_without_sharding_is_refused():

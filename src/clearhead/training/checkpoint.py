@@ -81,7 +81,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._group: dist.ProcessGroup | None = None
         if ranks.world > 1:  # a group of its own, apart from the gradients'
-            group = dist.new_group(backend="gloo")
+            group = dist.new_group(backend="gloo", timeout=ranks.timeout)
             assert isinstance(group, dist.ProcessGroup)
             self._group = group
 

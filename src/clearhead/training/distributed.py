@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -54,6 +54,10 @@ class Ranks:
     """Whether each holds only a share of the model."""
     tensor: int = 1
     """Neighbouring ranks that work on the same samples (tensor parallel)."""
+    timeout: timedelta | None = None
+    """How long a rank waits for the others; None: as long as torch does."""
+    restarted: bool = False
+    """Whether torchrun has started the ranks again after a failure."""
 
     @property
     def data_rank(self) -> int:
@@ -121,7 +125,8 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
     kind = torch.accelerator.current_accelerator(check_available=True)
     kind = "cpu" if kind is None else kind.type
     if place is None or place.world == 1:
-        yield Ranks(device=torch.device(kind))
+        check_alone(config)
+        yield Ranks(device=torch.device(kind), restarted=place is not None and place.attempt > 0)
         return
     device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
@@ -136,15 +141,27 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
         backend, store=store, rank=place.rank, world_size=place.world, timeout=timeout
     )
     sharded = config.parallel == "fsdp"
-    ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel)
+    ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel, timeout)
     try:
-        yield ranks
+        # Each machine's torchrun counts its own restarts.
+        yield replace(ranks, restarted=ranks.any(place.attempt > 0))
     except RuntimeError as error:
         if WAITED_IN_VAIN.search(str(error)) and (stuck := name_the_stuck(ranks)):
             raise ClearheadError(f"rank {ranks.rank} {stuck}") from error
         raise
     finally:
         dist.destroy_process_group()
+
+
+def check_alone(config: TrainConfig) -> None:
+    """Refuses what one process cannot do."""
+    together = config.tensor_parallel * config.replicas
+    for name in ("tensor_parallel", "replicas"):
+        if getattr(config, name) > 1:
+            rule = f"needs at least {together} processes, and this is one"
+            command = f"torchrun --nproc-per-node {together} -m clearhead train RECIPE"
+            remedy = f"start them: {command}, or try {name}=1"
+            raise ConfigError(f"train.{name}", getattr(config, name), rule, remedy)
 
 
 def name_the_stuck(ranks: Ranks) -> str:
@@ -205,7 +222,8 @@ def build_objective(
         fill_tables(objective)
         copy_initial_weights(objective.model, config.seed)
     elif ranks.world > 1:
-        return DistributedDataParallel(objective)
+        # The tables of clearhead's own parts are the same everywhere and never change.
+        return DistributedDataParallel(objective, forward_sync_buffers=bool(own_parts.given))
     return objective
 
 

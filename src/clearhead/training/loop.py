@@ -50,6 +50,11 @@ def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Endi
         rule = f"would keep the worst step by {config.metric}"
         raise ConfigError("train.best_is", config.best_is, rule, "try best_is='highest'")
     meter = Meter(model, ranks.device, config.precision, ranks.tensor)
+    if ranks.restarted and run.state.skips > _skips_allowed(run):
+        raise NotFiniteError(
+            f"step {run.state.step:,} was not finite and ended the run, which torchrun has started "
+            "again; run the same command to resume after it, or lower train.lr"
+        )
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
 
@@ -127,12 +132,16 @@ def _reached_end(run: Run) -> Ending | None:
 
 
 def _too_many_skips(run: Run, update: Update) -> Ending | None:
-    config, state = run.recipe.train, run.state
-    allowed = config.max_skips if config.on_nan == "skip" else 0
-    if update.finite or update.overflowed or state.skips <= allowed:
+    state = run.state
+    if update.finite or update.overflowed or state.skips <= _skips_allowed(run):
         return None
     seen = f"step {state.step:,}: loss {update.loss}, gradient norm {update.grad_norm}"
     return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
+
+
+def _skips_allowed(run: Run) -> int:
+    config = run.recipe.train
+    return config.max_skips if config.on_nan == "skip" else 0
 
 
 def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
