@@ -33,6 +33,7 @@ from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
 from clearhead.training.loss import HALF, Objective
+from clearhead.training.rendezvous import BACKENDS, agree_on_a_start, device_of
 from clearhead.training.tensor_parallel import check_divisible, divide
 
 # What torch's collectives report when another rank is missing.
@@ -82,9 +83,21 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor / self.tensor
 
+    def count(self, n: int) -> int:
+        """The same of what the host has counted: it is not sent to the device, and goes by gloo,
+        which reports a missing rank where NCCL would end the process."""
+        tensor = torch.tensor(n)
+        if self.world > 1:
+            dist.all_reduce(tensor)
+        return int(tensor) // self.tensor
+
     def any(self, flag: bool) -> bool:
-        """Whether the condition holds on any rank: decides what all ranks must do together."""
-        return (self.world > 1 and bool(self.total(flag))) or flag
+        """Whether the condition holds on any rank: decides what all ranks must do together. The
+        host knows it: no process waits for its device."""
+        tensor = torch.tensor(int(flag))
+        if self.world > 1:
+            dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        return bool(tensor)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, on all ranks."""
@@ -128,17 +141,17 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
         check_alone(config)
         yield Ranks(device=torch.device(kind), restarted=place is not None and place.attempt > 0)
         return
-    device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
-    if kind == "cuda":
-        torch.cuda.set_device(device)
+    device = device_of(place.local_rank, kind)
+    if device.type != "cpu":
+        torch.accelerator.set_device_index(device)
     timeout = timedelta(minutes=config.timeout_minutes)
-    backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
-    # torchrun keeps one store for all attempts, and torch 2.13 would let ranks find the addresses
-    # that the dead of an earlier attempt have left in it: they would wait for them for ever.
     store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
-    store = dist.PrefixStore(f"attempt {place.attempt}", store)
     dist.init_process_group(
-        backend, store=store, rank=place.rank, world_size=place.world, timeout=timeout
+        BACKENDS[device.type],
+        store=dist.PrefixStore(agree_on_a_start(store, place.rank, place.world, timeout), store),
+        rank=place.rank,
+        world_size=place.world,
+        timeout=timeout,
     )
     sharded = config.parallel == "fsdp"
     ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel, timeout)
