@@ -82,7 +82,7 @@ def fused_attention(
     n_queries, n_keys = queries.shape[2], seen.keys.shape[2]
     is_causal = causal and allowed is None and bias is None
     if is_causal and n_queries != n_keys:  # the kernel's own aligns to the top left
-        is_causal = False  # set by an `if`: a bool for torch.compile, too
+        is_causal = False  # by an `if`, as enable_gqa: only so torch.compile knows a bool
     if causal and not is_causal and n_queries > 1:
         allowed = masks.both(allowed, masks.causal(n_queries, n_keys, queries.device))
     if bias is not None:
@@ -93,7 +93,7 @@ def fused_attention(
         attn_mask=allowed,
         dropout_p=p_dropout,
         is_causal=is_causal,
-        enable_gqa=seen.keys.shape[1] != queries.shape[1],
+        enable_gqa=True if seen.keys.shape[1] != queries.shape[1] else False,  # noqa: SIM210
     )
 
 

@@ -86,17 +86,19 @@ class Ranks:
     def count(self, n: int) -> int:
         """The same of what the host has counted: it is not sent to the device, and goes by gloo,
         which reports a missing rank where NCCL would end the process."""
+        if self.world == 1:
+            return n
         tensor = torch.tensor(n)
-        if self.world > 1:
-            dist.all_reduce(tensor)
+        dist.all_reduce(tensor)
         return int(tensor) // self.tensor
 
     def any(self, flag: bool) -> bool:
         """Whether the condition holds on any rank: decides what all ranks must do together. The
         host knows it: no process waits for its device."""
+        if self.world == 1:
+            return flag
         tensor = torch.tensor(int(flag))
-        if self.world > 1:
-            dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
         return bool(tensor)
 
     def gather(self, value: Any) -> list[Any]:

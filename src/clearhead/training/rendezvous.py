@@ -42,7 +42,7 @@ def agree_on_a_start(store: dist.Store, rank: int, world: int, timeout: timedelt
         except RuntimeError as error:
             silent = next(other for other, key in enumerate(keys, 1) if not store.check([key]))
             raise ClearheadError(f"rank 0 {patience} for rank {silent}; {remedy}") from error
-        store.set(f"{me}/answer", b" ".join(store.get(key) for key in keys))
+        store.set(f"{me}/answer", " ".join(store.get(key).decode() for key in keys))
         return me
     deadline = time.monotonic() + timeout.total_seconds()
     while time.monotonic() < deadline:
