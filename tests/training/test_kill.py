@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -198,6 +199,26 @@ def test_compiling_changes_no_step_beyond_rounding(text: Corpus, tmp_path: Path)
         assert code == 0, out
     for one, other in zip(timeless(tmp_path / "compiled"), timeless(tmp_path / "plain")):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_ranks_of_two_machines_start_again_together(pairs: Corpus, tmp_path: Path):
+    """Two torchruns on this machine: only the one whose worker died counts a restart."""
+    folder, recipe = tmp_path / "run", with_train(RECIPE, steps=24, save_every=2)
+    python, *rest = command(recipe, pairs, folder, "--train.timeout_minutes", "1")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        endpoint = f"localhost:{free.getsockname()[1]}"
+    torchrun = [python, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    torchrun += ["--max-restarts=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
+    machines = [start([*torchrun, "--local-addr=localhost", *rest]) for _ in range(2)]
+    wait_for_step(machines[0], folder, 3)
+    pid = machines[1].pid
+    worker = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1]
+    os.kill(int(worker), signal.SIGKILL)
+    said = [machine.communicate(timeout=300)[0] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert "".join(said).count("resuming after step") == 1 and steps_taken(folder) == 24
 
 
 @pytest.mark.slow

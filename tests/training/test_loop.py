@@ -19,7 +19,7 @@ from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import build_model, count_parameters
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
-from clearhead.training.distributed import Ranks, objective_of
+from clearhead.training.distributed import Ranks, joined, objective_of
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError, take_next_step
 from clearhead.training.plan import make_plan
@@ -71,6 +71,31 @@ def test_a_nan_changes_no_weight_and_names_its_samples(where: str, text: Corpus,
     assert "its samples: [(" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")
 
 
+def test_torchrun_cannot_resume_behind_a_step_that_was_not_finite(text: Corpus, tmp_path: Path):
+    """It starts a run that has failed again, as often as it may; a person can."""
+    recipe, folder = with_train(TEXT, steps=4, on_nan="stop"), tmp_path / "run"
+    with pytest.raises(NotFiniteError):
+        go(recipe, text, folder, before=plant_nan_at(3, where="loss"))
+
+    def restart(run: Run) -> None:
+        run.ranks = replace(run.ranks, restarted=True)
+
+    with pytest.raises(NotFiniteError, match=r"step 3 was not finite .*run the same command"):
+        go(recipe, text, folder, before=restart)
+    assert go(recipe, text, folder).ending.finished
+    assert go(recipe, text, folder, before=restart).ending.finished
+
+
+def test_one_process_knows_that_torchrun_has_restarted_it(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    for count in (0, 1):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(count))
+        with joined(TEXT.train) as ranks:
+            assert ranks.restarted is bool(count)
+
+
 def test_not_finite_steps_are_skipped_up_to_a_limit(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=9, on_nan="skip", max_skips=2)
     trained = go(recipe, text, tmp_path / "run", before=plant_nan_at(3, 4, 7, where="loss"))
@@ -92,6 +117,24 @@ def test_validation_is_the_plain_loss_over_the_whole_split(text: Corpus, tmp_pat
     assert record["loss"] == pytest.approx(nats / n, rel=1e-6)
     assert record["perplexity"] == pytest.approx(math.exp(nats / n), rel=1e-5)
     assert record["new_best"]
+
+
+def test_validation_takes_no_more_rows_together_than_training(text: Corpus, tmp_path: Path):
+    """Also when it compares an average with the last weights."""
+    seen: list[tuple[bool, int]] = []
+
+    def watch(run: Run) -> None:
+        run.objective.register_forward_pre_hook(
+            lambda module, given: seen.append((module.training, len(given[0].inputs)))
+        )
+
+    recipe = with_train(TEXT, steps=4, save_every=2, validate_every=2, publish="average")
+    trained = go(recipe, text, tmp_path / "run", before=watch)
+    n_validated = sum(not training for training, _ in seen)
+    trained.run.published_weights(lambda text: None)
+    assert sum(not training for training, _ in seen) == 2 * n_validated
+    most = [max(rows for training, rows in seen if training is kind) for kind in (True, False)]
+    assert most == [3, 3], "7 rows in 3 micro-batches"
 
 
 def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: Path):
@@ -155,7 +198,7 @@ def test_an_ema_is_the_recurrence_and_is_what_is_validated(text: Corpus, tmp_pat
     with borrowed(trained.run.objective, ema):
         assert digest(trained.run.objective) != own
         found = next(line for line in trained.lines if "valid" in line)["loss"]
-        again = validate(trained.run.objective, trained.run.valid, Ranks())
+        again = validate(trained.run.objective, trained.run.valid, Ranks(), micro_batches=3)
         assert again["loss"] == found
     assert digest(trained.run.objective) == own
 
@@ -253,6 +296,23 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
         go(with_train(recipe, steps=10), text, tmp_path / "run")
     assert trained.run.checkpoints.steps() == [6, 9]
     assert trained.run.checkpoints.verified(9)[0] is not None
+
+
+class WithAnother(Ranks):
+    """Beside a second rank, whose files are on another disk."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, {"__1_0.distcp": "its sha256"} if isinstance(value, dict) else value]
+
+
+def test_a_run_folder_that_the_ranks_do_not_share_ends_the_run(text: Corpus, tmp_path: Path):
+    def join(run: Run) -> None:
+        run.checkpoints.ranks = WithAnother()
+
+    message = r"not see .*step-00000002.unfinished/__1_0.distcp, which rank 1 .* machines share"
+    with pytest.raises(CheckpointError, match=message):
+        go(with_train(TEXT, steps=4, save_every=2), text, tmp_path / "run", before=join)
+    assert list((tmp_path / "run/checkpoints").iterdir()) == []
 
 
 def test_recomputing_changes_no_step(text: Corpus, tmp_path: Path):

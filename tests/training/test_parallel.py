@@ -1,17 +1,32 @@
 """Tensor parallel alone, with FSDP2 and with HSDP against one process, in fp64."""
 
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.corpus import Corpus
-from clearhead.errors import ConfigError
+from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.parts.norm import LayerNorm
-from clearhead.training.distributed import Ranks, make_meshes
+from clearhead.training.checkpoint import Checkpoints
+from clearhead.training.distributed import (
+    Ranks,
+    build_objective,
+    joined,
+    make_meshes,
+)
+from clearhead.training.rendezvous import agree_on_a_start, device_of
 from clearhead.training.tensor_parallel import check_divisible
 from tests.data.small_corpora import make_corpus, write_pairs
 from tests.training.parallel_ranks import (
@@ -35,6 +50,11 @@ SHARDED = Layout()
 REPLICATED = Layout(tensor=2, replicas=2)
 FOUR = {"fsdp": SHARDED, "tensor parallel x fsdp": PAIR, "hsdp x tensor parallel": REPLICATED}
 CLOSE, AFTER_STEPS = 1e-12, 1e-9
+
+
+class OwnFeedForward(nn.Linear):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.d_model, config.d_model)
 
 
 def largest_difference(found: Weights, wanted: Weights) -> float:
@@ -190,6 +210,99 @@ def test_ranks_that_make_no_whole_groups_are_refused(settings: dict, message: st
     ranks = Ranks(0, 6, torch.device("cpu"), sharded=True, tensor=train.tensor_parallel)
     with pytest.raises(ConfigError, match=message):
         make_meshes(train, ranks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tensor_parallel": 2}, "tensor_parallel=2 needs at least 2 processes, and this is one"),
+        ({"replicas": 3}, "replicas=3 .*start them: torchrun --nproc-per-node 3 .*replicas=1"),
+        ({"replicas": 3, "tensor_parallel": 2}, "torchrun --nproc-per-node 6"),
+    ],
+)
+def test_one_process_does_not_ignore_that_it_should_be_several(settings: dict, message: str):
+    config = TrainConfig(parallel="fsdp", **settings)
+    with pytest.raises(ConfigError, match=message), joined(config):
+        pass
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_the_group_of_the_checkpoints_waits_as_long_as_the_ranks_do(group: None, monkeypatch):
+    seen: list[timedelta] = []
+
+    def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup | None:
+        seen.append(timeout)
+        return dist.group.WORLD
+
+    monkeypatch.setattr(dist, "new_group", new_group)
+    Checkpoints(None, Ranks(world=2, timeout=timedelta(minutes=7)))
+    assert seen == [timedelta(minutes=7)]
+
+
+def test_what_the_host_knows_does_not_go_through_the_device(group: None, monkeypatch):
+    kinds: list[str] = []
+    reduce = dist.all_reduce
+
+    def watched(tensor: torch.Tensor, **settings: Any) -> None:
+        kinds.append(tensor.device.type)
+        reduce(tensor, **settings)
+
+    monkeypatch.setattr(dist, "all_reduce", watched)
+    ranks = Ranks(world=4, device=torch.device("meta"), tensor=2)
+    assert ranks.any(True) and not ranks.any(False)
+    assert ranks.count(6) == 3, "two ranks have counted the same samples"
+    assert kinds == ["cpu"] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("cpu", "cpu"), ("mps", "cpu"), ("cuda", "cuda:1"), ("xpu", "xpu:1")]
+)
+def test_each_rank_of_a_machine_has_a_device_of_its_own(kind: str, expected: str, monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    assert device_of(1, kind) == torch.device(expected)
+
+
+def test_more_ranks_than_devices_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    with pytest.raises(ClearheadError, match=r"local rank 2 .* has 2 \(cuda\); .*-per-node 2"):
+        device_of(2, "cuda")
+
+
+def test_ranks_agree_on_a_start_although_the_dead_have_left_theirs():
+    store, minute = dist.HashStore(), timedelta(minutes=1)
+    store.set("clearhead/start", "of ranks that have never met")
+
+    def start() -> list[str]:
+        with ThreadPoolExecutor() as pool:
+            others = [pool.submit(agree_on_a_start, store, rank, 3, minute) for rank in (2, 1)]
+            time.sleep(0.1)  # they have read what the dead have left
+            first = pool.submit(agree_on_a_start, store, 0, 3, minute)
+            return [each.result() for each in (first, *others)]
+
+    names = [start(), start()]
+    assert all(len(set(each)) == 1 for each in names) and names[0] != names[1]
+
+
+def test_a_rank_that_never_starts_is_named():
+    store, soon = dist.HashStore(), timedelta(seconds=0.3)
+    with pytest.raises(ClearheadError, match=r"rank 0 waited .* for rank 1; see the output of"):
+        agree_on_a_start(store, 0, 3, soon)
+    with pytest.raises(ClearheadError, match=r"rank 2 waited 0.005 minutes for rank 0; see"):
+        agree_on_a_start(store, 2, 3, soon)
+
+
+def test_only_buffers_of_the_users_own_parts_are_sent_in_each_step(group: None):
+    model = MODELS["translator, tied, grouped queries"]
+    for parts, sent in ((NONE, False), (OwnParts(feed_forward=OwnFeedForward), True)):
+        built = build_objective(model, TrainConfig(), Ranks(world=2), packed=False, own_parts=parts)
+        assert isinstance(built, DistributedDataParallel)
+        assert built.forward_sync_buffers is sent
 
 
 def test_tensor_parallel_without_sharding_is_refused():

@@ -72,7 +72,7 @@ class TrainConfig:
     """Number format of matrix products: "fp32", "bf16", or "fp16" for devices without bf16, with a
     loss scale that follows the overflows. Weights are in fp32."""
     compile: bool = False
-    """Compile the model with torch.compile."""
+    """Compile each layer with torch.compile."""
     recompute: bool = False
     """Recompute each layer's activations in the backward pass: less memory, more time."""
     ema: float | None = None

@@ -80,8 +80,9 @@ def fused_attention(
 ) -> Heads:
     """The same result by torch's kernel, which never holds the whole matrix of weights."""
     n_queries, n_keys = queries.shape[2], seen.keys.shape[2]
-    # The kernel's own is_causal aligns to the top left: right only for a square.
-    is_causal = causal and allowed is None and bias is None and n_queries == n_keys
+    is_causal = causal and allowed is None and bias is None
+    if is_causal and n_queries != n_keys:  # the kernel's own aligns to the top left
+        is_causal = False  # by an `if`, as enable_gqa: only so torch.compile knows a bool
     if causal and not is_causal and n_queries > 1:
         allowed = masks.both(allowed, masks.causal(n_queries, n_keys, queries.device))
     if bias is not None:
@@ -92,7 +93,7 @@ def fused_attention(
         attn_mask=allowed,
         dropout_p=p_dropout,
         is_causal=is_causal,
-        enable_gqa=seen.keys.shape[1] != queries.shape[1],
+        enable_gqa=True if seen.keys.shape[1] != queries.shape[1] else False,  # noqa: SIM210
     )
 
 
@@ -156,8 +157,7 @@ class MultiHeadAttention(nn.Module):
         mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
         p_dropout = self.dropout.p if self.training else 0.0
         # On the CPU the kernel has no dropout of its own, and torch's stand-in for it is slow.
-        slow = p_dropout > 0 and queries.device.type == "cpu"
-        if self.kind == "explicit" or slow:
+        if self.kind == "explicit" or (p_dropout > 0 and queries.device.type == "cpu"):
             return explicit_attention(queries, seen, **mask, dropout=self.dropout)
         return fused_attention(queries, seen, **mask, p_dropout=p_dropout)
 

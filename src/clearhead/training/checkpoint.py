@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +51,10 @@ class Checkpoint(NamedTuple):
     facts: dict[str, Any]
 
 
+class NotSharedError(CheckpointError):
+    """The ranks write to different disks: no checkpoint of this run can be complete."""
+
+
 class _Pending(NamedTuple):
     """A checkpoint on its way to the disk."""
 
@@ -77,7 +81,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._group: dist.ProcessGroup | None = None
         if ranks.world > 1:  # a group of its own, apart from the gradients'
-            group = dist.new_group(backend="gloo")
+            group = dist.new_group(backend="gloo", timeout=ranks.timeout)
             assert isinstance(group, dist.ProcessGroup)
             self._group = group
 
@@ -136,6 +140,7 @@ class Checkpoints:
         hashes = {
             name: digest for files in self.ranks.gather(mine) for name, digest in files.items()
         }
+        self._check_shared(pending.unfinished, hashes)
         with _named_errors(pending.unfinished, self.ranks):
             if self.ranks.first:
                 manifest = to_json({"format": FORMAT, **pending.facts, "files": hashes})
@@ -150,6 +155,17 @@ class Checkpoints:
         self.saved_step = pending.step
         with _named_errors(self.folder, self.ranks):
             self._prune(pending.step, pending.facts["state"]["best_step"])
+
+    def _check_shared(self, unfinished: Path, names: Iterable[str]) -> None:
+        """Raises on every rank if rank 0 does not see a file that another rank has written."""
+        unseen = [name for name in sorted(names) if not (unfinished / name).exists()]
+        if unseen := self.ranks.gather(unseen)[0]:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise NotSharedError(
+                f"rank 0 does not see {unfinished / unseen[0]}, which rank "
+                f"{unseen[0].split('_')[2]} has written; the run's folder must be on a disk that "
+                "all machines share: --folder FOLDER"
+            )
 
     def _hash(self, unfinished: Path, after: Future[Any] | None = None) -> dict[str, str]:
         """Sync and hash the files that this rank wrote, `after` they are written; the first rank

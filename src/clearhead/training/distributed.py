@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
 from clearhead.training.loss import HALF, Objective
+from clearhead.training.rendezvous import BACKENDS, agree_on_a_start, device_of
 from clearhead.training.tensor_parallel import check_divisible, divide
 
 # What torch's collectives report when another rank is missing.
@@ -54,6 +55,10 @@ class Ranks:
     """Whether each holds only a share of the model."""
     tensor: int = 1
     """Neighbouring ranks that work on the same samples (tensor parallel)."""
+    timeout: timedelta | None = None
+    """How long a rank waits for the others; None: as long as torch does."""
+    restarted: bool = False
+    """Whether torchrun has started the ranks again after a failure."""
 
     @property
     def data_rank(self) -> int:
@@ -78,9 +83,23 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor / self.tensor
 
+    def count(self, n: int) -> int:
+        """The same of what the host has counted: it is not sent to the device, and goes by gloo,
+        which reports a missing rank where NCCL would end the process."""
+        if self.world == 1:
+            return n
+        tensor = torch.tensor(n)
+        dist.all_reduce(tensor)
+        return int(tensor) // self.tensor
+
     def any(self, flag: bool) -> bool:
-        """Whether the condition holds on any rank: decides what all ranks must do together."""
-        return (self.world > 1 and bool(self.total(flag))) or flag
+        """Whether the condition holds on any rank: decides what all ranks must do together. The
+        host knows it: no process waits for its device."""
+        if self.world == 1:
+            return flag
+        tensor = torch.tensor(int(flag))
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        return bool(tensor)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, on all ranks."""
@@ -121,30 +140,43 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
     kind = torch.accelerator.current_accelerator(check_available=True)
     kind = "cpu" if kind is None else kind.type
     if place is None or place.world == 1:
-        yield Ranks(device=torch.device(kind))
+        check_alone(config)
+        yield Ranks(device=torch.device(kind), restarted=place is not None and place.attempt > 0)
         return
-    device = torch.device(kind, place.local_rank) if kind == "cuda" else torch.device(kind)
-    if kind == "cuda":
-        torch.cuda.set_device(device)
+    device = device_of(place.local_rank, kind)
+    if device.type != "cpu":
+        torch.accelerator.set_device_index(device)
     timeout = timedelta(minutes=config.timeout_minutes)
-    backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
-    # torchrun keeps one store for all attempts, and torch 2.13 would let ranks find the addresses
-    # that the dead of an earlier attempt have left in it: they would wait for them for ever.
     store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
-    store = dist.PrefixStore(f"attempt {place.attempt}", store)
     dist.init_process_group(
-        backend, store=store, rank=place.rank, world_size=place.world, timeout=timeout
+        BACKENDS[device.type],
+        store=dist.PrefixStore(agree_on_a_start(store, place.rank, place.world, timeout), store),
+        rank=place.rank,
+        world_size=place.world,
+        timeout=timeout,
     )
     sharded = config.parallel == "fsdp"
-    ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel)
+    ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel, timeout)
     try:
-        yield ranks
+        # Each machine's torchrun counts its own restarts.
+        yield replace(ranks, restarted=ranks.any(place.attempt > 0))
     except RuntimeError as error:
         if WAITED_IN_VAIN.search(str(error)) and (stuck := name_the_stuck(ranks)):
             raise ClearheadError(f"rank {ranks.rank} {stuck}") from error
         raise
     finally:
         dist.destroy_process_group()
+
+
+def check_alone(config: TrainConfig) -> None:
+    """Refuses what one process cannot do."""
+    together = config.tensor_parallel * config.replicas
+    for name in ("tensor_parallel", "replicas"):
+        if getattr(config, name) > 1:
+            rule = f"needs at least {together} processes, and this is one"
+            command = f"torchrun --nproc-per-node {together} -m clearhead train RECIPE"
+            remedy = f"start them: {command}, or try {name}=1"
+            raise ConfigError(f"train.{name}", getattr(config, name), rule, remedy)
 
 
 def name_the_stuck(ranks: Ranks) -> str:
@@ -193,11 +225,10 @@ def build_objective(
         packed=packed,
         half=None if ranks.sharded else HALF.get(config.precision),
     )
+    if config.compile:
+        compile_layers(objective)
     if config.recompute:
         recompute_layers(objective)
-    if config.compile:
-        for layer in layers_of(objective):
-            layer.compile(dynamic=True)
     if ranks.sharded:
         numbers = sum(parameter.numel() for parameter in objective.parameters()) / ranks.tensor
         objective.stays_gathered = stays_gathered(numbers, config)
@@ -206,7 +237,8 @@ def build_objective(
         fill_tables(objective)
         copy_initial_weights(objective.model, config.seed)
     elif ranks.world > 1:
-        return DistributedDataParallel(objective)
+        # The tables of clearhead's own parts are the same everywhere and never change.
+        return DistributedDataParallel(objective, forward_sync_buffers=bool(own_parts.given))
     return objective
 
 
@@ -220,6 +252,12 @@ def objective_of(module: nn.Module) -> Objective:
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The layers of a model, the units of sharding and recomputation."""
     return [each for each in module.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
+
+
+def compile_layers(objective: Objective) -> None:
+    """Before `recompute_layers`, whose hooks torch.compile does not look into."""
+    for layer in layers_of(objective):
+        layer.forward = torch.compile(layer.forward, dynamic=True)
 
 
 def recompute_layers(objective: Objective) -> None:

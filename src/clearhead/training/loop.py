@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from clearhead.data.batches import Batch
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.training.averaging import borrowed, move_towards
-from clearhead.training.checkpoint import CheckpointError
+from clearhead.training.checkpoint import CheckpointError, NotSharedError
 from clearhead.training.distributed import objective_of
 from clearhead.training.flops import Meter
 from clearhead.training.report import MetricsLine, Reporter
@@ -50,6 +50,11 @@ def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Endi
         rule = f"would keep the worst step by {config.metric}"
         raise ConfigError("train.best_is", config.best_is, rule, "try best_is='highest'")
     meter = Meter(model, ranks.device, config.precision, ranks.tensor)
+    if ranks.restarted and run.state.skips > _skips_allowed(run):
+        raise NotFiniteError(
+            f"step {run.state.step:,} was not finite and ended the run, which torchrun has started "
+            "again; run the same command to resume after it, or lower train.lr"
+        )
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
 
@@ -127,12 +132,16 @@ def _reached_end(run: Run) -> Ending | None:
 
 
 def _too_many_skips(run: Run, update: Update) -> Ending | None:
-    config, state = run.recipe.train, run.state
-    allowed = config.max_skips if config.on_nan == "skip" else 0
-    if update.finite or update.overflowed or state.skips <= allowed:
+    state = run.state
+    if update.finite or update.overflowed or state.skips <= _skips_allowed(run):
         return None
     seen = f"step {state.step:,}: loss {update.loss}, gradient norm {update.grad_norm}"
     return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
+
+
+def _skips_allowed(run: Run) -> int:
+    config = run.recipe.train
+    return config.max_skips if config.on_nan == "skip" else 0
 
 
 def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
@@ -161,7 +170,14 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     """Measures the model and remembers the best."""
     config, state = run.recipe.train, run.state
     assert run.valid is not None
-    found = validate(run.objective, run.valid, run.ranks, measure, run.also)
+    found = validate(
+        run.objective,
+        run.valid,
+        run.ranks,
+        measure,
+        run.also,
+        micro_batches=config.micro_batches,
+    )
     numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
     if config.metric not in numbers:
         rule = f"is not among what validation gives: {', '.join(numbers)}"
@@ -178,5 +194,7 @@ def _try(save: Callable[[], None], report: Reporter) -> None:
     when the next is due; only the last one's failure ends the run."""
     try:
         save()
+    except NotSharedError:  # nor would the next be complete
+        raise
     except CheckpointError as error:
         report.say(f"warning: {error}")

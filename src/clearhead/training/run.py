@@ -177,7 +177,13 @@ class Run:
         losses: list[float] = []
         for weights in (average, self.ema):
             with borrowed(objective_of(self.objective), weights):
-                losses.append(validate(self.objective, self.valid, self.ranks)["loss"])
+                found = validate(
+                    self.objective,
+                    self.valid,
+                    self.ranks,
+                    micro_batches=self.recipe.train.micro_batches,
+                )
+                losses.append(found["loss"])
         if losses[0] > losses[1]:
             say(
                 f"the last weights are published: their validation loss is {losses[1]:.4f}, that "

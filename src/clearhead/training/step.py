@@ -59,20 +59,20 @@ def take_step(
 
     `loss_scale` keeps gradients, most of them tiny, inside the range of fp16 (Micikevicius et al.
     2018). A power of two: to multiply and to divide by it is exact."""
-    n_targets = ranks.total(count_targets(batch, objective_of(objective).model))
+    n_targets = ranks.count(count_targets(batch, objective_of(objective).model))
     # Ranks average their gradients: times their number, the average is the sum.
-    for_each_target = ranks.data_world * (loss_scale or 1.0) / n_targets.clamp(min=1)
+    for_each_target = ranks.data_world * (loss_scale or 1.0) / max(1, n_targets)
     nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     pieces = split_rows(move(batch, ranks.device), micro_batches)
     for piece in pieces:
         with ranks.exchange_gradients(objective, now=piece is pieces[-1]):
             piece_nats = objective(piece)
-            (piece_nats * for_each_target.to(piece_nats.dtype)).backward()
+            (piece_nats * for_each_target).backward()
         nats += piece_nats.detach()
 
     norm = _clip(objective, clip_norm, loss_scale or 1.0).to(nats)
-    total, grad_norm, count = torch.stack([ranks.total(nats), norm, n_targets]).tolist()
-    loss = total / max(1, count)
+    total, grad_norm = torch.stack([ranks.total(nats), norm]).tolist()
+    loss = total / max(1, n_targets)
     finite = math.isfinite(loss) and math.isfinite(grad_norm)
     if finite:
         set_learning_rate(optimizers, lr)
@@ -80,7 +80,7 @@ def take_step(
             optimizer.step()
     for optimizer in optimizers:
         optimizer.zero_grad()
-    return Update(loss, grad_norm, int(count), lr, finite, loss_scale)
+    return Update(loss, grad_norm, n_targets, lr, finite, loss_scale)
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:

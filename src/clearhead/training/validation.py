@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.data.batches import move
+from clearhead.data.batches import move, split_rows
 from clearhead.data.loader import Loader, Position
 from clearhead.models import Model
 from clearhead.training.distributed import Ranks, objective_of, reshard, whole_model, widest
@@ -25,18 +25,21 @@ def validate(
     ranks: Ranks,
     measure: Measure | None = None,
     also: Mapping[str, Loader] = MappingProxyType({}),
+    *,
+    micro_batches: int,
 ) -> dict[str, Any]:
     """Plain cross-entropy over the whole split (nats for each target) and its perplexity, the loss
-    on other splits, and what `measure` finds. The same on every rank."""
+    on other splits, and what `measure` finds. The same on every rank. A batch is split as in
+    training, so that what fits there fits here."""
     objective.eval()
     try:
         with torch.no_grad():
-            nats, n_targets = _sums(objective, loader, ranks)
+            nats, n_targets = _sums(objective, loader, ranks, micro_batches)
             found = {"loss": nats / max(1.0, n_targets)}
             # A loss beyond this has no perplexity that a float could hold.
             found["perplexity"] = math.exp(min(found["loss"], 700.0))
             for name, other in also.items():
-                nats, n_targets = _sums(objective, other, ranks)
+                nats, n_targets = _sums(objective, other, ranks, micro_batches)
                 found[f"{name}_loss"] = nats / max(1.0, n_targets)
             if measure is not None:
                 whole = whole_model(objective, ranks)
@@ -47,12 +50,15 @@ def validate(
         objective.train()
 
 
-def _sums(objective: nn.Module, loader: Loader, ranks: Ranks) -> tuple[float, float]:
+def _sums(
+    objective: nn.Module, loader: Loader, ranks: Ranks, micro_batches: int
+) -> tuple[float, float]:
     model = objective_of(objective).model
     nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     n_targets = 0
     loader.position = Position()
     for batch in loader:
-        nats += objective(move(batch, ranks.device), smooth=False)
+        for piece in split_rows(move(batch, ranks.device), micro_batches):
+            nats += objective(piece, smooth=False)
         n_targets += count_targets(batch, model)
     return float(ranks.total(nats)), float(ranks.total(n_targets))
