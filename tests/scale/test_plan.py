@@ -260,17 +260,14 @@ def test_a_key_that_the_plan_finds_is_refused(capsys, name: str):
     ("settings", "refused"),
     [({"optimizer": "adafactor"}, {"shard", "tensor"}), ({"compile": True}, {"tensor"})],
 )
-def test_no_layout_is_proposed_that_training_refuses(settings, refused: set[str]):
-    """The memory is far too small for any layout, so that all of them are looked at."""
+def test_no_layout_is_proposed_that_training_refuses(settings, refused: set[str], monkeypatch):
+    monkeypatch.setattr("clearhead.scale.layouts.USABLE", 0.0)  # nothing fits: all are looked at
     train = replace(WITHOUT_RECIPE, **settings)
-    found = small_plan(gpus=2, batch_tokens=2**24, length=2**22, kind="RTX4090", train=train)
-    assert found.best is None
+    found = small_plan(gpus=2, train=train)
     for each in found.candidates:
         replace(train, **each.layout.train)
-    sizes = {
-        name: {getattr(e.layout, name) for e in found.candidates} for name in ("shard", "tensor")
-    }
-    assert {name for name, found_sizes in sizes.items() if found_sizes == {1}} == refused
+    tried = {n: {getattr(each.layout, n) for each in found.candidates} for n in ("shard", "tensor")}
+    assert {name for name, sizes in tried.items() if sizes == {1}} == refused
 
 
 def test_the_command_shows_how_well_published_runs_are_met(capsys: pytest.CaptureFixture[str]):
