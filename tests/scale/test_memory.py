@@ -59,6 +59,15 @@ def test_recompute_keeps_only_the_stream_of_each_layer():
     assert kept.per_layer == 4 * 3 * 40 * MODEL.d_model
 
 
+def test_a_long_text_is_not_traced_and_takes_what_a_trace_finds(monkeypatch):
+    model = replace(MODEL, positions="rotary", max_length=192)
+    train = replace(TRAIN, loss_chunk=16)
+    sizes = {"rows": 3, "length": 192, "sharded": False}
+    traced = activations(model, train, **sizes)
+    monkeypatch.setattr("clearhead.scale.activations.LONGEST", 64)
+    assert vars(activations(model, train, **sizes)) == pytest.approx(vars(traced), rel=0.03)
+
+
 def test_sharding_divides_what_is_held_and_not_the_activations():
     one = rank_memory(MODEL, TRAIN, RankLayout(), length=24)
     eight = rank_memory(MODEL, TRAIN, RankLayout(shard=8), length=24)

@@ -20,6 +20,9 @@ from clearhead.scale.operations import with_layers
 from clearhead.training.distributed import layers_of, recompute_layers
 from clearhead.training.loss import HALF, Objective
 
+LONGEST = 8192
+"""Tokens of the longest text that is traced."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Activations:
@@ -49,13 +52,26 @@ def activations(
         label_smoothing=train.label_smoothing,
         z_loss=train.z_loss,
     )  # nothing else matters here: other layouts find the same trace
-    one, two = (_of_rows(model, keys, n_rows, length, sharded) for n_rows in (1, 2))
+    one, two = (_of_length(model, keys, n_rows, length, sharded) for n_rows in (1, 2))
+    return _on_the_line(one, two, rows - 1)
 
-    def on_the_line(name: str) -> float:
-        first, second = getattr(one, name), getattr(two, name)
-        return first + (rows - 1) * (second - first)
 
-    return Activations(**{each.name: on_the_line(each.name) for each in fields(Activations)})
+def _on_the_line(first: Activations, second: Activations, at: float) -> Activations:
+    """Where the line through two points, at 0 and at 1, is at this place."""
+    pairs = {e.name: (getattr(first, e.name), getattr(second, e.name)) for e in fields(Activations)}
+    return Activations(**{name: a + at * (b - a) for name, (a, b) in pairs.items()})
+
+
+def _of_length(
+    model: ModelConfig, train: TrainConfig, rows: int, length: int, sharded: bool
+) -> Activations:
+    """A long text takes long to trace: beyond LONGEST each token adds the same, unless a matrix of
+    all pairs of tokens is held."""
+    if length <= LONGEST or model.attention == "explicit" or model.positions == "alibi":
+        return _of_rows(model, train, rows, length, sharded)
+    half = LONGEST // 2
+    shorter, longer = (_of_rows(model, train, rows, n, sharded) for n in (half, LONGEST))
+    return _on_the_line(shorter, longer, (length - half) / half)
 
 
 @cache
