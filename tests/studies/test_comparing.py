@@ -10,7 +10,7 @@ import pytest
 from clearhead import build_model
 from clearhead.studies.comparing import compare
 from clearhead.studies.pages import SUFFIX, geometric_mean, page, write_pages
-from clearhead.studies.picture import picture
+from clearhead.studies.picture import picture, round_ticks
 from clearhead.studies.result_lines import add_line, lines_of, read_lines
 from clearhead.studies.showing import table
 from clearhead.studies.statistics import N_BLOCKS
@@ -329,6 +329,19 @@ def test_the_picture_says_what_its_marks_mean(
     assert drawn.count(">exact") == 1 and drawn.count('stroke-dasharray="4 3"') == 3
     wide = picture(compare(plan, [*base, *far]), language)
     assert wide.count(logarithmic) == 1 and wide.index(logarithmic) > wide.index(">loss")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (30.1, 36.7, ["32", "34", "36"]),
+        (1.93, 2.11, ["1.95", "2.00", "2.05", "2.10"]),
+        (0.0, 1.0, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        (-250.0, 980.0, ["-200", "0", "200", "400", "600", "800"]),
+    ],
+)
+def test_an_axis_has_round_numbers_that_differ(low: float, high: float, labels: list[str]):
+    assert [label for _, label in round_ticks(low, high)] == labels
 
 
 def test_a_study_without_results_has_no_page(place: Path):

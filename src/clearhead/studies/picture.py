@@ -139,7 +139,23 @@ def _axis(
             return PLOT * min(1.0, max(0.0, (power - first) / (last - first)))
 
         return logarithmic, [(10.0**p, f"{10.0**p:g}") for p in range(first, last + 1)], True
-    margin = 0.1 * (high - low) or abs(high) or 1.0
-    low, high = low - margin, high + margin
-    ticks = [(x, f"{x:.3g}") for x in (low + (high - low) * n / 4 for n in range(5))]
-    return (lambda x: PLOT * min(1.0, max(0.0, (x - low) / (high - low)))), ticks, False
+    spread = high - low or abs(high) or 1.0
+    least = 0.0 if low >= 0 else -math.inf  # no axis of losses begins below 0
+    found = [arm.figures[column] for arm in arms]
+    ends = [each.value + side * (each.half or 0.0) for each in found for side in (-1, 1)]
+    # An interval of hardly any seeds would hide the dots.
+    low, high = max(min(low, *ends), low - spread), min(max(high, *ends), high + spread)
+    low, high = max(least, low - 0.1 * spread), high + 0.1 * spread
+    return (
+        (lambda x: PLOT * min(1.0, max(0.0, (x - low) / (high - low)))),
+        round_ticks(low, high),
+        False,
+    )
+
+
+def round_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Round numbers between the ends of an axis, at least three, with the digits that they need."""
+    power = math.floor(math.log10((high - low) / 3))
+    step = max(m * 10.0**power for m in (1, 2, 5) if m * 10.0**power <= (high - low) / 3)
+    numbers = range(math.ceil(low / step), math.floor(high / step) + 1)
+    return [(n * step, f"{n * step:.{max(0, -power)}f}") for n in numbers]
