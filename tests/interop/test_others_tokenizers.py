@@ -94,6 +94,10 @@ def test_an_exported_encoder_has_its_mask_its_labels_and_its_segments(
     assert read_labels(tmp_path / "out", ENCODER) == labels
     import_model(tmp_path / "out", tmp_path / "again")
     assert read_labels(tmp_path / "again", ENCODER) == labels
+    for number, theirs in enumerate(('{"0": "cat", "1": "dog"}', '["cat", "dog"]', "cat")):
+        (tmp_path / "out" / "labels.json").write_text(theirs)
+        import_model(tmp_path / "out", tmp_path / f"theirs-{number}")
+        assert read_labels(tmp_path / f"theirs-{number}", ENCODER) is None
     filled = transformers.pipeline("fill-mask", model=str(tmp_path / "out"))("hello <mask>")
     assert len(filled) == 5
 

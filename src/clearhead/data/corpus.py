@@ -124,7 +124,7 @@ def _warn_of_window(
             config.window,
             held,
             needed,
-            8 * -(-needed * n_documents // n_tokens),
+            8 * -(-needed * n_documents // max(1, n_tokens)),
         )
 
 

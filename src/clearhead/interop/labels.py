@@ -26,6 +26,17 @@ def write_labels(folder: Path, labels: Labels) -> None:
     write_json(folder, LABELS, {"mask": labels.mask, "labels": labels.ids})
 
 
+def copy_labels(folder: Path, out: Path, config: ModelConfig) -> None:
+    """From an exported folder into a model folder. Other people's folders may have a file of this
+    name that says something else: it is left alone."""
+    try:
+        ours = has_file(folder, LABELS) and read_json(folder, LABELS).keys() == {"mask", "labels"}
+    except FolderError:
+        return
+    if ours and (labels := read_labels(folder, config)) is not None:
+        write_labels(out, labels)
+
+
 def read_labels(folder: Path, config: ModelConfig) -> Labels | None:
     """The labels of a model folder; None: the model is not a classifier."""
     if not has_file(folder, LABELS):

@@ -9,7 +9,7 @@ from clearhead.interop.folders import read_json, whole_or_absent
 from clearhead.interop.huggingface.families import family_of
 from clearhead.interop.huggingface.own_ids import with_own_ids
 from clearhead.interop.huggingface.rules import Theirs
-from clearhead.interop.labels import read_labels, write_labels
+from clearhead.interop.labels import copy_labels
 from clearhead.interop.model_folder import (
     CONFIG,
     FORMAT,
@@ -48,8 +48,7 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
             )
             write_description(unfinished, description)
             copy_tokenizer(folder, unfinished, config)
-            if (labels := read_labels(folder, config)) is not None:
-                write_labels(unfinished, labels)
+            copy_labels(folder, unfinished, config)
             if has_tokenizer(unfinished) and (added := added_by_itself(unfinished, ids.eos)):
                 _log.warning(
                     "in Hugging Face the tokenizer adds %s to every text; clearhead adds nothing "
