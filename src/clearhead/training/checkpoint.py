@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +36,7 @@ from clearhead.training.checkpoint_index import (
     read_index,
 )
 from clearhead.training.distributed import Ranks
+from clearhead.training.shared_folder import check_seen
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 FORMAT = 1
@@ -49,10 +50,6 @@ class Checkpoint(NamedTuple):
 
     folder: Path
     facts: dict[str, Any]
-
-
-class NotSharedError(CheckpointError):
-    """The ranks write to different disks: no checkpoint of this run can be complete."""
 
 
 class _Pending(NamedTuple):
@@ -140,7 +137,7 @@ class Checkpoints:
         hashes = {
             name: digest for files in self.ranks.gather(mine) for name, digest in files.items()
         }
-        self._check_shared(pending.unfinished, hashes)
+        check_seen(pending.unfinished, hashes, self.ranks)
         with _named_errors(pending.unfinished, self.ranks):
             if self.ranks.first:
                 manifest = to_json({"format": FORMAT, **pending.facts, "files": hashes})
@@ -155,17 +152,6 @@ class Checkpoints:
         self.saved_step = pending.step
         with _named_errors(self.folder, self.ranks):
             self._prune(pending.step, pending.facts["state"]["best_step"])
-
-    def _check_shared(self, unfinished: Path, names: Iterable[str]) -> None:
-        """Raises on every rank if rank 0 does not see a file that another rank has written."""
-        unseen = [name for name in sorted(names) if not (unfinished / name).exists()]
-        if unseen := self.ranks.gather(unseen)[0]:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise NotSharedError(
-                f"rank 0 does not see {unfinished / unseen[0]}, which rank "
-                f"{unseen[0].split('_')[2]} has written; the run's folder must be on a disk that "
-                "all machines share: --folder FOLDER"
-            )
 
     def _hash(self, unfinished: Path, after: Future[Any] | None = None) -> dict[str, str]:
         """Sync and hash the files that this rank wrote, `after` they are written; the first rank

@@ -9,12 +9,13 @@ from typing import Literal, NamedTuple
 from clearhead.data.batches import Batch
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.training.averaging import borrowed, move_towards
-from clearhead.training.checkpoint import CheckpointError, NotSharedError
+from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import objective_of
 from clearhead.training.flops import Meter
 from clearhead.training.report import MetricsLine, Reporter
 from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
+from clearhead.training.shared_folder import NotSharedError
 from clearhead.training.signals import StopRequests
 from clearhead.training.step import Update, seed_step, take_step
 from clearhead.training.validation import Measure, validate

@@ -31,6 +31,7 @@ from clearhead.training.checkpoint_index import CheckpointError
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.report import CHECKPOINTS
+from clearhead.training.shared_folder import check_shared
 from clearhead.training.start import other_corpora, start_from
 from clearhead.training.state import TrainState, read_state, versions
 from clearhead.training.validation import validate
@@ -205,6 +206,7 @@ def open_run(
     trial: nothing is resumed and nothing written."""
     if folder is not None:
         refuse_unusual(folder)
+        check_shared(folder, ranks)
     recipe = replace(recipe, model=fit_model(recipe, corpus))
     assert recipe.model is not None
     config, batches = recipe.train, recipe.batches

@@ -1,0 +1,46 @@
+"""Ranks on several machines write into one run folder, which must be on a disk that all share."""
+
+import shutil
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from clearhead.training.checkpoint_index import CheckpointError
+from clearhead.training.distributed import Ranks
+
+
+class NotSharedError(CheckpointError):
+    """The ranks write to different disks: no checkpoint of this run can be complete."""
+
+
+def check_shared(folder: Path, ranks: Ranks) -> None:
+    """Before hours of work: every rank writes a file, and rank 0 looks for all of them."""
+    if ranks.world == 1:
+        return
+    # A new name at every start, since network disks remember for a while what was not there.
+    tried = folder / ranks.gather(f".shared-{uuid.uuid4().hex}")[0]
+    problem = ""
+    try:
+        tried.mkdir(parents=True, exist_ok=True)
+        (tried / f"__{ranks.rank}_").touch()
+    except OSError as error:
+        problem = f"rank {ranks.rank} cannot write {error.filename}: {error.strerror}"
+    if problems := [each for each in ranks.gather(problem) if each]:
+        shutil.rmtree(tried, ignore_errors=True)
+        raise CheckpointError(
+            f"{problems[0]}; let it write there, or name another: --folder FOLDER"
+        )
+    check_seen(tried, [f"__{rank}_" for rank in range(ranks.world)], ranks)
+    shutil.rmtree(tried, ignore_errors=True)
+
+
+def check_seen(folder: Path, names: Iterable[str], ranks: Ranks) -> None:
+    """Raises on every rank if rank 0 does not see one of these files, `__RANK_…`, which the ranks
+    have written. Then the folder is removed."""
+    unseen = [name for name in sorted(names) if not (folder / name).exists()]
+    if unseen := ranks.gather(unseen)[0]:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise NotSharedError(
+            f"rank 0 does not see {folder / unseen[0]}, which rank {unseen[0].split('_')[2]} has "
+            "written; the run's folder must be on a disk that all machines share: --folder FOLDER"
+        )
