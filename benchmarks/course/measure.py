@@ -179,14 +179,21 @@ def worth() -> Measured:
         return F.cross_entropy(logits.mT, rows[:, 1:], reduction="none").mean(1)
 
     whole, rises, errors = loss(), [], []
-    for layer in range(model.config.n_layers):
-        name = f"decoder.layers.{layer}.self_attention.heads"
-        for head in range(model.config.n_heads):
-            with ch.trace(model.model, read=(), edit=[ch.zero(name, heads=[head])]):
-                rise = loss() - whole
-            rises.append(rounded(rise.mean(), 3))
-            errors.append(rounded(1.96 * rise.std() / len(rise) ** 0.5, 3))
-    return {"loss": rounded(whole.mean()), "rise": rises, "interval": errors, "texts": len(rows)}
+    names = [f"decoder.layers.{i}.self_attention.heads" for i in range(model.config.n_layers)]
+    heads = range(model.config.n_heads)
+    single = [[ch.zero(name, heads=[head])] for name in names for head in heads]
+    for edits in [*single, [ch.zero(name, heads=heads) for name in names[1:]]]:
+        with ch.trace(model.model, read=(), edit=edits):
+            rise = loss() - whole
+        rises.append(rounded(rise.mean(), 3))
+        errors.append(rounded(1.96 * rise.std() / len(rise) ** 0.5, 3))
+    return {
+        "loss": rounded(whole.mean()),
+        "rise": rises[:-1],
+        "interval": errors[:-1],
+        "texts": len(rows),
+        "later_together": {"rise": rises[-1], "interval": errors[-1]},
+    }
 
 
 # ── chapter 4 ───────────────────────────────────────────────────────────────────────────────────

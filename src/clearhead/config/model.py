@@ -83,7 +83,8 @@ class ModelConfig:
     """Which dimensions share a wavelength (sinusoidal, rotary): "halves" pairs i with i + d/2,
     "interleaved" (the paper) pairs 2i with 2i + 1."""
     position_base: float = 10_000.0
-    """Sets the longest wavelength, about 2π times this number (sinusoidal, rotary)."""
+    """The longest wavelength is 2π·base^((d - 2)/d), where d is d_model (sinusoidal) or d_head
+    (rotary)."""
     position_spacing: PositionSpacing = "open"
     """Sinusoidal only. Wavelength i is 2π·base^(i/n): n is d_model/2 with "open", and d_model/2 - 1
     with "closed", so that the longest wavelength is exactly 2π·base."""

@@ -1,12 +1,12 @@
 """A small Transformer as tutorials write it, to practise on: it runs, it trains, and it is wrong in
-ten ways that no exception shows. The code is our own; the defects are those that we found in
-tutorials.
+the ways of `DEFECTS`, which training does not show. The code is our own; the defects are those
+that we found in tutorials.
 
     from clearhead.doctor import examine
     from clearhead.doctor.specimen import TutorialTransformer
     print(examine(TutorialTransformer(), kind="encoder-decoder", quick=True))
 
-`DEFECTS` says what is wrong and which case of the doctor names it.
+`DEFECTS` says which case of the doctor names each of them.
 """
 
 import math
