@@ -96,7 +96,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
     recipe = ch.recipe_for(pairs=(here / "a.de", here / "a.en"), minutes=1)
     ch.prepare(recipe)
     (here / "a.de").write_text("".join(f"another {n}\n" for n in range(60)))
-    with pytest.raises(ClearheadError, match=r"other text: .*a\.de has changed; restore the text"):
+    with pytest.raises(ClearheadError, match=r"other text: .*a\.de has changed; restore it, "):
         ch.train(recipe)
     Path("runs/my-pairs/checkpoints").mkdir(parents=True)  # one that has begun goes on
     assert ch.train(with_values(recipe, {"train.steps": 1})).model

@@ -91,31 +91,6 @@ def test_a_folder_that_cannot_be_written_to_still_opens(prepared: Path):
         prepared.chmod(0o755)
 
 
-def test_text_that_has_changed_since_is_named(prepared: Path):
-    manifest, root = open_corpus(prepared).manifest, prepared.parent
-    text = (root / "source.txt").read_bytes()
-    (root / "source.txt").write_bytes(text.upper())
-    with pytest.raises(
-        DataError, match=r"other text: .*/source\.txt has changed; restore .*--over"
-    ):
-        manifest.check_inputs(prepared, root)
-    (root / "target.txt").write_bytes(b"one more\n" + text)
-    with pytest.raises(DataError, match=r"/source\.txt has changed; .*/target\.txt has changed;"):
-        manifest.check_inputs(prepared, root)
-    (root / "source.txt").write_bytes(text)
-    (root / "target.txt").unlink()
-    manifest.check_inputs(prepared, root)  # the same bytes again, and a text that is gone
-
-
-def test_text_that_was_not_touched_is_not_hashed(prepared: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(manifests, "sha256_of", lambda path: pytest.fail(f"hashed {path}"))
-    manifest = manifests.read_manifest(prepared)
-    earlier = (prepared / manifests.MANIFEST).stat().st_mtime_ns - 1
-    for name in ("source.txt", "target.txt"):
-        os.utime(prepared.parent / name, ns=(earlier, earlier))
-    manifest.check_inputs(prepared, prepared.parent)
-
-
 def test_a_folder_without_a_manifest_says_what_to_run(tmp_path: Path):
     with pytest.raises(DataError, match=r"holds no prepared data.*clearhead prepare RECIPE"):
         open_corpus(tmp_path)

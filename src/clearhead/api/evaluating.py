@@ -16,6 +16,7 @@ from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
+from clearhead.data.same_text import check_text_of_run
 from clearhead.data.sources import Cursor, data_root
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
@@ -387,5 +388,6 @@ def _documents(
     if not reader.inputs:
         remedy = "name one in the recipe, or give the files"
         raise DataError(f"the data of {run.folder} have no split {split!r}; {remedy}")
+    check_text_of_run(run.folder, config, split)
     documents = reader.documents(Cursor(), {})
     return config, split, (document.texts for document in documents)

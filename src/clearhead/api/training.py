@@ -14,8 +14,8 @@ from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.same_text import check_text_of_data, note_text
 from clearhead.data.shards import Progress
-from clearhead.data.sources import data_root
 from clearhead.decoding.codec import ids_of_run
 from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory, torchrun
@@ -78,7 +78,7 @@ def train(
     place = as_path("folder", folder, RUNS / found.name)
     found, corpus, note = _open_data(found, prepared, progress)
     if not (place / CHECKPOINTS).exists():  # a run that has begun ends with the text it began with
-        _check_text(found, corpus)
+        check_text_of_data(corpus, found.data)
     keep_freed_memory()
     with joined(found.train) as ranks:
         receivers: Sequence[Listener] = ()
@@ -139,14 +139,6 @@ def _open_data(
     return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
 
 
-def _check_text(recipe: Recipe, corpus: Corpus) -> None:
-    try:
-        root = data_root(recipe.data)
-    except ClearheadError:  # CLEARHEAD_DATA is not set: what is prepared is enough
-        return
-    corpus.manifest.check_inputs(corpus.folder, root)
-
-
 def _train(
     recipe: Recipe,
     corpus: Corpus,
@@ -173,6 +165,7 @@ def _train(
             run.metrics_sha256 = files.metrics_sha256
             run.checkpoints.before_naming = files.sync
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
+            note_text(folder, corpus.manifest.inputs)
             report.listeners += _trackers(run)
         check_space(run)
         report.say(_introduction(run, folder))

@@ -95,30 +95,6 @@ class Manifest:
                 "--overwrite (in Python: clearhead.prepare(…, overwrite=True))"
             )
 
-    def check_inputs(self, folder: Path, root: Path) -> None:
-        """Raises if a text that the data were prepared from has changed since: a run would be
-        evaluated on another text. A text that is gone, or elsewhere by now, is not needed. A file
-        of the same size is hashed only if it was written after the manifest: it may be terabytes.
-        """
-        prepared = (folder / MANIFEST).stat().st_mtime_ns
-        changed: list[str] = []
-        for each in self.inputs:
-            path = root / each["path"]
-            if not path.is_file():
-                continue
-            about = path.stat()
-            same = about.st_size == each["bytes"]
-            if same and about.st_mtime_ns >= prepared:
-                same = sha256_of(path) == each["sha256"]
-            if not same:
-                changed.append(f"{path} has changed")
-        if changed:
-            raise DataError(
-                f"{folder} was prepared from other text: {'; '.join(changed[:6])}"
-                f"{' …' if len(changed) > 6 else ''}; restore the text, or prepare it again: "
-                "clearhead prepare … --overwrite (in Python: clearhead.prepare(…, overwrite=True))"
-            )
-
     def token_files(self) -> list[FileFacts]:
         """All token files, of every split and side."""
         return [

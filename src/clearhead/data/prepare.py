@@ -128,10 +128,7 @@ def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:
 def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Tokenizer:
     config = job.config
     if config.tokenizer == "file":
-        assert config.tokenizer_file is not None
-        path = job.root / Path(config.tokenizer_file).expanduser()
-        if not path.exists():  # a run's own folders are not in that of the corpora
-            path = Path(config.tokenizer_file).expanduser()
+        path = tokenizer_path(config, job.root)
         if not path.is_file():
             raise DataError(f"data.tokenizer_file: there is no {path}; {_made_by(path)}")
         tokenizer = load_tokenizer(path, config.special_tokens)
@@ -148,6 +145,13 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
         special_tokens=config.control_tokens,
         normalize=config.normalize,
     )
+
+
+def tokenizer_path(config: DataConfig, root: Path) -> Path:
+    """Of `data.tokenizer_file`: in the folder of the corpora, or where the command is run."""
+    assert config.tokenizer_file is not None
+    path = Path(config.tokenizer_file).expanduser()
+    return root / path if (root / path).exists() else path
 
 
 def _made_by(path: Path) -> str:

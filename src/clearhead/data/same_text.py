@@ -1,0 +1,106 @@
+"""Whether the text that a recipe names is still the text that data, or a run, were made from."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from clearhead.config.data import SPLITS, DataConfig
+from clearhead.data.corpus import Corpus
+from clearhead.data.manifest import MANIFEST, read_note, sha256_of, to_json
+from clearhead.data.prepare import tokenizer_path
+from clearhead.data.sources import data_root, find_inputs
+from clearhead.errors import ClearheadError, DataError
+from clearhead.files import write_whole
+from clearhead.text.tokenizer import load_tokenizer
+
+TEXT_FILES = "text.json"
+"""In a run's folder: path, size and sha256 of the files that its data were prepared from."""
+
+
+def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
+    """Raises if the recipe names another text, or another tokenizer, than the data were prepared
+    from: a run would be evaluated on it."""
+    inputs = corpus.manifest.inputs
+    if not inputs:  # token files that came about in another way
+        return
+    changed = changed_files(inputs, config, corpus.folder / MANIFEST) or _tokenizer(corpus, config)
+    if changed:
+        raise DataError(
+            f"{corpus.folder} was prepared from other text: {changed}; restore it, give the recipe "
+            "another name, or prepare again: clearhead prepare … --overwrite (in Python: "
+            "clearhead.prepare(…, overwrite=True))"
+        )
+
+
+def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
+    with suppress(ClearheadError):  # it is gone, and not needed
+        if config.tokenizer == "file":
+            path = tokenizer_path(config, data_root(config))
+            given = load_tokenizer(path, config.special_tokens)
+            if any(given.sha256 != each.sha256 for each in corpus.tokenizers.values()):
+                return f"{path} is another tokenizer"
+    return ""
+
+
+def note_text(folder: Path, inputs: list[dict[str, Any]]) -> None:
+    """Writes into the folder of a run that begins which files its text is from."""
+    if inputs and not (folder / TEXT_FILES).exists():
+        write_whole(folder / TEXT_FILES, to_json({"inputs": inputs}))
+
+
+def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
+    """Raises if a split that was held out of the training files would be drawn from other files:
+    lines that the run was trained on could be in it."""
+    noted = folder / TEXT_FILES
+    inputs = read_note(noted).get("inputs", ())
+    if split not in config.held_out_splits or not inputs or not _are_inputs(inputs):
+        return
+    if changed := changed_files(inputs, config, noted, (split,)):
+        raise DataError(
+            f"{folder} was trained on other text: {changed}; its {split} split would be another "
+            "one, with lines that it was trained on; restore the text, or give files that it was "
+            "not trained on"
+        )
+
+
+def _are_inputs(inputs: Any) -> bool:
+    """The folder may have been sent by somebody."""
+    return isinstance(inputs, list) and all(
+        isinstance(each, dict)
+        and {"bytes", "sha256"} <= each.keys()
+        and isinstance(each.get("path"), str)
+        for each in inputs
+    )
+
+
+def changed_files(
+    inputs: list[dict[str, Any]], config: DataConfig, noted: Path, splits: tuple[str, ...] = SPLITS
+) -> str:
+    """The files that the recipe names and that are not among `inputs`, in words. A text that is
+    gone is not needed, and one that stands elsewhere by now is known by its bytes. A file of the
+    same place and size is hashed only if it was written after the file in which the inputs were
+    noted: it may be terabytes."""
+    try:
+        root = data_root(config)
+    except ClearheadError:  # CLEARHEAD_DATA is not set
+        return ""
+    before, known = noted.stat().st_mtime_ns, {root / each["path"]: each for each in inputs}
+    changed: list[str] = []
+    for path in _present(config, root, splits):
+        about, own = path.stat(), known.get(path)
+        alike = [each for each in ([own] if own else inputs) if each["bytes"] == about.st_size]
+        if own in alike and about.st_mtime_ns < before:
+            continue
+        if not alike or sha256_of(path) not in {each["sha256"] for each in alike}:
+            changed.append(f"{path} has changed" if own else f"{path} is another file")
+    return "; ".join(changed[:6]) + (" …" if len(changed) > 6 else "")
+
+
+def _present(config: DataConfig, root: Path, splits: tuple[str, ...]) -> Iterator[Path]:
+    found: dict[Path, None] = {}
+    for split in splits:
+        with suppress(DataError):  # it is gone
+            for each in find_inputs(config, split, root):
+                found |= dict.fromkeys(each.paths)
+    yield from found
