@@ -64,7 +64,7 @@ def test_from_a_file_to_a_language_model(here: Path, capsys: pytest.CaptureFixtu
 def test_a_folder_stands_for_its_files(here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sizing, "_time", lambda *_: (1.0, 100.0))
     (here / "book").mkdir()
-    for name in ("one.txt", "two.txt"):
+    for name in ("one.txt", "TWO.TXT"):
         (here / "book" / name).write_bytes((here / "text.txt").read_bytes())
     assert main(["new", "x", "--text", "book"]) == 0
     assert load_recipe("x.toml").data.train == (str(here / "book"),)
@@ -176,11 +176,12 @@ def test_validation_does_not_grow_with_a_large_text(tokens: int):
 def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
     template = load_recipe(str(TEMPLATES / "my-text.toml"))
     sizes = {"documents": 1, "n_bytes": 10**10, "longest": 10**10, "sample_bytes": 10**6}
-    found = sizing.Survey(**sizes, sample=template.data, skipped={})
+    found = sizing.Survey(**sizes, longest_text="a", sample=template.data, skipped={})
     corpus: Any = None  # a language model's shape does not ask it
     text = sizing._Text(
-        survey=found, corpus=corpus, vocab_size=9, tokens=10**9, read=10**9, longest=10**9
-    )
+        survey=found, corpus=corpus, vocab_size=9, tokens=10**9, read=10**9, longest=10**9,
+        too_long=0.0,
+    )  # fmt: skip
     shape = sizing._shape(template, text, sizing.SIZES[0], sizing.BATCH_TOKENS)
     assert shape["data.held_out"] == 0.0001
     assert "the last 0.01% of each file" in " ".join(sizing._about_the_text(template, text, shape))

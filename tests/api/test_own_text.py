@@ -9,6 +9,7 @@ import pytest
 
 import clearhead as ch
 from clearhead.config import with_values
+from clearhead.data.corpus import Corpus
 from clearhead.errors import ClearheadError
 from clearhead.training import sizing
 
@@ -67,8 +68,53 @@ def test_text_in_memory_can_be_prepared_and_keeps_its_line_ends(here: Path):
     recipe = ch.recipe_for("poem", texts=[f"line {n}\n\tnext {n}" for n in range(400)], minutes=1)
     corpus = ch.prepare(recipe)
     assert corpus.folder == Path("prepared/poem")
-    store = corpus.store("train", "text")
-    assert corpus.tokenizers["text"].decode(store.document(0)) == "line 0\n\tnext 0"
+    found = {*texts_of(corpus, "train"), *texts_of(corpus, "valid")}
+    assert found == {f"line {n}\n\tnext {n}" for n in range(400)}
+
+
+def texts_of(corpus: Corpus, split: str) -> list[str]:
+    store, tokenizer = corpus.store(split, "text"), corpus.tokenizers["text"]
+    n_texts = corpus.facts(split).documents
+    return [tokenizer.decode(store.document(number)) for number in range(n_texts)]
+
+
+def test_texts_that_occur_often_are_not_on_both_sides(here: Path):
+    recipe = ch.recipe_for(texts=[f"text number {n % 300}" for n in range(2400)], minutes=1)
+    assert "Validation: 10%, drawn at random by groups of equal" in " ".join(recipe.reasons)
+    corpus = ch.prepare(recipe)
+    held_out = set(texts_of(corpus, "valid"))
+    assert len(held_out) > 20 and not held_out & set(texts_of(corpus, "train"))
+
+
+def test_a_book_in_memory_is_a_file_whose_end_is_held_out(here: Path):
+    book = "".join(f"{n} green bottles hanging on the wall\n" for n in range(4000))
+    recipe = ch.recipe_for(texts=[book], minutes=1)
+    assert "Validation: the last 10% of each file" in " ".join(recipe.reasons)
+    corpus = ch.prepare(recipe)
+    (train,), (valid,) = texts_of(corpus, "train"), texts_of(corpus, "valid")
+    assert train + valid == book and 0.08 < len(valid) / len(book) < 0.12
+
+
+def test_a_text_of_several_megabytes_among_others_is_not_too_long(here: Path):
+    texts = [f"a text, number {n}" for n in range(400)]
+    recipe = ch.recipe_for(texts=[*texts, "long " * 300_000], minutes=1)
+    assert recipe.data.max_bytes > 1_500_000 and "Skipped" not in " ".join(recipe.reasons)
+
+
+def test_texts_that_are_too_long_are_announced_with_their_share(here: Path):
+    rows = [f"{label},{'word ' * (700 if n % 2 else 5)}{n}\n" for n in range(200) for label in "ab"]
+    (here / "c.csv").write_text("label,text\n" + "".join(rows), encoding="utf-8")
+    recipe = ch.recipe_for(table="c.csv", minutes=1)
+    told = " ".join(recipe.reasons)
+    assert "Longer ones are skipped and counted: about 50% of the texts." in told
+    assert recipe.data.max_tokens == sizing.TOO_LONG
+
+
+def test_the_name_of_a_recipe_is_that_of_its_file(here: Path):
+    assert ch.recipe_for("foo", pairs=PAIRS, minutes=1, out="bar.toml").name == "bar"
+    assert (here / "bar.toml").read_text(encoding="utf-8").startswith("# bar: made by")
+    with pytest.raises(ClearheadError, match=r"named like a run's own recipe"):
+        ch.recipe_for(pairs=PAIRS, minutes=1, out="recipe.toml")
 
 
 def test_other_text_of_the_same_name_never_passes_for_what_was_prepared(here: Path):

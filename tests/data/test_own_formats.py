@@ -55,9 +55,12 @@ def test_a_csv_has_quotes_line_ends_and_a_header_or_none(tmp_path: Path):
     assert read(named, format="csv", columns=("en", "zh")) == rows
     with pytest.raises(DataError, match=r"no column 'de' in the first line, which has 'en', 'zh'"):
         read(named, format="csv", columns=("en", "de"))
+    spaced = write_csv(tmp_path / "c.csv", [("en", " zh "), *rows])
+    assert propose(spaced).columns == ("en", "zh")
+    assert read(spaced, format="csv", columns=("en", "zh")) == rows
 
 
-@pytest.mark.parametrize("separator", [";", "\t", ","])
+@pytest.mark.parametrize("separator", [";", "\t", ",", "|"])
 def test_the_columns_of_a_csv_are_found_by_what_separates_them(tmp_path: Path, separator: str):
     rows = [
         ("id", "en", "zh"),
@@ -236,6 +239,8 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
     [
         (CHINESE.encode("utf-16"), r"a\.zh is UTF-16, not UTF-8; convert it: iconv -f UTF-16"),
         (CHINESE.encode("utf-16-le"), r"a\.zh is UTF-16LE, not UTF-8"),
+        (("我喜欢在雨天读书\n" * 9).encode("utf-16-le"), r"a\.zh is UTF-16LE, not UTF-8"),
+        (("我喜欢在雨天读书\n" * 9).encode("utf-16-be"), r"a\.zh is UTF-16BE, not UTF-8"),
         (CHINESE.encode("utf-32"), r"a\.zh is UTF-32, not UTF-8"),
         (b"PK\x03\x04" + b"x" * 99, r"a\.zh is a zip archive; unpack it first: unzip .*a\.zh"),
         (b"\x1f\x8b" + b"x" * 99, r"a\.zh is packed by gzip; let its name end in \.gz"),

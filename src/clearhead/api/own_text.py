@@ -8,6 +8,7 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from clearhead.api.loading import place_of
 from clearhead.api.paths import PREPARED, as_path
 from clearhead.api.preparing import defect_kinds
 from clearhead.config import Recipe, explained_toml, with_values
+from clearhead.config.data import DataConfig
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
 from clearhead.data.equality import shared_targets
@@ -31,6 +33,8 @@ from clearhead.training.start import recipe_from
 
 TEXT = Path("text")
 WIDTH = 80
+FEW = 20
+"""Fewer texts than these are each a file, whose end is held out, and not lines to draw from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,8 @@ def recipe_for(
     it again. `skip` names kinds of invalid input that are skipped and counted, such as "malformed"
     rows, beside blank lines and lines that are too long; any other stops with its place. `clean`
     names kinds of defects that prepare removes (`[]`: all kinds); what was found
-    is in the recipe's `defects`. `out` is a .toml file for the recipe, with every key explained.
+    is in the recipe's `defects`. `out` is a .toml file for the recipe, with every key explained;
+    the recipe has its name.
     """
     if sum(each is not None for each in (pairs, texts, table, label)) != 1:
         raise InputError(
@@ -94,10 +99,10 @@ def recipe_for(
     elif label is not None:
         own = own_labels(list(label))
     task = "my-pairs" if pairs is not None else "my-text" if own is None else own.template
-    name = task if name is None else name
+    written = None if out is None else as_path("out", out)
+    name = name or task if written is None else written.stem  # as `load_recipe` names it
     _check_minutes(minutes)
     first = None if start is None else place_of(as_path("start", start))
-    written = None if out is None else as_path("out", out)
     if written is not None:
         _check_out(written)
     template = load_recipe(TEMPLATES / f"{task}.toml")
@@ -148,8 +153,14 @@ def _given_text(
         for path in files:
             check_name(path)
         return {"train": tuple(str(path.expanduser().absolute()) for path in files)}
-    file = _write_text(_strings(given) if pairs is None else _rows(given), folder, what)
-    return {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
+    rows = _strings(given) if pairs is None else _rows(given)
+    first = list(islice(rows, FEW))
+    if pairs is None and 0 < len(first) < FEW:  # whose ends can be held out
+        files = [_write_text(iter([row]), folder, what, plain=True)[0] for row in first]
+        return {"train": tuple(dict.fromkeys(map(str, files)))}
+    file, longest = _write_text(chain(first, rows), folder, what)
+    table = {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
+    return table | {"max_bytes": max(DataConfig.max_bytes, longest)}
 
 
 def _write_recipe(path: Path, recipe: Recipe, head: Sequence[str]) -> None:
@@ -229,28 +240,32 @@ def _strings(given: Any) -> Iterator[dict[str, str]]:
         yield {"text": text}
 
 
-def _write_text(rows: Iterator[dict[str, str]], folder: Path, what: str) -> Path:
-    """One line of JSON for each; the name of the file says what is in it, so that other text never
-    passes for text that has been prepared."""
-    digest, n_rows = hashlib.sha256(), 0
+def _write_text(
+    rows: Iterator[dict[str, str]], folder: Path, what: str, *, plain: bool = False
+) -> tuple[Path, int]:
+    """One line of JSON for each, or the plain text; and the bytes of the longest. The name of the
+    file says what is in it, so that other text never passes for text that has been prepared."""
+    digest, n_rows, longest, end = hashlib.sha256(), 0, 0, "txt" if plain else "jsonl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with NewFile(folder / f"{what}.jsonl") as out:
+        with NewFile(folder / f"{what}.{end}") as out:
             for row in rows:
                 n_rows += 1
                 for text in row.values():
                     check_is_text(text)
-                line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+                shown = row["text"] if plain else json.dumps(row, ensure_ascii=False) + "\n"
+                line = shown.encode()
+                longest = max(longest, len(line))
                 digest.update(line)
                 out.write(line)
             if not n_rows:
                 raise DataError(f"{what} is empty; give at least a few hundred")
-            out.path = folder / f"{what}-{digest.hexdigest()[:12]}.jsonl"
+            out.path = folder / f"{what}-{digest.hexdigest()[:12]}.{end}"
     except OSError as error:
         raise ClearheadError(
             f"{folder} cannot be written ({error.strerror}); name another: folder="
         ) from None
-    return out.path.absolute()
+    return out.path.absolute(), longest
 
 
 def _check_out(out: Path) -> None:
@@ -273,6 +288,8 @@ def _check_out(out: Path) -> None:
         )
     if is_there:
         raise ClearheadError(f"{out} already exists; remove it, or name another: --out FILE")
+    if out.stem == "recipe":
+        raise ClearheadError(f"out={str(out)!r} is named like a run's own recipe; try another name")
 
 
 def _unwritable(out: Path, error: OSError) -> ClearheadError:

@@ -130,13 +130,25 @@ def _open_data(
                 f"prepare them first: clearhead prepare {recipe.name}"
             )
         _log.info("preparing %s", path)
-        return recipe, prepare(recipe, folder=path, progress=progress), ""
+        corpus = prepare(recipe, folder=path, progress=progress)
+        return recipe, corpus, _left_out(corpus)
     corpus = open_corpus(path)
     given = corpus.manifest.given(recipe.data)
     recipe = replace(recipe, data=replace(recipe.data, **given))
     corpus.manifest.check_recipe(path, recipe.data)
     settings = ", ".join(f"data.{key} = {value!r}" for key, value in given.items())
     return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
+
+
+def _left_out(corpus: Corpus) -> str:
+    """What preparing has skipped, in words; empty if it was nothing, or blank lines alone."""
+    counts = [
+        f"{count:,} {kind} in {split}"
+        for split, facts in corpus.manifest.splits.items()
+        for kind, count in facts.skipped.items()
+        if kind != "blank"
+    ]
+    return f"skipped of the text: {', '.join(counts)}" if counts else ""
 
 
 def _train(

@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="or: text for a language model; a folder means all .txt files in it",
+        help="or: text for a language model; a folder means all .txt and .text files in it, also "
+        "packed (.gz, .zst)",
     )
     parser.add_argument(
         "--table",
@@ -65,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_clean_argument(parser, "remove documents with defects")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="the recipe to write (default: NAME.toml)"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the recipe to write, which is named like it (default: NAME.toml)",
     )
 
 

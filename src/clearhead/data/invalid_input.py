@@ -156,6 +156,8 @@ def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
             remedy = "name a file with text"
         case kind if kind == DROPPED:
             remedy = "leave something out of data.drop"
+        case kind if kind in config.clean:
+            remedy = f"fix the text, or leave {kind!r} out of data.clean"
         case kind:
             remedy = f"fix the text; without {kind!r} in data.skip, the error names the first place"
     return f"skipped: {counts}; {remedy}"

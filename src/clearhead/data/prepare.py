@@ -72,8 +72,9 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
                 manifest.write(job.folder)
         else:
             _begin(job, plan)
-            if note := shared_targets(inputs["train"], job.config):
-                _log.warning(note)
+            for note in (shared_targets(inputs["train"], job.config), _in_both(inputs, job.config)):
+                if note:
+                    _log.warning(note)
             manifest = _make(job, inputs, plan)
             if job.config.clean:
                 write_whole(job.folder / REPORT, removal_report(job.config, job.root))
@@ -82,6 +83,20 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
         _remove(job, PARTIAL_FILES)  # of a process that was killed
         _remove(job, WORK_FILES)
     return manifest
+
+
+def _in_both(inputs: InputsBySplit, config: DataConfig) -> str:
+    """What to say of a file that is trained on and named for another split; empty if none is."""
+    trained = {path.resolve() for each in inputs["train"] for path in each.paths}
+    for split in ("valid", "test"):
+        if split not in config.held_out_splits:
+            for path in (path for each in inputs[split] for path in each.paths):
+                if path.resolve() in trained:
+                    return (
+                        f"data.{split} and data.train both name {path}: what was trained on tests "
+                        "nothing"
+                    )
+    return ""
 
 
 def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:

@@ -47,8 +47,11 @@ def check_text(file: OpenedFile) -> None:
     for mark, encoding in MARKS:
         if head.startswith(mark):
             raise _encoded(file, encoding)
-    if head.count(0) > len(head) // 8:
-        raise _encoded(file, "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE")
+    order = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+    # Western text is half zeros in UTF-16; Chinese has them in blanks and line ends alone.
+    many, some = head.count(0) > len(head) // 8, 0 in head
+    if many or (some and not _decodes(head, "utf-8") and _decodes(head, order)):
+        raise _encoded(file, order)
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200].lower()
     if start.startswith((b"<?xml", b"<tmx", b"<!doctype")):
         tmx = b"<tmx" in head.lower()
@@ -56,6 +59,15 @@ def check_text(file: OpenedFile) -> None:
             f"{file.path} is XML, not lines of text; "
             + ('name its format: data.format = "tmx"' if tmx else "extract its text first")
         )
+
+
+def _decodes(head: bytes, encoding: str) -> bool:
+    """Whether these are the first bytes of such a text; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _encoded(file: OpenedFile, encoding: str) -> DataError:

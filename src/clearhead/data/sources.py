@@ -70,7 +70,7 @@ def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
         return [path]
     if path.is_dir():
         suffixes = tuple(s + c for s in SUFFIXES[kind] for c in COMPRESSIONS)
-        found = [p for p in path.rglob("*") if p.is_file() and p.name.endswith(suffixes)]
+        found = [p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes)]
         missing = f"holds no file that ends in {', '.join(suffixes)}"
     else:
         anchor = Path(path.anchor)

@@ -14,6 +14,9 @@ from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.unpack import open_bytes
 from clearhead.errors import DataError
 
+LONGEST_HEAD = 100_000
+"""Bytes of the longest text that are kept."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
@@ -25,6 +28,8 @@ class Survey:
     """Of all sides together."""
     longest: int
     """Bytes of the longest side of a document."""
+    longest_text: str
+    """That side, or the head of it."""
     sample: DataConfig
     """The settings for the sample, which is all of the text if there is little."""
     sample_bytes: int
@@ -76,6 +81,7 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
     whole = replace(config, held_out=0.0, held_out_test=0.0)
     file = folder / "sample"
     documents = n_bytes = longest = sampled = 0
+    longest_text = b""
     reader = Reader(find_inputs(whole, "train", folder), whole, "train")
     reader.sieve.has_recipe = False  # it is being made
     with file.open("w", encoding="utf-8", newline="\n") as out:
@@ -83,7 +89,9 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
             sides = [text.encode() for text in document.texts]
             documents += 1
             n_bytes += sum(map(len, sides))
-            longest = max(longest, *map(len, sides), 0)
+            if longest < max(map(len, sides)):
+                longest = max(map(len, sides))
+                longest_text = max(sides, key=len)[:LONGEST_HEAD]
             if sampled < sample_bytes:
                 # A whole book is cut, at a place that may not be between two characters.
                 pieces = [side[:sample_bytes].decode(errors="ignore") for side in sides]
@@ -100,6 +108,7 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
         documents=documents,
         n_bytes=n_bytes,
         longest=longest,
+        longest_text=longest_text.decode(errors="ignore"),
         sample=replace(whole, train=(str(file),), **layout),
         sample_bytes=sampled,
         skipped=dict(reader.sieve.counts),

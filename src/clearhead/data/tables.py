@@ -18,7 +18,7 @@ from clearhead.data.unpack import OneRecord, OpenedFile, naming, need, text_of
 from clearhead.errors import DataError
 
 Columns = Sequence[int | str]
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINE = ["sep=", ""]
 """What the line `sep=;` is when it is read as a row: Excel's first line, which names what separates
 the columns."""
@@ -91,7 +91,7 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
             sieve.reject("blank", place, "a blank line")
         else:
             if not expected:
-                places = places_of(columns, cells)
+                places = places_of(columns, [*map(str.strip, cells)])
                 expected = max(len(cells), *(each + 1 for each in places))
                 if has_header(columns):
                     continue
@@ -142,8 +142,8 @@ def cells_up_to(characters: int) -> Iterator[None]:
 
 def separator_of(file: OpenedFile) -> str:
     """What separates the columns of a CSV file: commas, or, as spreadsheets write it in countries
-    with a decimal comma, semicolons; or tabs. The one that gives most rows of the head of the file
-    the same number of columns. Nothing is taken from the file."""
+    with a decimal comma, semicolons; or tabs, or bars. The one that gives most rows of the head of
+    the file the same number of columns. Nothing is taken from the file."""
     with naming(file.path):
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
     text = head.decode("utf-8-sig", "replace")

@@ -73,6 +73,8 @@ class _Text:
     """Of the larger side."""
     longest: int
     """Tokens of the longest side of a document."""
+    too_long: float
+    """Share of the sample's documents that have more than TOO_LONG."""
 
 
 Clock = Callable[[], float]
@@ -223,14 +225,17 @@ def _measure(template: Recipe, folder: Path) -> _Text:
     facts = corpus.facts("train")
     scale = found.n_bytes / found.sample_bytes
     side = list(facts.tokens)[-1]
-    most = max(facts.tokens.values()) / max(1, found.sample_bytes / len(facts.tokens))
+    whole = found.longest / max(1, len(found.longest_text.encode()))  # only its head was kept
+    longest = int(whole * len(corpus.tokenizers[side].encode(found.longest_text)))
+    too_long = facts.skipped.get("too-long", 0)
     return _Text(
         survey=found,
         corpus=corpus,
         vocab_size=vocab_size or corpus.tokenizers[side].vocab_size,
         tokens=int(facts.tokens[side] * scale),
         read=int(max(facts.tokens.values()) * scale),
-        longest=max(*facts.longest.values(), int(found.longest * most)),
+        longest=max(*facts.longest.values(), longest),
+        too_long=too_long / (too_long + facts.documents),
     )
 
 
@@ -272,6 +277,8 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
             f"there are only about {text.tokens:,} tokens of text, and a language model needs "
             f"{2 * length / held_out:,.0f}; give more text"
         )
+    if template.data.document == "line":
+        shape["data.hold_out"] = "groups"
     return shape | {
         "data.held_out": held_out,
         "batches.length": length,
@@ -332,10 +339,10 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     found, what = text.survey, _documents(template)
     held_out = shape["data.held_out"]
     if "data.hold_out" in shape:
-        validation = (
-            f"Validation and test: {100 * held_out:.3g}% each, drawn at random by groups of equal "
-            "sentences."
-        )
+        parts = "Validation and test" if "data.held_out_test" in shape else "Validation"
+        each = " each" if "data.held_out_test" in shape else ""
+        validation = f"{parts}: {100 * held_out:.3g}%{each}, drawn at random by groups of equal "
+        validation += "sentences."
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."
     reasons = [
@@ -351,7 +358,10 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
     ]
     if template.data.task != "language-model":
         limit = shape["data.max_tokens"]
-        rest = " Longer ones are skipped and counted." if text.longest > limit else ""
+        rest = ""
+        if text.longest > limit:
+            share = f": about {100 * text.too_long:.2g}% of the {what}" if text.too_long else ""
+            rest = f" Longer ones are skipped and counted{share}."
         reasons.append(
             f"Length: the longest line has about {text.longest:,} tokens, and {limit} are "
             f"allowed.{rest}"
