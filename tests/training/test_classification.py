@@ -16,6 +16,7 @@ from clearhead.config import BatchConfig, ModelConfig, Recipe, recipe_toml
 from clearhead.data.batches import IGNORED
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.data.manifest import read_manifest
 from clearhead.errors import FolderError
 from clearhead.evaluation.classification import Accuracy, accuracy, label_probabilities
 from clearhead.evaluation.masked import masked_loss
@@ -76,6 +77,22 @@ def test_evaluate_takes_a_run_and_gives_accuracy_with_an_interval(
     assert main([*options, "--split", "valid", "--format", "jsonl"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["split"], found["n"], found["accuracy"]) == ("valid", 36, 1.0)
+
+
+def test_texts_that_were_too_long_to_prepare_are_counted_beside_the_accuracy(
+    trained: Path, corpus: Corpus, tmp_path: Path, capsys
+):
+    shutil.copytree(corpus.folder, tmp_path / "short")
+    manifest = read_manifest(corpus.folder)
+    manifest.splits["test"].skipped["too-long"] = 10
+    manifest.write(tmp_path / "short")
+    assert main(["evaluate", str(trained), "--prepared", str(tmp_path / "short")]) == 0
+    assert "100.00; 10 too long, not measured)" in capsys.readouterr().out
+    valid = ["--prepared", str(corpus.folder), "--split", "valid"]
+    assert main(["evaluate", str(trained), *valid]) == 0
+    assert "of valid, which also chose the weights; 95 %" in capsys.readouterr().out
+    assert main(["evaluate", str(trained), *valid, "--p-mask", "0.5"]) == 2
+    assert "--p-mask does not apply to a classifier; leave it out" in capsys.readouterr().err
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, given: str, *arguments: object) -> int:
