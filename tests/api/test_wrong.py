@@ -194,7 +194,7 @@ def test_settings_of_another_type_are_refused_by_name(
         ),
         lambda **how: language_model.stream("aei", **how): "max_new top_k seed start number",
         lambda **how: language_model.score("aei", **how): "start number",
-        lambda **how: classifier.classify("aei", **how): "batch number",
+        lambda **how: classifier.classify("aei", **how): "too_long batch number",
         lambda **how: translator.attention("aei", **how): "target layer head too_long",
         lambda **how: language_model.evaluate(text=["aei"], **how): "stride start",
         lambda **how: ch.examine(language_model, **how): (

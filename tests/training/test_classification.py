@@ -117,10 +117,20 @@ def test_classify_answers_each_line_in_order_and_leaves_empty_ones_empty(
     assert sum(found["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_line_that_is_too_long_is_refused_by_its_number(trained: Path, monkeypatch, capsys):
-    assert ask(monkeypatch, "sun\n" + "红" * 200, trained) == 2
-    assert "line 2 has" in (said := capsys.readouterr().err)
-    assert "and the model takes 120; shorten it" in said
+def test_one_line_that_is_too_long_does_not_cost_the_labels_of_the_others(
+    trained: Path, monkeypatch, capsys
+):
+    lines = "sun sun\n" + "rain " * 200 + "\nrain rain\n"
+    assert ask(monkeypatch, lines, trained) == 0
+    out, said = capsys.readouterr()
+    assert out == "fine\n\nwet\n"
+    assert "line 2 has" in said and "and the model takes 120: left empty; shorten it, or" in said
+    assert ask(monkeypatch, lines, trained, "--too-long", "cut") == 0
+    out, said = capsys.readouterr()
+    assert out == "fine\nwet\nwet\n" and "takes 120: it was cut" in said
+    assert ask(monkeypatch, lines, trained, "--too-long", "refuse") == 2
+    out, said = capsys.readouterr()
+    assert "line 2 has" in said and "takes 120; shorten it, or have it cut" in said
 
 
 def test_a_model_without_labels_cannot_classify(trained: Path, tmp_path: Path, capsys):
