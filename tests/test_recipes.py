@@ -144,6 +144,12 @@ def test_an_override_wins_over_the_file():
     assert recipe.data.drop == ("@@",)
 
 
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE, encoding="utf-8-sig")
+    assert load_recipe(path).data.vocab_size == 300
+
+
 def test_a_recipe_can_hold_a_model(tmp_path: Path):
     name = write(tmp_path, MINE + "[model]\nd_model = 64\nn_heads = 4\n")
     model = load_recipe(name, [("model.n_layers", "2")]).model

@@ -194,7 +194,7 @@ def test_settings_of_another_type_are_refused_by_name(
         ),
         lambda **how: language_model.stream("aei", **how): "max_new top_k seed start number",
         lambda **how: language_model.score("aei", **how): "start number",
-        lambda **how: classifier.classify("aei", **how): "batch number",
+        lambda **how: classifier.classify("aei", **how): "too_long batch number",
         lambda **how: translator.attention("aei", **how): "target layer head too_long",
         lambda **how: language_model.evaluate(text=["aei"], **how): "stride start",
         lambda **how: ch.examine(language_model, **how): (
@@ -251,7 +251,7 @@ class Frame:
 
 def test_what_would_be_ignored_or_misread_is_refused(tmp_path: Path):
     decoder = ch.load("shakespeare-char")
-    with pytest.raises(ClearheadError, match="against= compares translations"):
+    with pytest.raises(ClearheadError, match="--against does not apply to a language model"):
         ch.evaluate(decoder, text=["a"], against="nowhere")
     with pytest.raises(ClearheadError, match="document='File' is not a choice; try 'line'"):
         ch.evaluate(decoder, text=["a"], document="File")  # pyright: ignore
@@ -342,6 +342,55 @@ def test_settings_of_another_kind_of_model_and_a_split_beside_text_are_refused(
     assert "give --prepared" in refused(lambda: classifier.evaluate(text=["aku"]))
     assert "--split" in refused(lambda: translator.evaluate("valid", source=["a"], reference=["a"]))
     assert "resamples=" in refused(lambda: translator.evaluate(resamples="5"))
+
+
+SEARCH = {"beam": 5, "length_penalty": "none", "alpha": 0.5, "max_new": 9, "batch": 7}
+SEARCH |= {"resamples": 9, "engine": "ctranslate2", "precision": "int8", "engine_folder": "x"}
+
+
+@pytest.mark.parametrize("name", SEARCH)
+def test_settings_of_a_search_are_refused_where_nothing_is_searched(
+    language_model: ch.TrainedRun, classifier: ch.TrainedRun, place: Path, name: str
+):
+    how: Any = {name: SEARCH[name]}
+    option = f"--{name.replace('_', '-')}"
+    assert f"{option} does not apply to a language model; leave it out" in refused(
+        lambda: language_model.evaluate("valid", **how)
+    )
+    assert f"{option} does not apply to an encoder; leave it out" in refused(
+        lambda: classifier.evaluate("valid", prepared=place / "prepared/labels", **how)
+    )
+
+
+def test_settings_that_a_split_an_output_or_a_translator_would_ignore_are_refused(
+    language_model: ch.TrainedRun, translator: ch.TrainedRun
+):
+    ignored: list[dict[str, Any]] = [{"start": "bos"}, {"start": "none"}, {"document": "file"}]
+    for how in ignored:
+        assert "is for --text: a split of a run is read as in training" in refused(
+            lambda how=how: language_model.evaluate("valid", **how)
+        )
+    lines: dict[str, Any] = {"hypothesis": ["a"], "reference": ["a"], "exact": True}
+    others = {"split": "test", "beam": 1, "stride": 3, "start": "bos", "p_mask": 0.5}
+    for name, value in {**others, "document": "file", "engine": "ctranslate2"}.items():
+        assert f"leave out --{name.replace('_', '-')}" in refused(
+            lambda one={name: value}: ch.evaluate(**lines, **one)
+        )
+    for start in ("eos", "none"):
+        assert f"start={start!r} is for language models; leave it out" in refused(
+            lambda start=start: translator.score("aei", "iea", start=start)
+        )
+
+
+def test_exact_lines_may_differ_in_case_if_asked_and_refuse_settings_of_bleu():
+    lines: dict[str, Any] = {"hypothesis": ["Straße", "b"], "reference": ["STRASSE", "b"]}
+    assert ch.evaluate(**lines, exact=True)["exact"] == 0.5
+    found = ch.evaluate(**lines, exact=True, lowercase=True)
+    assert found["exact"] == 1 and "given lines, ignoring case" in str(found)
+    for how in ({"tokenize": "nonsense"}, {"resamples": 5}):
+        assert "is for BLEU and chrF++, and --exact counts lines" in refused(
+            lambda how=how: ch.evaluate(**lines, exact=True, **how)
+        )
 
 
 def test_a_text_that_is_not_there_has_no_translation_to_be_scored(translator: ch.TrainedRun):

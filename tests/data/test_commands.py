@@ -68,7 +68,16 @@ def test_an_override_reaches_the_data(capsys: pytest.CaptureFixture[str]):
     assert "tokenizer.json: 290 tokens" in capsys.readouterr().out
     assert main(["prepare", "pairs.toml"]) == 2
     assert "data.vocab_size was 290, is 300" in capsys.readouterr().err
+    assert main(["data", "pairs.toml"]) == 0, "the folder knows"
     assert main(["prepare", "pairs.toml", "--overwrite"]) == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_data_of_other_settings_are_not_shown(capsys: pytest.CaptureFixture[str]):
+    assert main(["prepare", "pairs.toml"]) == 0
+    assert main(["data", "pairs.toml", "--data.max_tokens", "5"]) == 2
+    assert "was prepared with another recipe: data.max_tokens was " in capsys.readouterr().err
+    assert main(["data", "pairs.toml", "--batches.batch_tokens", "400"]) == 0
 
 
 @pytest.mark.usefixtures("here")
@@ -79,6 +88,14 @@ def test_an_override_reaches_the_data(capsys: pytest.CaptureFixture[str]):
         (["prepare", "pairs.toml", "more"], "takes no 'more'; see clearhead prepare --help"),
         (["prepare", "pears"], "there is no recipe 'pears'"),
         (["data", "pairs.toml"], "make it with: clearhead prepare pairs.toml"),
+        (
+            ["data", "pairs.toml", "--data.skip", '["blank"]', "--out", "prepared/a b"],
+            "clearhead prepare pairs.toml --data.skip '[\"blank\"]' --out 'prepared/a b'",
+        ),
+        (["data", "pairs.toml", "valid"], "takes 'valid' only after get; for a split, give --spl"),
+        (["prepare", "pairs.toml", "--train.steps", "5"], "--train.steps 5 changes no prepared d"),
+        (["prepare", "pairs.toml", "--batches.seed", "9"], "give it to clearhead train"),
+        (["train", "pairs.toml", "--picture", "x.png"], "--picture belongs to --plan; leave it"),
         (["data", "get"], "name a corpus: clearhead data get copy-task|multi30k|"),
         (["data", "get", "multi30"], "did you mean 'multi30k'?"),
     ],
@@ -88,6 +105,19 @@ def test_a_mistake_is_answered_with_what_to_do(
 ):
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("here")
+def test_ranks_that_lack_prepared_data_name_the_command_with_the_path_that_was_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["train", "pairs.toml", "--data.vocab_size", "290", "--train.steps", "5"]) == 2
+    command = "clearhead prepare pairs.toml --data.vocab_size 290"
+    assert capsys.readouterr().err == (
+        f"clearhead: prepared/pairs holds no prepared data; make it with: {command}\n"
+    )
 
 
 def test_invalid_input_stops_with_its_place_and_how_to_skip_it(

@@ -2,6 +2,7 @@
 something else than their name says."""
 
 import csv
+import gzip
 import json
 import re
 import zipfile
@@ -14,7 +15,7 @@ import pytest
 from clearhead.config import DataConfig, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.data.own import own_labels, own_table
-from clearhead.data.proposal import propose
+from clearhead.data.proposal import propose, refuse_tables
 from clearhead.data.recognise import conversion, guess_encoding
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.survey import check_files, survey
@@ -201,8 +202,32 @@ def test_a_memory_in_an_encoding_that_cannot_be_read_is_refused(tmp_path: Path, 
 def test_a_list_in_a_file_of_lines_is_not_called_empty(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     path.write_text('[{"en": "Hello there."}]')
-    with pytest.raises(DataError, match=r"no line that is a JSON object; .* > a\.lines\.jsonl"):
+    with pytest.raises(DataError, match=r"no line that is a JSON object; .* > .*/a\.lines\.jsonl"):
         propose(path)
+    path.write_text('["Hello there.", "Bonjour."]\n' * 2)
+    with pytest.raises(DataError, match=r"jq -c '{source: \.\[0\], target: \.\[1\]}' < .*a\.jsonl"):
+        propose(path)
+
+
+def test_a_packed_list_is_unpacked_by_the_command_that_is_proposed(tmp_path: Path):
+    path = tmp_path / "my text.json.gz"
+    path.write_bytes(gzip.compress(b"[]"))
+    made = r"gzip -dc '.*/my text\.json\.gz' \| jq -c '\.\[\]' > '.*/my text\.lines\.jsonl'"
+    with pytest.raises(DataError, match=made):
+        propose(path)
+    with pytest.raises(DataError, match=r"give it as one: --table '.*/my text\.json\.gz' "):
+        refuse_tables([path])
+
+
+@pytest.mark.parametrize("magic", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0" + bytes(9)])
+def test_a_document_of_an_office_program_is_to_be_saved_as_text(tmp_path: Path, magic: bytes):
+    for name, kind in {"a.xlsx": "CSV", "a.xls": "CSV", "a.DOCX": "plain text"}.items():
+        (tmp_path / name).write_bytes(magic + b"x" * 99)
+        message = f"{name} is a document of an office program; save it there as {kind}"
+        with pytest.raises(DataError, match=message):
+            read(tmp_path / name, task="language-model")
+        with pytest.raises(DataError, match=message):
+            propose(tmp_path / name)
 
 
 def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
@@ -215,7 +240,7 @@ def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
         propose(three, columns=(9,))
     (tmp_path / "b.json").write_text("[]")
     with pytest.raises(
-        DataError, match=r"write an object a line: jq -c '\.\[\]' .*b\.json > b\.lines\.jsonl"
+        DataError, match=r"write an object a line: jq -c '\.\[\]' < .*b\.json > .*b\.lines\.jsonl"
     ):
         propose(tmp_path / "b.json")
     (tmp_path / "b.xyz").write_text("x")

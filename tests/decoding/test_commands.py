@@ -194,6 +194,25 @@ def test_a_prompt_is_answered_in_the_file_and_the_format_that_are_asked_for(
     assert json.loads(out.read_text())["prompt"] == "a dog"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "lm", "--prompt", "X", "--input", "/no"], "--prompt and --input both give"),
+        (["translate", "mt", "--layer", "99"], "--layer belongs to --attention; leave it out, or"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(folder: Path, inside, arguments, message):
+    verb, model, *options = arguments
+    told = inside(verb, folder / model, *options)
+    assert told.returncode == 2 and message in told.stderr
+
+
+def test_a_temperature_is_refused_beside_greedy(folder: Path, inside, capsys):
+    with pytest.raises(SystemExit):
+        inside("generate", folder / "lm", "--greedy", "--temperature", 1)
+    assert "--temperature: not allowed with argument --greedy" in capsys.readouterr().err
+
+
 def test_a_run_that_has_no_model_yet_says_how_it_gets_one(tmp_path: Path, inside):
     (tmp_path / "recipe.toml").touch()
     told = inside("translate", tmp_path)

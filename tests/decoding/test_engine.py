@@ -192,7 +192,7 @@ def test_python_has_the_same_engines(folder: Path, tmp_path: Path):
     assert found["exact"] == 1
     with pytest.raises(ConfigError, match=r"temperature=1\.0 is not supported by CTranslate2"):
         writer.generate("a dog", **there)
-    with pytest.raises(ch.ClearheadError, match="a decoder is evaluated by the engine clearhead"):
+    with pytest.raises(ch.ClearheadError, match="--engine does not apply to a language"):
         writer.evaluate(text=lines, **there)
 
 

@@ -16,6 +16,7 @@ from clearhead.config import BatchConfig, ModelConfig, Recipe, recipe_toml
 from clearhead.data.batches import IGNORED
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.data.manifest import read_manifest
 from clearhead.errors import FolderError
 from clearhead.evaluation.classification import Accuracy, accuracy, label_probabilities
 from clearhead.evaluation.masked import masked_loss
@@ -78,6 +79,22 @@ def test_evaluate_takes_a_run_and_gives_accuracy_with_an_interval(
     assert (found["split"], found["n"], found["accuracy"]) == ("valid", 36, 1.0)
 
 
+def test_texts_that_were_too_long_to_prepare_are_counted_beside_the_accuracy(
+    trained: Path, corpus: Corpus, tmp_path: Path, capsys
+):
+    shutil.copytree(corpus.folder, tmp_path / "short")
+    manifest = read_manifest(corpus.folder)
+    manifest.splits["test"].skipped["too-long"] = 10
+    manifest.write(tmp_path / "short")
+    assert main(["evaluate", str(trained), "--prepared", str(tmp_path / "short")]) == 0
+    assert "100.00; 10 too long, not measured)" in capsys.readouterr().out
+    valid = ["--prepared", str(corpus.folder), "--split", "valid"]
+    assert main(["evaluate", str(trained), *valid]) == 0
+    assert "of valid, which also chose the weights; 95 %" in capsys.readouterr().out
+    assert main(["evaluate", str(trained), *valid, "--p-mask", "0.5"]) == 2
+    assert "--p-mask does not apply to a classifier; leave it out" in capsys.readouterr().err
+
+
 def ask(monkeypatch: pytest.MonkeyPatch, given: str, *arguments: object) -> int:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
     return main(["classify", *map(str, arguments)])
@@ -100,10 +117,20 @@ def test_classify_answers_each_line_in_order_and_leaves_empty_ones_empty(
     assert sum(found["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_line_that_is_too_long_is_refused_by_its_number(trained: Path, monkeypatch, capsys):
-    assert ask(monkeypatch, "sun\n" + "红" * 200, trained) == 2
-    assert "line 2 has" in (said := capsys.readouterr().err)
-    assert "and the model takes 120; shorten it" in said
+def test_one_line_that_is_too_long_does_not_cost_the_labels_of_the_others(
+    trained: Path, monkeypatch, capsys
+):
+    lines = "sun sun\n" + "rain " * 200 + "\nrain rain\n"
+    assert ask(monkeypatch, lines, trained) == 0
+    out, said = capsys.readouterr()
+    assert out == "fine\n\nwet\n"
+    assert "line 2 has" in said and "and the model takes 120: left empty; shorten it, or" in said
+    assert ask(monkeypatch, lines, trained, "--too-long", "cut") == 0
+    out, said = capsys.readouterr()
+    assert out == "fine\nwet\nwet\n" and "takes 120: it was cut" in said
+    assert ask(monkeypatch, lines, trained, "--too-long", "refuse") == 2
+    out, said = capsys.readouterr()
+    assert "line 2 has" in said and "takes 120; shorten it, or have it cut" in said
 
 
 def test_a_model_without_labels_cannot_classify(trained: Path, tmp_path: Path, capsys):

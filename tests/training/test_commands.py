@@ -127,6 +127,14 @@ def test_a_run_is_evaluated_on_its_own_split(tmp_path: Path, monkeypatch, capsys
     found = json.loads(capsys.readouterr().out)
     assert found["n_tokens"] == corpus.facts("valid").tokens["text"] - 1  # all but the first
     assert found["n_bytes"] == pytest.approx((tmp_path / "text.txt").stat().st_size, abs=9)
+    assert found["split"] == "valid"
+    assert main(["evaluate", "runs/text"]) == 0
+    assert capsys.readouterr().out.startswith("valid of runs/text\nperplexity per token")
+    own = Path("runs/text/recipe.toml")
+    best = own.read_text("utf-8").replace('publish = "last"', 'publish = "best"')
+    own.write_text(best.replace("validate_every = 0", "validate_every = 1"), encoding="utf-8")
+    assert main(["evaluate", "runs/text"]) == 0
+    assert "valid of runs/text, which also chose the weights\n" in capsys.readouterr().out
     assert main(["evaluate", "runs/text", "--split", "test"]) == 2
     assert "have no split 'test'; name one in the recipe" in capsys.readouterr().err
 

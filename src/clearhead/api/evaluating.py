@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from clearhead.api.evaluation_settings import (
+    Kind,
+    changed_settings,
+    check_hypothesis,
+    check_own_split,
+    check_settings,
+)
 from clearhead.api.loading import as_text_model, load
 from clearhead.api.paths import PREPARED, as_path
 from clearhead.api.preparing import is_prepared
@@ -35,12 +42,6 @@ from clearhead.models import MaskedLM
 
 Split = Literal["train", "valid", "test"]
 P_MASK = 0.15
-TAKES = {
-    "a translator": (("source", "reference"), ("exact", "tokenize", "lowercase")),
-    "a language model": (("text",), ("document", "stride", "start")),
-    "an encoder": (("prepared",), ("p_mask",)),
-}
-"""Text and settings that only one kind of model is evaluated with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,7 @@ class _Search(NamedTuple):
 
 
 class _Scoring(NamedTuple):
+    exact: bool
     resamples: int
     tokenize: str | None
     lowercase: bool
@@ -116,6 +118,7 @@ def evaluate(
     by `stride`. An encoder: accuracy of a classifier, or loss on masked tokens (`p_mask`), on the
     data in `prepared`. How texts are translated, and by which `engine`: see `TextModel.translate`.
     """
+    given = changed_settings(evaluate, locals())
     if split not in (None, "train", "valid", "test"):
         raise InputError(f"split={split!r} is not a choice; give 'train', 'valid' or 'test'")
     check_at_least("resamples", resamples, 0)
@@ -124,25 +127,14 @@ def evaluate(
             "against= compares BLEU and chrF++ by resampling; leave out exact, and have "
             f"resamples={N_RESAMPLES}"
         )
-    scoring = _Scoring(resamples, tokenize, lowercase)
-    given = {"text": text, "source": source, "reference": reference, "prepared": prepared}
+    scoring = _Scoring(exact, resamples, tokenize, lowercase)
     if hypothesis is not None:
-        return _outputs(hypothesis, against, {"model": model} | given, exact, scoring)
+        check_hypothesis(given)
+        return _outputs(hypothesis, against, reference, scoring)
     if model is None:
         raise InputError("MODEL is missing: a model folder or a run; or --hypothesis FILE")
     found = as_text_model(model)
-    others = {
-        "exact": exact or None,
-        "tokenize": tokenize,
-        "lowercase": lowercase or None,
-        "document": None if document == "line" else document,
-        "stride": stride,
-        "start": None if start in ("auto", "none") else start,
-        "p_mask": None if p_mask == P_MASK else p_mask,
-    }
-    _refuse_what_does_not_apply(found, given | others)
-    if split is not None and not (text is None and source is None and reference is None):
-        raise InputError("--split is a part of the run's own data; leave it out, or the files")
+    check_settings(_kind(found), given)
     if found.opened.translates:
         other = against
         if other is not None and not isinstance(other, TextModel):
@@ -158,19 +150,20 @@ def evaluate(
             check_scoring(tokenize, lowercase=lowercase)  # before translating, which takes its time
         mine = _translate(found, sources, search)
         theirs = None if other is None else _translate(other, sources, search)
-        return _scores(mine, theirs, references, where, exact, scoring)
-    if against is not None:
-        raise InputError("against= compares translations; evaluate each model alone")
+        return _scores(mine, theirs, references, where, scoring)
     if document not in ("line", "file"):
         raise ConfigError("document", document, "is not a choice", "try 'line' or 'file'")
-    if engine != "clearhead":
-        raise ClearheadError(
-            f"engine={engine!r} translates; a {found.config.family} is evaluated by the engine "
-            "clearhead: leave engine out"
-        )
     if isinstance(found.model, MaskedLM):
         return _encoder(found, found.model, split, prepared, p_mask)
+    if text is None and isinstance(found, TrainedRun):
+        check_own_split(given)
     return _perplexity(found, split, text, document, stride, start)
+
+
+def _kind(model: TextModel) -> Kind:
+    if model.opened.translates:
+        return "a translator"
+    return "an encoder" if isinstance(model.model, MaskedLM) else "a language model"
 
 
 def pairs_to_translate(
@@ -180,7 +173,8 @@ def pairs_to_translate(
     if source is None and reference is None and isinstance(model, TrainedRun):
         _, split, documents = _documents(model, split)
         pairs = list(documents)
-        return [p[0] for p in pairs], [p[1] for p in pairs], f"{split} of {model.folder}"
+        where = f"{split} of {model.folder}{_chose(model, split)}"
+        return [p[0] for p in pairs], [p[1] for p in pairs], where
     sources = given_lines("source", source, "the lines to translate")
     references = given_lines("reference", reference, "their reference translations")
     if len(sources) != len(references):
@@ -197,31 +191,14 @@ def _translate(model: TextModel, sources: list[str], search: _Search) -> list[st
     return translate_lines(runs, opened.codec, sources, search.config)
 
 
-def _refuse_what_does_not_apply(model: TextModel, given: dict[str, Any]) -> None:
-    """A setting of another kind of model would be ignored, and its user misled."""
-    kind = "an encoder" if isinstance(model.model, MaskedLM) else "a language model"
-    kind = "a translator" if model.opened.translates else kind
-    texts, settings = TAKES[kind]
-    instead = f"give {' and '.join(f'--{name}' for name in texts)} instead"
-    for name, value in given.items():
-        if value is not None and name not in (*texts, *settings):
-            remedy = instead if any(name in of for of, _ in TAKES.values()) else "leave it out"
-            raise InputError(f"--{name.replace('_', '-')} does not apply to {kind}; {remedy}")
-
-
 def _outputs(
     hypothesis: LinesGiven,
     against: TextModel | LinesGiven | None,
-    given: dict[str, Any],
-    exact: bool,
+    reference: LinesGiven | None,
     scoring: _Scoring,
 ) -> Evaluation:
     """Scores the output of any system: no model is needed."""
-    for name, value in given.items():
-        if value is not None and name != "reference":
-            name = "MODEL" if name == "model" else f"--{name}"
-            raise InputError(f"--hypothesis is scored against --reference alone; leave out {name}")
-    references = given_lines("reference", given["reference"], "the reference translations")
+    references = given_lines("reference", reference, "the reference translations")
     mine = given_lines("hypothesis", hypothesis, "the output of a system")
     if isinstance(against, TextModel):
         raise InputError("with --hypothesis, --against is another output: give a file or lines")
@@ -233,7 +210,7 @@ def _outputs(
                 "must belong to line n of the other"
             )
     where = str(hypothesis) if isinstance(hypothesis, str | Path) else "given lines"
-    return _scores(mine, theirs, references, where, exact, scoring)
+    return _scores(mine, theirs, references, where, scoring)
 
 
 def _scores(
@@ -241,15 +218,16 @@ def _scores(
     theirs: list[str] | None,
     references: list[str],
     where: str,
-    exact: bool,
     scoring: _Scoring,
 ) -> Evaluation:
-    if exact:
-        share = exact_share(mine, references)
+    if scoring.exact:
+        share = exact_share(mine, references, lowercase=scoring.lowercase)
+        record = {"name": "exact", "value": share, "n_lines": len(mine)}
+        case = ", ignoring case" if scoring.lowercase else ""
         return Evaluation(
             values={"exact": share},
-            records=[{"name": "exact", "value": share, "n_lines": len(mine)}],
-            lines=[f"exact   {share:.2%} of {len(mine):,} lines ({where})"],
+            records=[record | {"lowercase": scoring.lowercase}],
+            lines=[f"exact   {share:.2%} of {len(mine):,} lines ({where}{case})"],
         )
     values: dict[str, float] = {}
     records: list[dict[str, Any]] = []
@@ -279,9 +257,12 @@ def _perplexity(
     if stride is not None:
         check_at_least("stride", stride, 1)
     language_model, tokenizer, ids = model.opened.language_model, model.tokenizer, model.opened.ids
+    head: list[str] = []
+    record: dict[str, Any] = {}
     if text is None and isinstance(model, TrainedRun):
         config, split, documents = _documents(model, split)
         texts = [texts[0] for texts in documents]
+        head, record = [f"{split} of {model.folder}{_chose(model, split)}"], {"split": split}
         # As in training: each document alone behind a start, or one stream, in which an end stands
         # behind every document. A file that was cut in two has no end to be expected.
         alone = model.recipe.batches.layout == "documents"
@@ -310,7 +291,6 @@ def _perplexity(
     }
     values = {f"perplexity_per_{name}": value for name, (value, _) in per.items()}
     counts = {f"n_{name}s": n for name, (_, n) in per.items()}
-    record = {**values, **counts, "bits_per_byte": found.bits_per_byte}
     lines = [
         f"perplexity per {name:<9}{'—':>14}   (no blanks between the {name}s)"
         if value is None
@@ -320,8 +300,8 @@ def _perplexity(
     figures = {name: value for name, value in values.items() if value is not None}
     return Evaluation(
         values={**figures, "bits_per_byte": found.bits_per_byte},
-        records=[record],
-        lines=[*lines, f"bits per byte           {found.bits_per_byte:>14,.3f}"],
+        records=[{**record, **values, **counts, "bits_per_byte": found.bits_per_byte}],
+        lines=[*head, *lines, f"bits per byte           {found.bits_per_byte:>14,.3f}"],
     )
 
 
@@ -352,13 +332,19 @@ def _encoder(
         )
     match corpus.manifest.task:
         case "classification":
+            if p_mask != P_MASK:
+                raise InputError("--p-mask does not apply to a classifier; leave it out")
             right = accuracy(encoder, corpus, split)
+            n_too_long = corpus.facts(split).skipped.get("too-long", 0)
             low, high = right.interval
             values = {"accuracy": right.value}
             record = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
+            record |= {"n_too_long": n_too_long}
+            left_out = f"; {n_too_long:,} too long, not measured" if n_too_long else ""
             line = (
                 f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of "
-                f"{split}; 95 % interval {100 * low:.2f} … {100 * high:.2f})"
+                f"{split}{_chose(model, split)}; 95 % interval {100 * low:.2f} … {100 * high:.2f}"
+                f"{left_out})"
             )
         case "masked-lm":
             loss = masked_loss(encoder, corpus, split, p_mask=p_mask)
@@ -366,7 +352,7 @@ def _encoder(
             record = {**values, "n": loss.n_tokens}
             line = (
                 f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of "
-                f"{split}, {100 * p_mask:g} % of all)\n"
+                f"{split}{_chose(model, split)}, {100 * p_mask:g} % of all)\n"
                 f"pseudo-perplexity {loss.perplexity:.3f}"
             )
         case task:
@@ -391,3 +377,11 @@ def _documents(
     check_text_of_run(run.folder, config, split)
     documents = reader.documents(Cursor(), {})
     return config, split, (document.texts for document in documents)
+
+
+def _chose(model: TextModel, split: str) -> str:
+    """What to say of a split that has chosen the weights: its figure flatters."""
+    run = model if isinstance(model, TrainedRun) and split == "valid" else None
+    if run is None or run.recipe.train.publish == "last":
+        return ""
+    return ", which also chose the weights"

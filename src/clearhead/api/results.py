@@ -7,7 +7,7 @@ from clearhead.decoding.results import Scored, StopReason
 from clearhead.inspection.labels import label_of
 from clearhead.text.tokenizer import Tokenizer
 
-__all__ = ["NOTHING", "Classified", "DecodedText", "Scored", "decoded"]
+__all__ = ["NOTHING", "Classified", "DecodedText", "Scored", "classified", "decoded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +48,9 @@ class Classified:
 
     label: str
     probabilities: dict[str, float]
+
+
+def classified(probabilities: dict[str, float]) -> Classified:
+    """Probabilities with the likeliest label."""
+    likeliest = max(probabilities, key=probabilities.__getitem__)
+    return Classified(label=likeliest, probabilities=probabilities)

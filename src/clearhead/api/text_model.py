@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from clearhead.api.attending import text_attention
-from clearhead.api.results import NOTHING, Classified, DecodedText, Scored, decoded
+from clearhead.api.results import NOTHING, Classified, DecodedText, Scored, classified, decoded
 from clearhead.api.texts import (
     Evaluating,
     Generating,
@@ -332,24 +332,23 @@ class TextModel(TokenizedModel):
         self,
         texts: Texts,
         *,
+        too_long: TooLongSource = "skip",
         batch: int = 32,
         details: bool = False,
         number: int = 1,
         called: str = "text",
     ) -> Any:
-        """Each text's label; None for an empty text. `details` gives `Classified` objects, with the
-        probability of every label."""
+        """Each text's label; None for an empty text. `too_long`: a text beyond the model's length
+        has None ("skip") or its end is cut, both with a warning, or it is refused. `details` gives
+        `Classified` objects, with the probability of every label."""
         check_at_least("batch", batch, 1)
         model, labels = self.opened.classifier
         given = as_list(texts)
-        names = named(called, number, given)
-        found = label_texts(model, labels, self.opened.codec, given, batch=batch, names=names)
-        answers = [
-            None
-            if each is None
-            else Classified(label=max(each, key=each.__getitem__), probabilities=each)
-            for each in found
-        ]
+        names, codec = named(called, number, given), self.opened.codec
+        found = label_texts(
+            model, labels, codec, given, batch=batch, too_long=too_long, names=names
+        )
+        answers = [None if each is None else classified(each) for each in found]
         shown = answers if details else [None if each is None else each.label for each in answers]
         return shown[0] if isinstance(texts, str) else shown
 

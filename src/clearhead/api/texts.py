@@ -71,6 +71,7 @@ class Scoring(TypedDict, total=False):
 class Labelling(TypedDict, total=False):
     """The settings of `TextModel.classify` that do not change the type of its answer."""
 
+    too_long: TooLongSource
     batch: int
     number: int
     called: str

@@ -127,7 +127,7 @@ def _open_data(
         if place is not None and place.world > 1:
             raise DataError(
                 f"{path} holds no prepared data, and several ranks would prepare them at once; "
-                f"prepare them first: clearhead prepare {recipe.name}"
+                "prepare them first: clearhead.prepare(…), or clearhead prepare RECIPE"
             )
         _log.info("preparing %s", path)
         corpus = prepare(recipe, folder=path, progress=progress)

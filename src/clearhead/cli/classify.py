@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="as text: every label and its probability, separated by tabs, the most likely first",
     )
+    parser.add_argument(
+        "--too-long",
+        choices=["skip", "cut", "refuse"],
+        help="what to do with a line that is longer than the model's length: leave its label empty "
+        "and warn, cut its end and warn, or end with an error (default: %(default)s)",
+    )
     add_batch_argument(parser)
 
 

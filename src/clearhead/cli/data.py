@@ -53,6 +53,11 @@ def run(namespace: argparse.Namespace) -> int:
         if namespace.name is None:
             raise ClearheadError(f"name a corpus: clearhead data get {'|'.join(public_corpora())}")
         return _get(console, namespace.name)
+    if namespace.name is not None:
+        raise ClearheadError(
+            f"clearhead data takes {namespace.name!r} only after get; for a split, give --split "
+            "train, --split valid or --split test"
+        )
     recipe = read_recipe(namespace)
     corpus = open_prepared(namespace, recipe)
     show_manifest(console, corpus.manifest)

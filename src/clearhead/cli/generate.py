@@ -25,6 +25,7 @@ from clearhead.cli.lines import (
     talk,
 )
 from clearhead.cli.terminal import one_line
+from clearhead.errors import ClearheadError
 
 CALLS = TextModel.generate
 
@@ -38,13 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue this text, and print each token as it is generated",
     )
     add_max_new_argument(parser)
-    parser.add_argument(
+    likely = parser.add_mutually_exclusive_group()
+    likely.add_argument(
         "--temperature",
         type=float,
         metavar="T",
         help="below 1 makes likely tokens more likely, above 1 less (default: %(default)s)",
     )
-    parser.add_argument(
+    likely.add_argument(
         "--greedy",
         action="store_true",
         help="always the most likely token: the same as --temperature 0",
@@ -95,6 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
+    if namespace.prompt is not None and namespace.input is not None:
+        raise ClearheadError("--prompt and --input both give the text; leave one out")
     if namespace.greedy:
         namespace.temperature = 0.0
     model, given = open_model(namespace), settings(namespace, TextModel.generate)

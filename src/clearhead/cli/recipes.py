@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,12 @@ def given_keys(namespace: argparse.Namespace) -> list[tuple[str, str]]:
 def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
     """The recipe of the file, and the settings of `[data]` that the command line sets on top."""
     given = given_keys(namespace)
+    for key, text in given:
+        if not key.startswith("data."):
+            raise ClearheadError(
+                f"--{key} {text} changes no prepared data; leave it out here, and give it to "
+                "clearhead train"
+            )
     changed = load_recipe(namespace.recipe, given)
     if not given:
         return changed, {}
@@ -56,19 +63,31 @@ def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]
         recipe = load_recipe(namespace.recipe)
     except ClearheadError:  # a file that is a recipe only with them
         return changed, {}
-    names = [key.removeprefix("data.") for key, _ in given if key.startswith("data.")]
+    names = [key.removeprefix("data.") for key, _ in given]
     return recipe, {name: getattr(changed.data, name) for name in names}
 
 
 def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
-    """The prepared data of the recipe that the command line names."""
-    from clearhead.api.preparing import is_prepared, prepared_folder
+    """The prepared data of the recipe that the command line names, and with its settings."""
     from clearhead.data.corpus import open_corpus
 
-    folder = prepared_folder(recipe, namespace.folder)
+    folder = check_prepared(namespace, recipe, namespace.folder)
+    corpus = open_corpus(folder)
+    given = corpus.manifest.given(recipe.data)
+    corpus.manifest.check_recipe(folder, replace(recipe.data, **given))
+    return corpus
+
+
+def check_prepared(namespace: argparse.Namespace, recipe: Recipe, out: Path | None) -> Path:
+    """The folder of the prepared data; raises with the command that makes them, if there are
+    none."""
+    from clearhead.api.preparing import is_prepared, prepared_folder
+
+    folder = prepared_folder(recipe, out)
     if not is_prepared(folder):
-        command = f"clearhead prepare {shlex.quote(namespace.recipe)}"
-        if folder.parent != PREPARED:
-            command += f" --out {shlex.quote(str(folder))}"
-        raise DataError(f"{folder} holds no prepared data; make it with: {command}")
-    return open_corpus(folder)
+        words = ["clearhead", "prepare", namespace.recipe]
+        for key, text in given_keys(namespace):
+            words += [f"--{key}", text] if key.startswith("data.") else []
+        words += [] if out is None else ["--out", str(out)]
+        raise DataError(f"{folder} holds no prepared data; make it with: {shlex.join(words)}")
+    return folder

@@ -14,10 +14,11 @@ from clearhead.api.training import train, training_plan
 from clearhead.cli.calling import add_part_argument, parts, settings
 from clearhead.cli.console import TextConsole
 from clearhead.cli.prepare import STAGES
-from clearhead.cli.recipes import add_recipe_arguments, read_recipe
+from clearhead.cli.recipes import add_recipe_arguments, check_prepared, read_recipe
 from clearhead.config import Recipe
 from clearhead.data.shards import Progress
 from clearhead.environment import torchrun
+from clearhead.errors import ClearheadError
 from clearhead.inspection.curves import Curve, curve_text, curves_png
 from clearhead.training.plan import TrainingPlan
 from clearhead.training.report import Listener, MetricsLine, step_line, validation_line
@@ -52,9 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
+    if namespace.picture is not None and not namespace.plan:
+        raise ClearheadError("--picture belongs to --plan; leave it out, or add --plan")
     recipe = read_recipe(namespace)
     console = TextConsole()
     place = torchrun()
+    if place is not None and place.world > 1:  # ranks would prepare them all at once
+        check_prepared(namespace, recipe, namespace.prepared)
     first = place is None or place.rank == 0
     if namespace.plan:
         planned = training_plan(

@@ -84,6 +84,8 @@ def _svg(text: str) -> Path:
 def run(namespace: argparse.Namespace) -> int:
     if namespace.attention is not None and namespace.engine != "clearhead":
         raise ClearheadError("--attention needs the engine clearhead; leave --engine out")
+    if namespace.attention is None and namespace.layer is not None:
+        raise ClearheadError("--layer belongs to --attention; leave it out, or add --attention")
     if namespace.attention is not None and namespace.split is not None:
         raise ClearheadError("--attention draws one sentence; leave --split out")
     model, given = open_model(namespace), settings(namespace, TextModel.translate)

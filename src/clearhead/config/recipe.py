@@ -66,7 +66,7 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
             remedy = "check the path, or have one made: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
     _check_keys(found, str(path))

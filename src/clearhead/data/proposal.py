@@ -17,7 +17,7 @@ from typing import Any
 from clearhead.config.data import Format, Task
 from clearhead.data.languages import length_in_letters
 from clearhead.data.parquet import open_parquet, records
-from clearhead.data.recognise import HEAD, check_text
+from clearhead.data.recognise import HEAD, check_text, refuse_office, rewriting
 from clearhead.data.tables import (
     SEPARATOR_LINE,
     Columns,
@@ -78,8 +78,8 @@ def refuse_tables(paths: Iterable[str | Path]) -> None:
     for path in paths:
         if _ending(Path(path)) in (*TABLES, ".json"):
             raise DataError(
-                f"{path} is a table by its name; give it as one: --table {path} (table=…), or let "
-                "its name end in .txt"
+                f"{path} is a table by its name; give it as one: --table "
+                f"{shlex.quote(str(path))} (table=…), or let its name end in .txt"
             )
 
 
@@ -98,6 +98,7 @@ def format_of(path: Path) -> Format:
             f"{path} is one JSON value, or objects without a line each; {_an_object_a_line(path)}"
         )
     if found is None:
+        refuse_office(path)
         raise DataError(
             f"{path} has no ending that tells its format; rename it to end in one of "
             f"{', '.join(TABLES)}, or give plain files: --source and --target, --text, --label"
@@ -166,15 +167,17 @@ def _named(column: int | str, names: list[str | int], kind: Format) -> int | str
 def _nothing_in(path: Path, kind: Format) -> DataError:
     """Lines of JSON may be there, but none that is an object."""
     with ExitStack() as stack:
-        is_empty = not open_bytes(path, stack).data.read(HEAD).strip()
-    if kind == "jsonl" and not is_empty:
-        return DataError(f"{path} has no line that is a JSON object; {_an_object_a_line(path)}")
+        head = open_bytes(path, stack).data.read(HEAD).strip()
+    if kind == "jsonl" and head:
+        lists = re.match(rb'\[\s*"', head)
+        made = _an_object_a_line(path, "{source: .[0], target: .[1]}" if lists else ".[]")
+        return DataError(f"{path} has no line that is a JSON object; {made}")
     return DataError(f"{path} is empty; name a file with text in it")
 
 
-def _an_object_a_line(path: Path) -> str:
-    made = shlex.quote(f"{path.stem}.lines.jsonl")
-    return f"write an object a line: jq -c '.[]' {shlex.quote(str(path))} > {made}"
+def _an_object_a_line(path: Path, objects: str = ".[]") -> str:
+    made = rewriting(path, f"jq -c {shlex.quote(objects)}", "lines", ".jsonl")
+    return f"write an object a line: {made}"
 
 
 def _with_regions_joined(rows: list[Row]) -> list[Row]:

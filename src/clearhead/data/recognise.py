@@ -25,6 +25,11 @@ PACKED = (
     (b"PAR1", "a Parquet table", 'name its format: data.format = "parquet"'),
     (b"%PDF", "a PDF", "extract its text first: pdftotext {path}"),
 )
+OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+SAVED_AS = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "CSV"),
+    **dict.fromkeys((".docx", ".doc", ".odt"), "plain text"),
+}
 
 # The first bytes that punctuation and frequent characters have in a codec, and how many characters
 # are needed to tell: bytes of frequent Korean are those of half of the frequent Chinese.
@@ -40,6 +45,8 @@ def check_text(file: OpenedFile) -> None:
     read stays unread."""
     with naming(file.path):
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
+    if head.startswith(OFFICE):
+        refuse_office(file.path)
     for magic, what, remedy in PACKED:
         if head.startswith(magic):
             path = shlex.quote(str(file.path))  # users paste the command
@@ -70,6 +77,12 @@ def _decodes(head: bytes, encoding: str) -> bool:
     return True
 
 
+def refuse_office(path: Path) -> None:
+    """Raises if the name of a file is that of a document of an office program."""
+    if kind := SAVED_AS.get(path.suffix.lower()):
+        raise DataError(f"{path} is a document of an office program; save it there as {kind}")
+
+
 def _encoded(file: OpenedFile, encoding: str) -> DataError:
     return DataError(
         f"{file.path} is {encoding}, not UTF-8; convert it: {conversion(file.path, encoding)}"
@@ -81,12 +94,13 @@ def conversion(path: Path, encoding: str) -> str:
     return rewriting(path, f"iconv -f {encoding} -t UTF-8", "utf8")
 
 
-def rewriting(path: Path, program: str, mark: str) -> str:
+def rewriting(path: Path, program: str, mark: str, ending: str | None = None) -> str:
     """The command that writes a file anew by a program, beside it; users paste it."""
     unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
     plain = path.with_suffix("") if unpack else path
     given, made = (
-        shlex.quote(str(each)) for each in (path, plain.with_suffix(f".{mark}{plain.suffix}"))
+        shlex.quote(str(each))
+        for each in (path, plain.with_suffix(f".{mark}{ending or plain.suffix}"))
     )
     read = f"{unpack} {given} | {program}" if unpack else f"{program} < {given}"
     return f"{read} > {made}"

@@ -262,6 +262,8 @@ def score_texts(
     # Blanks are a text that a language model can continue, and none that can be translated.
     filled = [place for place, text in enumerate(texts) if (text.strip() if pairs else text)]
     if pairs:
+        if start != "auto":
+            raise InputError(f"start={start!r} is for language models; leave it out")
         if targets is None or len(targets) != len(texts):
             raise InputError("a translator scores pairs; give a target for each text")
         for place in set(range(len(texts))) - set(filled):

@@ -3,17 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import torch
 
 from clearhead.config import BatchConfig
+from clearhead.config.decode import TooLongSource
 from clearhead.data.batches import IGNORED, LabelledBatch, labelled_batch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.cached import evaluating, in_full
 from clearhead.decoding.codec import Codec
-from clearhead.errors import InputError
+from clearhead.decoding.text import warn_of_cut
+from clearhead.errors import ConfigError, InputError, nearest
 from clearhead.interop.labels import Labels
 from clearhead.models import MaskedLM
 from clearhead.shapes import Float, Tensor
@@ -63,10 +66,15 @@ def label_texts(
     texts: Sequence[str],
     *,
     batch: int = 32,
+    too_long: TooLongSource = "refuse",
     names: Sequence[str],
 ) -> list[dict[str, float] | None]:
-    """The probability of every label for each text; None for an empty one. Texts of one length run
-    together, `batch` at a time. `names` are what messages call the texts."""
+    """The probability of every label for each text; None for an empty one, and for one that is too
+    long and skipped. Texts of one length run together, `batch` at a time. `names` are what messages
+    call the texts."""
+    if too_long not in get_args(TooLongSource):
+        remedy = nearest(str(too_long), get_args(TooLongSource))
+        raise ConfigError("too_long", too_long, "is not a choice", remedy)
     ids, longest = list(labels.ids.values()), model.config.max_length
     rows: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
@@ -74,10 +82,15 @@ def label_texts(
             continue
         tokens = codec.source.encode(codec.as_in_training(text))
         if (n := len(tokens) + 2) > longest:  # the mask and the end
-            raise InputError(
-                f"{names[place]} has {n} tokens, and the model takes {longest}; shorten it, or "
-                "label its parts"
-            )
+            if too_long == "refuse":
+                what = f"{names[place]} has {n} tokens, and the model takes {longest}"
+                raise InputError(f"{what}; shorten it, or have it cut: too_long='cut'")
+            skips = too_long == "skip"
+            done = "left empty; shorten it, or --too-long cut" if skips else "it was cut"
+            warn_of_cut(names[place], longest, n - longest, longest, done)
+            if skips:
+                continue
+            tokens = tokens[: longest - 2]
         if max(tokens, default=0) >= model.config.vocab_size:
             raise InputError(
                 f"{names[place]} has the token {max(tokens)}, and the model has "

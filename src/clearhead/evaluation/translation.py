@@ -141,10 +141,14 @@ def check_scoring(tokenize: str | None, *, lowercase: bool) -> None:
     _metrics(tokenize or "13a", lowercase)
 
 
-def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
+def exact_share(
+    translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+) -> float:
     """The share of lines that are their reference, character for character: for notations that are
-    either right or wrong."""
+    either right or wrong. `lowercase`: case is ignored."""
     _check(translations, references)
+    if lowercase:
+        translations, references = (list(map(str.casefold, x)) for x in (translations, references))
     return sum(map(str.__eq__, translations, references)) / len(references)
 
 

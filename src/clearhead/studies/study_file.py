@@ -153,7 +153,7 @@ def load_study(name: str | Path) -> StudyPlan:
         remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
         raise ClearheadError(f"there is no study {name!r}; {remedy}")
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
     return _study(path, found)
