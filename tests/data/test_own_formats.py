@@ -514,6 +514,14 @@ def test_a_column_with_one_value_is_no_label(tmp_path: Path):
     assert propose(path).columns == ("text", "label")
 
 
+def test_forty_intents_are_labels(tmp_path: Path):
+    rows = [("text", "intent"), *((f"please do the thing {n}", f"do_{n % 40}") for n in range(400))]
+    found = propose(write_csv(tmp_path / "intents.csv", rows))
+    assert (found.task, found.columns, len(found.labels)) == (
+        "classification", ("text", "intent"), 40
+    )  # fmt: skip
+
+
 def test_a_tsv_with_cells_in_quotes_is_read_as_csv(tmp_path: Path):
     rows = [(f'"{en}" he said', zh) for en, zh in PAIRS]
     path = tmp_path / "a.tsv"

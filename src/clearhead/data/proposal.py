@@ -38,7 +38,7 @@ from clearhead.data.unpack import (
 from clearhead.errors import DataError
 
 N_ROWS = 500
-LABELS_AT_MOST = 20
+LABELS_AT_MOST = 100
 TABLES: dict[str, Format] = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -261,7 +261,7 @@ def _labels(file: OpenedFile, kind: Format, columns: Columns) -> tuple[str, ...]
             for row in _READERS[kind](open_bytes(file.path, stack), columns)
             if row.get(column, "").strip()
         )
-    if len(counts) > 100:
+    if len(counts) > LABELS_AT_MOST:
         raise DataError(
             f"{file.path}: column {column!r} has {len(counts)} different values, too many for "
             "labels; choose another with --columns"
