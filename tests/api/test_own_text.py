@@ -88,11 +88,13 @@ def test_texts_that_occur_often_are_not_on_both_sides(here: Path):
 
 def test_a_book_in_memory_is_a_file_whose_end_is_held_out(here: Path):
     book = "".join(f"{n} green bottles hanging on the wall\n" for n in range(4000))
-    recipe = ch.recipe_for(texts=[book], minutes=1)
+    recipe = ch.recipe_for(texts=[book, ""], minutes=1)
     assert "Validation: the last 10% of each file" in " ".join(recipe.reasons)
     corpus = ch.prepare(recipe)
     (train,), (valid,) = texts_of(corpus, "train"), texts_of(corpus, "valid")
     assert train + valid == book and 0.08 < len(valid) / len(book) < 0.12
+    html = ch.recipe_for(texts=["<!DOCTYPE html>" + book, book.upper()], minutes=1)
+    assert html.data.format == "jsonl"
 
 
 def test_a_text_of_several_megabytes_among_others_is_not_too_long(here: Path):

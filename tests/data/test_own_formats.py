@@ -59,6 +59,7 @@ def test_a_csv_has_quotes_line_ends_and_a_header_or_none(tmp_path: Path):
     spaced = write_csv(tmp_path / "c.csv", [("en", " zh "), *rows])
     assert propose(spaced).columns == ("en", "zh")
     assert read(spaced, format="csv", columns=("en", "zh")) == rows
+    assert read(spaced, format="csv", columns=("en", " zh ")) == rows
 
 
 @pytest.mark.parametrize("separator", [";", "\t", ",", "|"])
@@ -264,8 +265,8 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
     [
         (CHINESE.encode("utf-16"), r"a\.zh is UTF-16, not UTF-8; convert it: iconv -f UTF-16"),
         (CHINESE.encode("utf-16-le"), r"a\.zh is UTF-16LE, not UTF-8"),
-        (("我喜欢在雨天读书\n" * 9).encode("utf-16-le"), r"a\.zh is UTF-16LE, not UTF-8"),
-        (("我喜欢在雨天读书\n" * 9).encode("utf-16-be"), r"a\.zh is UTF-16BE, not UTF-8"),
+        (("一天，一个人一句话。\n" * 9).encode("utf-16-le"), r"a\.zh is UTF-16LE, not UTF-8"),
+        (("一天，一个人一句话。\n" * 9).encode("utf-16-be"), r"a\.zh is UTF-16BE, not UTF-8"),
         (CHINESE.encode("utf-32"), r"a\.zh is UTF-32, not UTF-8"),
         (b"PK\x03\x04" + b"x" * 99, r"a\.zh is a zip archive; unpack it first: unzip .*a\.zh"),
         (b"\x1f\x8b" + b"x" * 99, r"a\.zh is packed by gzip; let its name end in \.gz"),
@@ -281,6 +282,11 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
 def test_what_a_file_really_is_is_named(tmp_path: Path, target: bytes, message: str):
     with pytest.raises(DataError, match=message):
         check_files(parallel(tmp_path, ENGLISH, target))
+
+
+def test_a_zero_byte_by_mistake_does_not_make_it_utf_16(tmp_path: Path):
+    spoilt = "他来了。\n".encode() + b"a\x00b\n" + b"caf\xe9\n" + CHINESE.encode()
+    check_files(parallel(tmp_path, b"x\n" * spoilt.count(b"\n"), spoilt))
 
 
 def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
@@ -512,6 +518,15 @@ def test_a_column_with_one_value_is_no_label(tmp_path: Path):
     rows = [{"lang": "en", "text": en, "label": n % 2} for n, (en, _) in enumerate(PAIRS)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     assert propose(path).columns == ("text", "label")
+
+
+def test_short_targets_that_repeat_are_pairs_where_they_are_too_many_for_labels(tmp_path: Path):
+    rows = [(f"Es ist {n} Uhr am Tag", f"it is {n // 5} now") for n in range(1000)]
+    found = propose(write_csv(tmp_path / "a.csv", [("source", "target"), *rows]))
+    assert (found.task, found.columns, found.labels) == ("pairs", ("source", "target"), ())
+    numbers = [(text, str(n // 5)) for n, (text, _) in enumerate(rows)]
+    with pytest.raises(DataError, match=r"'label' has 200 different values, too many for labels"):
+        propose(write_csv(tmp_path / "b.csv", [("text", "label"), *numbers]))
 
 
 def test_forty_intents_are_labels(tmp_path: Path):

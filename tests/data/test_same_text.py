@@ -105,7 +105,8 @@ def test_what_is_held_out_of_changed_text_is_not_a_test_of_the_run(
     corpus: Corpus, config: DataConfig, tmp_path: Path
 ):
     check_text_of_run(tmp_path, config, "test")  # a run that has no note
-    note_text(tmp_path, corpus.manifest.inputs)
+    note_text(tmp_path, [{"path": "x", "bytes": 1, "sha256": "y"}], begins=True)
+    note_text(tmp_path, corpus.manifest.inputs, begins=True)  # the first start had ended at once
     check_text_of_run(tmp_path, config, "test")
     source = Path(config.train[0])
     source.write_text("".join(source.read_text(encoding="utf-8").splitlines(True)[:30]))
@@ -114,7 +115,7 @@ def test_what_is_held_out_of_changed_text_is_not_a_test_of_the_run(
     check_text_of_run(tmp_path, replace(config, held_out_test=0.0, test=config.train), "test")
 
 
-@pytest.mark.parametrize("note", ["", "[]", '{"inputs": 5}', '{"inputs": [{"path": 3}]}'])
+@pytest.mark.parametrize("note", ["", "[]", '{"inputs": 5}', '{"inputs": [{"path": 3}]}', "{}"])
 def test_a_note_that_is_none_is_as_good_as_absent(note: str, config: DataConfig, tmp_path: Path):
     (tmp_path / same_text.TEXT_FILES).write_text(note, encoding="utf-8")
     check_text_of_run(tmp_path, config, "test")

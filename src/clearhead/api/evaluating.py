@@ -330,6 +330,7 @@ def _encoder(
             f"{folder} was prepared with another tokenizer than the model's; prepare it with "
             "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
         )
+    chose = "" if prepared is not None else _chose(model, split)  # by other data, perhaps
     match corpus.manifest.task:
         case "classification":
             if p_mask != P_MASK:
@@ -343,7 +344,7 @@ def _encoder(
             left_out = f"; {n_too_long:,} too long, not measured" if n_too_long else ""
             line = (
                 f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of "
-                f"{split}{_chose(model, split)}; 95 % interval {100 * low:.2f} … {100 * high:.2f}"
+                f"{split}{chose}; 95 % interval {100 * low:.2f} … {100 * high:.2f}"
                 f"{left_out})"
             )
         case "masked-lm":
@@ -352,7 +353,7 @@ def _encoder(
             record = {**values, "n": loss.n_tokens}
             line = (
                 f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of "
-                f"{split}{_chose(model, split)}, {100 * p_mask:g} % of all)\n"
+                f"{split}{chose}, {100 * p_mask:g} % of all)\n"
                 f"pseudo-perplexity {loss.perplexity:.3f}"
             )
         case task:

@@ -22,6 +22,7 @@ from clearhead.data.cleaning import Defects, find_defects
 from clearhead.data.equality import shared_targets
 from clearhead.data.own import check_name, own_labels, own_table
 from clearhead.data.proposal import refuse_tables
+from clearhead.data.recognise import HEAD, check_head
 from clearhead.data.sources import find_inputs
 from clearhead.data.survey import check_files
 from clearhead.environment import keep_freed_memory
@@ -155,12 +156,22 @@ def _given_text(
         return {"train": tuple(str(path.expanduser().absolute()) for path in files)}
     rows = _strings(given) if pairs is None else _rows(given)
     first = list(islice(rows, FEW))
-    if pairs is None and 0 < len(first) < FEW:  # whose ends can be held out
-        files = [_write_text(iter([row]), folder, what, plain=True)[0] for row in first]
+    plain = [row for row in first if "text" in row and row["text"].strip()]
+    if plain and len(first) < FEW and all(_is_plain(row["text"]) for row in plain):
+        files = [_write_text(iter([row]), folder, what, plain=True)[0] for row in plain]
         return {"train": tuple(dict.fromkeys(map(str, files)))}
     file, longest = _write_text(chain(first, rows), folder, what)
     table = {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
     return table | {"max_bytes": max(DataConfig.max_bytes, longest)}
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a file with this text would be taken for text, and not for HTML, say."""
+    try:
+        check_head(Path(), text[:HEAD].encode(errors="replace"))
+    except DataError:
+        return False
+    return True
 
 
 def _write_recipe(path: Path, recipe: Recipe, head: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -
     """The recipe and its keys; with `out`, the folder of its prepared data."""
     known = ", ".join(recipe_names())
     parser.add_argument("recipe", help=f"{known}; or the path of a .toml file")
-    parser.epilog = "Every key of a recipe is an option, such as: --data.vocab_size 4000"
+    parser.epilog = "Keys of the recipe are options, such as: --data.vocab_size 4000"
     add_recipe_keys(parser)
     if out:
         parser.add_argument(

@@ -139,6 +139,13 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         "language-model" if len(chosen) == 1 else "classification" if is_label else "pairs"
     )
     labels = _labels(file, kind, chosen) if found == "classification" else ()
+    if len(labels) > LABELS_AT_MOST and task is None and _is_text(values[chosen[-1]]):
+        found, labels = "pairs", ()
+    if len(labels) > LABELS_AT_MOST:
+        raise DataError(
+            f"{path}: column {chosen[-1]!r} has {len(labels)} different values, too many for "
+            "labels; choose another with --columns"
+        )
     if len(labels) == 1 and columns:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, and labels must "
@@ -260,11 +267,6 @@ def _labels(file: OpenedFile, kind: Format, columns: Columns) -> tuple[str, ...]
             row[column].strip()
             for row in _READERS[kind](open_bytes(file.path, stack), columns)
             if row.get(column, "").strip()
-        )
-    if len(counts) > LABELS_AT_MOST:
-        raise DataError(
-            f"{file.path}: column {column!r} has {len(counts)} different values, too many for "
-            "labels; choose another with --columns"
         )
     return tuple(label for label, _ in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 

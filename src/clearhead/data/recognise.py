@@ -45,33 +45,50 @@ def check_text(file: OpenedFile) -> None:
     read stays unread."""
     with naming(file.path):
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
+    check_head(file.path, head)
+
+
+def check_head(path: Path, head: bytes) -> None:
+    """Raises if a file that begins with these bytes is something else than lines of UTF-8."""
     if head.startswith(OFFICE):
-        refuse_office(file.path)
+        refuse_office(path)
     for magic, what, remedy in PACKED:
         if head.startswith(magic):
-            path = shlex.quote(str(file.path))  # users paste the command
-            raise DataError(f"{file.path} is {what}; {remedy.format(path=path)}")
+            quoted = shlex.quote(str(path))  # users paste the command
+            raise DataError(f"{path} is {what}; {remedy.format(path=quoted)}")
     for mark, encoding in MARKS:
         if head.startswith(mark):
-            raise _encoded(file, encoding)
-    order = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
-    # Western text is half zeros in UTF-16; Chinese has them in blanks and line ends alone.
-    many, some = head.count(0) > len(head) // 8, 0 in head
-    if many or (some and not _decodes(head, "utf-8") and _decodes(head, order)):
-        raise _encoded(file, order)
+            raise _encoded(path, encoding)
+    if (encoding := _utf_16(head)) is not None:
+        raise _encoded(path, encoding)
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200].lower()
     if start.startswith((b"<?xml", b"<tmx", b"<!doctype")):
         tmx = b"<tmx" in head.lower()
         raise DataError(
-            f"{file.path} is XML, not lines of text; "
+            f"{path} is XML, not lines of text; "
             + ('name its format: data.format = "tmx"' if tmx else "extract its text first")
         )
 
 
-def _decodes(head: bytes, encoding: str) -> bool:
-    """Whether these are the first bytes of such a text; the last character may be cut."""
+def _utf_16(head: bytes) -> str | None:
+    """Which UTF-16 without a mark this is. Western text is half zeros there; Chinese has few, and
+    some of them in the other half of a character (U+4E00), but blanks, stops and line ends. Text
+    that holds a zero by mistake has not."""
+    many = head.count(0) > len(head) // 8
+    if 0 not in head or (not many and _is_utf_8(head)):
+        return None
+    texts = {order: head.decode(order, "replace") for order in ("UTF-16LE", "UTF-16BE")}
+    shares = {
+        order: sum(map(text.count, "\n ，。")) / max(1, len(text)) for order, text in texts.items()
+    }
+    best = max(shares, key=lambda order: shares[order])
+    return best if many or shares[best] > 0.01 else None
+
+
+def _is_utf_8(head: bytes) -> bool:
+    """The last character may be cut."""
     try:
-        codecs.getincrementaldecoder(encoding)().decode(head)
+        codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
     return True
@@ -83,10 +100,8 @@ def refuse_office(path: Path) -> None:
         raise DataError(f"{path} is a document of an office program; save it there as {kind}")
 
 
-def _encoded(file: OpenedFile, encoding: str) -> DataError:
-    return DataError(
-        f"{file.path} is {encoding}, not UTF-8; convert it: {conversion(file.path, encoding)}"
-    )
+def _encoded(path: Path, encoding: str) -> DataError:
+    return DataError(f"{path} is {encoding}, not UTF-8; convert it: {conversion(path, encoding)}")
 
 
 def conversion(path: Path, encoding: str) -> str:

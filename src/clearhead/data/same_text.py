@@ -43,9 +43,9 @@ def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
     return ""
 
 
-def note_text(folder: Path, inputs: list[dict[str, Any]]) -> None:
-    """Writes into the folder of a run that begins which files its text is from."""
-    if inputs and not (folder / TEXT_FILES).exists():
+def note_text(folder: Path, inputs: list[dict[str, Any]], *, begins: bool) -> None:
+    """Writes into the folder of a run which files its text is from, when it begins."""
+    if inputs and (begins or not (folder / TEXT_FILES).exists()):
         write_whole(folder / TEXT_FILES, to_json({"inputs": inputs}))
 
 
@@ -68,8 +68,8 @@ def _are_inputs(inputs: Any) -> bool:
     """The folder may have been sent by somebody."""
     return isinstance(inputs, list) and all(
         isinstance(each, dict)
-        and {"bytes", "sha256"} <= each.keys()
-        and isinstance(each.get("path"), str)
+        and type(each.get("bytes")) is int
+        and all(isinstance(each.get(name), str) for name in ("path", "sha256"))
         for each in inputs
     )
 

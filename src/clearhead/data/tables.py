@@ -91,7 +91,8 @@ def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
             sieve.reject("blank", place, "a blank line")
         else:
             if not expected:
-                places = places_of(columns, [*map(str.strip, cells)])
+                wanted = [each.strip() if isinstance(each, str) else each for each in columns]
+                places = places_of(wanted, [*map(str.strip, cells)])
                 expected = max(len(cells), *(each + 1 for each in places))
                 if has_header(columns):
                     continue

@@ -22,6 +22,7 @@ from clearhead.models import MaskedLM
 from clearhead.shapes import Float, Tensor
 
 BATCH_TOKENS = 4096
+CUT = "--too-long cut (in Python: too_long='cut')"
 Z = 1.959964  # standard deviations that hold 95 % of a normal distribution
 
 
@@ -84,9 +85,9 @@ def label_texts(
         if (n := len(tokens) + 2) > longest:  # the mask and the end
             if too_long == "refuse":
                 what = f"{names[place]} has {n} tokens, and the model takes {longest}"
-                raise InputError(f"{what}; shorten it, or have it cut: too_long='cut'")
+                raise InputError(f"{what}; shorten it, or have it cut: {CUT}")
             skips = too_long == "skip"
-            done = "left empty; shorten it, or --too-long cut" if skips else "it was cut"
+            done = f"left empty; shorten it, or have it cut: {CUT}" if skips else "it was cut"
             warn_of_cut(names[place], longest, n - longest, longest, done)
             if skips:
                 continue

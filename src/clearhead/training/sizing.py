@@ -360,7 +360,8 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
         limit = shape["data.max_tokens"]
         rest = ""
         if text.longest > limit:
-            share = f": about {100 * text.too_long:.2g}% of the {what}" if text.too_long else ""
+            known = text.too_long > 0 and limit == TOO_LONG
+            share = f": about {100 * text.too_long:.2g}% of the {what}" if known else ""
             rest = f" Longer ones are skipped and counted{share}."
         reasons.append(
             f"Length: the longest line has about {text.longest:,} tokens, and {limit} are "
