@@ -14,7 +14,12 @@ from clearhead.data import same_text
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.data.prepare import prepare
-from clearhead.data.same_text import check_text_of_data, check_text_of_run, note_text
+from clearhead.data.same_text import (
+    check_text_of_data,
+    check_text_of_run,
+    is_text_of_run,
+    note_text,
+)
 from clearhead.data.shards import Job
 from clearhead.errors import DataError
 
@@ -108,6 +113,7 @@ def test_what_is_held_out_of_changed_text_is_not_a_test_of_the_run(
     note_text(tmp_path, [{"path": "x", "bytes": 1, "sha256": "y"}], begins=True)
     note_text(tmp_path, corpus.manifest.inputs, begins=True)  # the first start had ended at once
     check_text_of_run(tmp_path, config, "test")
+    assert is_text_of_run(tmp_path, corpus.manifest.inputs) and not is_text_of_run(tmp_path, [])
     source = Path(config.train[0])
     source.write_text("".join(source.read_text(encoding="utf-8").splitlines(True)[:30]))
     with pytest.raises(DataError, match=r"trained on other text: .*source\.txt has changed; its t"):

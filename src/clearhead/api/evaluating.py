@@ -23,7 +23,7 @@ from clearhead.config.checks import check_at_least
 from clearhead.config.decode import LengthPenalty, Start
 from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
-from clearhead.data.same_text import check_text_of_run
+from clearhead.data.same_text import check_text_of_run, is_text_of_run
 from clearhead.data.sources import Cursor, data_root
 from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
@@ -330,7 +330,8 @@ def _encoder(
             f"{folder} was prepared with another tokenizer than the model's; prepare it with "
             "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
         )
-    chose = "" if prepared is not None else _chose(model, split)  # by other data, perhaps
+    own = isinstance(model, TrainedRun) and is_text_of_run(model.folder, corpus.manifest.inputs)
+    chose = _chose(model, split) if own else ""
     match corpus.manifest.task:
         case "classification":
             if p_mask != P_MASK:

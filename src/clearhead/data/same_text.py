@@ -49,6 +49,11 @@ def note_text(folder: Path, inputs: list[dict[str, Any]], *, begins: bool) -> No
         write_whole(folder / TEXT_FILES, to_json({"inputs": inputs}))
 
 
+def is_text_of_run(folder: Path, inputs: list[dict[str, Any]]) -> bool:
+    """Whether a run was trained on data from these files; an old run has not noted them."""
+    return read_note(folder / TEXT_FILES).get("inputs", inputs) == inputs
+
+
 def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
     """Raises if a split that was held out of the training files would be drawn from other files:
     lines that the run was trained on could be in it."""
