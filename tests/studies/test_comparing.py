@@ -331,6 +331,12 @@ def test_the_picture_says_what_its_marks_mean(
     assert wide.count(logarithmic) == 1 and wide.index(logarithmic) > wide.index(">loss")
 
 
+def test_a_bleu_of_nearly_nothing_is_zero_on_an_axis_from_zero():
+    found = compare(load_study("parts-multi30k"), read_lines(PAGES / "parts-multi30k.jsonl"))
+    drawn = picture(found, "en")
+    assert "logarithmic" not in drawn and ">0.00 ± 0.00<" in drawn
+
+
 @pytest.mark.parametrize(
     ("low", "high", "labels"),
     [

@@ -7,6 +7,7 @@ from html import escape
 from rich.cells import cell_len
 
 from clearhead.studies.comparing import ArmResult, StudyResult
+from clearhead.studies.study_file import is_possible
 from clearhead.studies.wording import heading, is_share, value_of, words
 
 ROW, FONT, PLOT, GAP = 22, 13, 360, 46  # pixels
@@ -131,7 +132,7 @@ def _axis(
         ticks = [(tick / 4, f"{25 * tick} %") for tick in range(5)]
         return (lambda x: PLOT * min(1.0, max(0.0, x))), ticks, False
     low, high = min(seen), max(seen)
-    if low > 0 and high / low > WIDE:
+    if low > 0 and high / low > WIDE and is_possible(column, math.inf):
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
 
         def logarithmic(x: float) -> float:

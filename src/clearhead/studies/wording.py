@@ -39,7 +39,8 @@ def value_of(arm: ArmResult, column: str) -> str:
     if found is None:
         return "–"
     scale, unit = (100, " %") if is_share(column) else (1, "")
-    return plus_minus(scale * found.value, _scaled(found.half, scale)) + unit
+    half = _scaled(found.half, scale)
+    return plus_minus(scale * found.value, half, most=_digits(column)) + unit
 
 
 def difference_of(arm: ArmResult, column: str) -> str:
@@ -48,7 +49,8 @@ def difference_of(arm: ArmResult, column: str) -> str:
     if found is None:
         return ""
     scale = 100 if is_share(column) else 1
-    return plus_minus(scale * found.value, _scaled(found.half, scale), sign=True)
+    half = _scaled(found.half, scale)
+    return plus_minus(scale * found.value, half, sign=True, most=_digits(column))
 
 
 def finding_of(arm: ArmResult, column: str, language: str) -> str:
@@ -124,11 +126,17 @@ def is_share(column: str) -> bool:
     return column.split("@")[0] in SHARES
 
 
-def plus_minus(value: float, half: float | None, *, sign: bool = False) -> str:
+def _digits(column: str) -> int:
+    """The most that are shown behind the point: of a measure from 0 to 100, thousandths say
+    nothing."""
+    return 5 if is_possible(column, math.inf) else 2
+
+
+def plus_minus(value: float, half: float | None, *, sign: bool = False, most: int = 5) -> str:
     """A number with as many digits as its interval allows."""
     digits = 3
     if half:
-        digits = min(5, max(0, 1 - math.floor(math.log10(half))))
+        digits = min(most, max(0, 1 - math.floor(math.log10(half))))
     shown = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
     return shown if half is None else f"{shown} ± {half:.{digits}f}"
 
