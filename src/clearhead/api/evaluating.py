@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 from clearhead.api.evaluation_settings import (
     Kind,
-    changed_settings,
     check_hypothesis,
     check_own_split,
     check_settings,
+    given_settings,
 )
 from clearhead.api.loading import as_text_model, load
 from clearhead.api.paths import PREPARED, as_path
@@ -118,7 +118,7 @@ def evaluate(
     by `stride`. An encoder: accuracy of a classifier, or loss on masked tokens (`p_mask`), on the
     data in `prepared`. How texts are translated, and by which `engine`: see `TextModel.translate`.
     """
-    given = changed_settings(evaluate, locals())
+    given = given_settings(evaluate, locals())
     if split not in (None, "train", "valid", "test"):
         raise InputError(f"split={split!r} is not a choice; give 'train', 'valid' or 'test'")
     check_at_least("resamples", resamples, 0)

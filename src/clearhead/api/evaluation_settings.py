@@ -26,7 +26,7 @@ TAKES: dict[Kind, tuple[str, ...]] = {
 }
 
 
-def changed_settings(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def given_settings(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a function's parameters that are not their defaults."""
     parameters = inspect.signature(function).parameters
     return {

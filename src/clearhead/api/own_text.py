@@ -101,7 +101,7 @@ def recipe_for(
         own = own_labels(list(label))
     task = "my-pairs" if pairs is not None else "my-text" if own is None else own.template
     written = None if out is None else as_path("out", out)
-    name = name or task if written is None else written.stem  # as `load_recipe` names it
+    name = (name or task) if written is None else written.stem  # as `load_recipe` names it
     _check_minutes(minutes)
     first = None if start is None else place_of(as_path("start", start))
     if written is not None:

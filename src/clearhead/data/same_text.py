@@ -1,6 +1,6 @@
 """Whether the text that a recipe names is still the text that data, or a run, were made from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -102,10 +102,10 @@ def changed_files(
     return "; ".join(changed[:6]) + (" …" if len(changed) > 6 else "")
 
 
-def _present(config: DataConfig, root: Path, splits: tuple[str, ...]) -> Iterator[Path]:
+def _present(config: DataConfig, root: Path, splits: tuple[str, ...]) -> Iterable[Path]:
     found: dict[Path, None] = {}
     for split in splits:
         with suppress(DataError):  # it is gone
             for each in find_inputs(config, split, root):
                 found |= dict.fromkeys(each.paths)
-    yield from found
+    return found
