@@ -17,6 +17,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import build_model, count_parameters
+from clearhead.training import plan as plan_module
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import Ranks, joined, objective_of
@@ -358,6 +359,19 @@ def test_no_step_is_faster_than_the_peak(text: Corpus, monkeypatch):
     monkeypatch.setattr("clearhead.training.flops.matmul_peak", lambda device, dtype: 1e6)
     plan = make_plan(open_run(TEXT, text, None, Ranks(), print), n_steps=2)
     assert 0 < plan.utilisation <= 1
+
+
+def test_a_plan_times_steps_as_training_takes_them_with_freed_memory_kept(
+    text: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    order: list[str] = []
+    step = plan_module.take_next_step
+    monkeypatch.setattr(plan_module, "keep_freed_memory", lambda: order.append("kept"))
+    monkeypatch.setattr(
+        plan_module, "take_next_step", lambda *given: (order.append("step"), step(*given))[1]
+    )
+    make_plan(open_run(TEXT, text, None, Ranks(), print), n_steps=1)
+    assert order == ["kept", "step", "step", "step"]
 
 
 def test_flops_are_six_for_each_weight_and_token():

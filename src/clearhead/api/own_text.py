@@ -25,7 +25,6 @@ from clearhead.data.proposal import refuse_tables
 from clearhead.data.recognise import HEAD, check_head
 from clearhead.data.sources import find_inputs
 from clearhead.data.survey import check_files
-from clearhead.environment import keep_freed_memory
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.files import NewFile, write_whole
 from clearhead.text.tokenizer import check_is_text
@@ -120,7 +119,6 @@ def recipe_for(
     data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
     check_files(data)
     defects = find_defects(data, Path("/"))
-    keep_freed_memory()  # as training does: the steps are timed
     template = replace(template, name=name, data=data)
     sized = size_recipe(template, float(minutes))
     reasons = [*([] if own is None else [own.summary]), *sized.reasons]

@@ -38,10 +38,11 @@ from clearhead.studies.study_file import Arm, StudyPlan, load_study
 from clearhead.studies.workers import StudyJob, run_jobs
 from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
-from clearhead.training.plan import make_plan
+from clearhead.training.plan import FEW_STEPS, make_plan
 from clearhead.training.run import Run, Say, open_run
 
 COSTS = "costs.json"
+STEPS_OF_TIME = 30  # timed where they decide the budget: batches differ by a tenth in their time
 PAIRINGS = {
     True: "the differences between paired runs",
     False: "the runs of an arm that sees other samples than the baseline",
@@ -220,7 +221,8 @@ class Study:
                 steps = (
                     _steps_for_tokens(run, self.plan.amount) if self.plan.budget == "tokens" else 0
                 )
-                found = make_plan(run, clock=time.process_time)
+                n_steps = STEPS_OF_TIME if self.plan.budget == "core_minutes" else FEW_STEPS
+                found = make_plan(run, n_steps, clock=time.process_time)
         finally:
             torch.set_num_threads(threads)
         if self.plan.budget == "steps":

@@ -108,7 +108,6 @@ def training_plan(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
     found, corpus, _ = _open_data(found, prepared, progress)
-    keep_freed_memory()
     with joined(found.train) as ranks:
         run = open_run(found, corpus, None, ranks, _log.info, own_parts=parts)
         return make_plan(run)
