@@ -7,6 +7,7 @@ import json
 import re
 import zipfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 
 from clearhead.config import DataConfig, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
+from clearhead.data.formats import count_lines
 from clearhead.data.own import own_labels, own_table
 from clearhead.data.proposal import propose, refuse_tables
 from clearhead.data.recognise import conversion, guess_encoding
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.survey import check_files, survey
+from clearhead.data.unpack import open_bytes
 from clearhead.errors import ClearheadError, ConfigError, DataError
 
 PAIRS = [(f"The dog, number {n}, runs away.", f"第{n}只狗跑了。") for n in range(30)]
@@ -202,22 +205,98 @@ def test_a_memory_in_an_encoding_that_cannot_be_read_is_refused(tmp_path: Path, 
 
 def test_a_list_in_a_file_of_lines_is_not_called_empty(tmp_path: Path):
     path = tmp_path / "a.jsonl"
-    path.write_text('[{"en": "Hello there."}]')
-    with pytest.raises(DataError, match=r"no line that is a JSON object; .* > .*/a\.lines\.jsonl"):
-        propose(path)
-    path.write_text('["Hello there.", "Bonjour."]\n' * 2)
-    with pytest.raises(DataError, match=r"jq -c '{source: \.\[0\], target: \.\[1\]}' < .*a\.jsonl"):
+    path.write_text('[{"en":\n"Hello there."}]')
+    with pytest.raises(DataError, match=r"no line that is a JSON object; .* name end in \.json$"):
         propose(path)
 
 
-def test_a_packed_list_is_unpacked_by_the_command_that_is_proposed(tmp_path: Path):
+OBJECTS = [{"en": en, "zh": zh, "id": n} for n, (en, zh) in enumerate(PAIRS)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(OBJECTS),
+        json.dumps(OBJECTS, ensure_ascii=False, indent=2),
+        "\ufeff \r\n" + json.dumps(OBJECTS, separators=(",", ":")) + "\n\n",
+        "\n".join(map(json.dumps, OBJECTS)),
+        "".join(json.dumps(each, indent=1) for each in OBJECTS),
+    ],
+    ids=["a list", "a list of many lines", "with a mark", "an object a line", "objects in a row"],
+)
+@pytest.mark.parametrize("size", [1, 50, 1 << 18])
+def test_json_is_read_whatever_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, size: int
+):
+    monkeypatch.setattr("clearhead.data.json_values.READ_SIZE", size)  # values are cut anywhere
+    path = tmp_path / "a.json"
+    path.write_text(text, encoding="utf-8")
+    proposal = propose(path)
+    assert (proposal.task, proposal.format, proposal.columns) == ("pairs", "json", ("en", "zh"))
+    assert read(path, format="json", columns=("en", "zh")) == PAIRS
+    config = DataConfig(
+        vocab_size=300, task="pairs", train=(str(path),), format="json", columns=("en", "zh")
+    )
+    with ExitStack() as stack:
+        assert count_lines(open_bytes(path, stack), config) == len(PAIRS)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.json.gz"])
+def test_records_that_are_lists_have_numbered_columns(tmp_path: Path, name: str):
+    lines = name == "a.jsonl"
+    text = "\n".join(map(json.dumps, PAIRS)) if lines else json.dumps(PAIRS)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    assert propose(path).columns == (1, 2)
+    kind = "jsonl" if lines else "json"
+    assert read(path, format=kind, columns=(2, 1)) == [(zh, en) for en, zh in PAIRS]
+    with pytest.raises(DataError, match=r"give it as one: --table .*a\.json"):
+        refuse_tables([path])
+
+
+def test_a_list_of_texts_is_a_column(tmp_path: Path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([en for en, _ in PAIRS]))
+    assert (propose(path).task, propose(path).columns) == ("language-model", (1,))
+    found = read(path, format="json", columns=(1,), task="language-model")
+    assert found == [(en,) for en, _ in PAIRS]
+
+
+def test_records_of_json_that_are_invalid_are_named_or_skipped(tmp_path: Path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b'[{"text": "caf\xe9 and more"}, {"text": 3}, {"text": "It is well."}]')
+    settings = {"format": "json", "columns": ("text",), "task": "language-model"}
+    with pytest.raises(DataError, match=r"a\.json, record 1: character 4 is half a surrogate pair"):
+        read(path, **settings)
+    with pytest.raises(DataError, match=r"a\.json, record 2: field 'text' is 3, not text; fix it"):
+        read(path, **settings, skip=("invalid-utf8",))
+    assert read(path, **settings, skip=("invalid-utf8", "malformed")) == [("It is well.",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"a": "x"},\n{"a" "y"}]', r"line 2: not JSON \(Expecting ':' delimiter\)"),
+        ('[{"a": "x"},\n\n{"a": "y"', "line 3: not JSON .*was it copied whole"),
+        ('[{"a": "x"} {"a": "y"}]', "line 1: not JSON .*no comma stands before"),
+        ('["a", "b"]\n["c", "d"]', r"line 2: not JSON .*let its name end in \.jsonl"),
+        ("[" * 100_000, "not JSON .values nested too deeply"),
+        ('{"a": "x"}\nand so on', "line 2: not JSON .Expecting value"),
+    ],
+)
+def test_what_is_not_json_is_refused_with_its_line(tmp_path: Path, text: str, message: str):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        propose(path)
+
+
+def test_a_list_inside_an_object_is_to_be_written_as_a_file(tmp_path: Path):
     path = tmp_path / "my text.json.gz"
-    path.write_bytes(gzip.compress(b"[]"))
-    made = r"gzip -dc '.*/my text\.json\.gz' \| jq -c '\.\[\]' > '.*/my text\.lines\.jsonl'"
+    path.write_bytes(gzip.compress(json.dumps({"version": 1, "data": OBJECTS}).encode()))
+    made = r"gzip -dc '.*/my text\.json\.gz' \| jq '\.\[\"data\"\]' > '.*/my text\.records\.json'"
     with pytest.raises(DataError, match=made):
         propose(path)
-    with pytest.raises(DataError, match=r"give it as one: --table '.*/my text\.json\.gz' "):
-        refuse_tables([path])
 
 
 @pytest.mark.parametrize("magic", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0" + bytes(9)])
@@ -240,9 +319,7 @@ def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
     with pytest.raises(DataError, match="has no column 9; it has 1, 2, 3"):
         propose(three, columns=(9,))
     (tmp_path / "b.json").write_text("[]")
-    with pytest.raises(
-        DataError, match=r"write an object a line: jq -c '\.\[\]' < .*b\.json > .*b\.lines\.jsonl"
-    ):
+    with pytest.raises(DataError, match=r"b\.json is empty; name a file with text in it"):
         propose(tmp_path / "b.json")
     (tmp_path / "b.xyz").write_text("x")
     with pytest.raises(DataError, match=r"no ending that tells its format; .*\.tsv"):
@@ -341,8 +418,8 @@ def test_columns_that_cannot_be_are_refused():
         DataConfig(format="tsv", columns=(0, 1), **common)
     with pytest.raises(ConfigError, match=r"try columns=\['en', 'de'\]"):
         DataConfig(format="tmx", columns=(), **common)
-    with pytest.raises(ConfigError, match="must be names with format='jsonl'"):
-        DataConfig(format="jsonl", columns=(1, 2), **common)
+    with pytest.raises(ConfigError, match="must be names with format='parquet'"):
+        DataConfig(format="parquet", columns=(1, 2), **common)
 
 
 def test_a_table_becomes_settings_that_a_recipe_takes(tmp_path: Path):

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         type=Path,
         metavar="FILE",
-        help="or: a table or translation memory (.tsv, .csv, .jsonl, .parquet, .tmx)",
+        help="or: a table or translation memory (.tsv, .csv, .json, .jsonl, .parquet, .tmx)",
     )
     parser.add_argument(
         "--columns",

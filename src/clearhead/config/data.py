@@ -10,7 +10,8 @@ from clearhead.config.checks import check_at_least, check_choices
 from clearhead.errors import ConfigError, nearest
 
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
-Format = Literal["text", "parallel", "labelled", "tsv", "csv", "jsonl", "parquet", "tmx"]
+Format = Literal["text", "parallel", "labelled", "tsv", "csv", "json", "jsonl", "parquet", "tmx"]
+TABLE_FORMATS = ("tsv", "csv", "json", "jsonl", "parquet", "tmx")
 DocumentUnit = Literal["line", "file"]
 InvalidInput = Literal["invalid-utf8", "blank", "too-long", "malformed", "unequal"]
 Defect = Literal["copy", "swapped", "language", "markup", "length", "duplicate", "overlap"]
@@ -41,8 +42,8 @@ class DataConfig:
     "masked-lm" (hidden tokens) or "classification" (a label for a text)."""
     format: Format = "text"
     """How files are read. "text": plain text. "parallel": line n of one file belongs to line n of
-    the other. "labelled": a file for each label. "tsv", "csv", "jsonl", "parquet", "tmx": tables,
-    see columns."""
+    the other. "labelled": a file for each label. "tsv", "csv", "json", "jsonl" (an object a line),
+    "parquet", "tmx": tables, see columns."""
     train: tuple[str, ...] = ()
     """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. With
     format "parallel" two files, source and target; with "labelled" one for each label."""
@@ -61,8 +62,8 @@ class DataConfig:
     out."""
     columns: tuple[int | str, ...] = ()
     """Tables only: numbers from 1, or names of the first line (tsv, csv); names of fields, such as
-    "translation.en" (jsonl, parquet); languages (tmx). One column for text, two for source and
-    target or for text and label."""
+    "translation.en" (json, jsonl, parquet), or numbers where records are lists (json, jsonl);
+    languages (tmx). One column for text, two for source and target or for text and label."""
     labels: tuple[str, ...] = ()
     """Classification only: every label that a text can have. A new tokenizer gets one token for
     each; a loaded tokenizer must have them."""
@@ -138,7 +139,7 @@ class DataConfig:
             rule = "gives one text a line, and task='pairs' takes two"
             raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
         self._check_labels()
-        if self.format in ("tsv", "csv", "jsonl", "parquet", "tmx"):
+        if self.format in TABLE_FORMATS:
             self._check_columns()
         if self.document == "file" and self.format != "text":
             rule = f"is for format='text', and this is {self.format!r}"
@@ -195,7 +196,7 @@ class DataConfig:
             if isinstance(column, int) and column < 1:
                 rule = "must be numbers from 1, or names of the first line"
                 raise ConfigError("columns", self.columns, rule, "try columns=[1, 2]")
-            if self.format not in ("tsv", "csv") and not isinstance(column, str):
+            if self.format in ("parquet", "tmx") and not isinstance(column, str):
                 rule = f"must be names with format={self.format!r}"
                 raise ConfigError("columns", self.columns, rule, "try columns=['text']")
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from clearhead.config.data import INVALID_INPUT, DataConfig
 from clearhead.data.invalid_input import Place, Sieve, only_carriage_returns
+from clearhead.data.json_values import read_values
 from clearhead.data.parquet import open_parquet
 from clearhead.data.recognise import check_text
 from clearhead.data.tables import (
@@ -14,6 +15,7 @@ from clearhead.data.tables import (
     TabSeparated,
     json_fields,
     read_csv,
+    read_json_values,
     read_parquet,
     read_tmx,
     read_units,
@@ -58,6 +60,8 @@ def _documents(
             return _clean(read_csv(files[0], config.columns, sieve), sieve)
         case "jsonl":
             return _clean(_records(files[0], sieve, json_fields(config)), sieve)
+        case "json":
+            return _clean(read_json_values(files[0], config, sieve), sieve)
         case "parquet":
             return _clean(read_parquet(files[0], config, sieve), sieve)
         case "tmx":
@@ -71,6 +75,8 @@ def count_lines(file: OpenedFile, config: DataConfig) -> int:
     if config.format == "tmx":
         return sum(1 for _ in read_units(file))
     check_text(file)
+    if config.format == "json":
+        return sum(1 for _ in read_values(file))
     if config.format == "csv":
         lenient = Sieve(replace(config, skip=INVALID_INPUT))
         return sum(1 for _ in read_csv(file, config.columns, lenient))

@@ -1,62 +1,34 @@
 """What a table probably holds: which columns are text, and which one is a label. It is proposed,
 shown, and can be changed."""
 
-import csv
-import json
-import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from clearhead.config.data import Format, Task
 from clearhead.data.languages import length_in_letters
-from clearhead.data.parquet import open_parquet, records
-from clearhead.data.recognise import HEAD, check_text, refuse_office, rewriting
-from clearhead.data.tables import (
-    SEPARATOR_LINE,
-    Columns,
-    cells_up_to,
-    in_language,
-    label_text,
-    read_units,
-    separator_of,
-)
-from clearhead.data.unpack import (
-    COMPRESSIONS,
-    MAX_RECORD,
-    OneRecord,
-    OpenedFile,
-    open_bytes,
-    text_of,
-)
+from clearhead.data.recognise import HEAD, check_text, refuse_office
+from clearhead.data.table_rows import N_ROWS, Row, has_quoted_cells, rows_of
+from clearhead.data.tables import Columns, in_language
+from clearhead.data.unpack import COMPRESSIONS, OpenedFile, open_bytes
 from clearhead.errors import DataError
 
-N_ROWS = 500
 LABELS_AT_MOST = 100
 TABLES: dict[str, Format] = {
     ".tsv": "tsv",
     ".tab": "tsv",
     ".csv": "csv",
+    ".json": "json",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".tmx": "tmx",
 }
-_HEADER = re.compile(r"[^\W\d][\w .:()/-]{0,30}(?<!\.)")  # a sentence ends in a full stop
-# Words that are a header even above cells as short as theirs.
-_NAME = (
-    "(source|target|src|tgt|trg|text|sentence|original|translation|label|class|id|"
-    "english|german|french|spanish|russian|japanese|korean|chinese|en|de|fr|es|ru|ja|ko|zh|"
-    "原文|译文|源文|目标|文本|句子|标签|类别|英文|中文|德文|法文|日文)"
-)
-_NAMES = re.compile(rf"{_NAME}([ _:(/-]+{_NAME}\)?)*", flags=re.IGNORECASE)
-Row = dict[str | int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +48,7 @@ class Proposal:
 def refuse_tables(paths: Iterable[str | Path]) -> None:
     """Where plain text is expected: a model would learn the commas and brackets of a table."""
     for path in paths:
-        if _ending(Path(path)) in (*TABLES, ".json"):
+        if _ending(Path(path)) in TABLES:
             raise DataError(
                 f"{path} is a table by its name; give it as one: --table "
                 f"{shlex.quote(str(path))} (table=…), or let its name end in .txt"
@@ -93,10 +65,6 @@ def _ending(path: Path) -> str:
 def format_of(path: Path) -> Format:
     """The format of a file, by the end of its name."""
     found = TABLES.get(_ending(path))
-    if _ending(path) == ".json":
-        raise DataError(
-            f"{path} is one JSON value, or objects without a line each; {_an_object_a_line(path)}"
-        )
     if found is None:
         refuse_office(path)
         raise DataError(
@@ -115,9 +83,9 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         file = open_bytes(path, stack)
         if kind not in ("parquet", "tmx"):
             check_text(file)
-        if kind == "tsv" and _has_quoted_cells(path):
+        if kind == "tsv" and has_quoted_cells(path):
             kind = "csv"
-        rows = list(islice(_READERS[kind](file, columns), N_ROWS))
+        rows = list(islice(rows_of(file, kind, columns), N_ROWS))
     if not rows:
         raise _nothing_in(path, kind)
     if kind == "tmx" and not columns:
@@ -172,19 +140,15 @@ def _named(column: int | str, names: list[str | int], kind: Format) -> int | str
 
 
 def _nothing_in(path: Path, kind: Format) -> DataError:
-    """Lines of JSON may be there, but none that is an object."""
+    """Lines of JSON may be there, but none that is a value."""
     with ExitStack() as stack:
         head = open_bytes(path, stack).data.read(HEAD).strip()
     if kind == "jsonl" and head:
-        lists = re.match(rb'\[\s*"', head)
-        made = _an_object_a_line(path, "{source: .[0], target: .[1]}" if lists else ".[]")
-        return DataError(f"{path} has no line that is a JSON object; {made}")
+        return DataError(
+            f"{path} has no line that is a JSON object; if it is one list, or has objects of "
+            "several lines, let its name end in .json"
+        )
     return DataError(f"{path} is empty; name a file with text in it")
-
-
-def _an_object_a_line(path: Path, objects: str = ".[]") -> str:
-    made = rewriting(path, f"jq -c {shlex.quote(objects)}", "lines", ".jsonl")
-    return f"write an object a line: {made}"
 
 
 def _with_regions_joined(rows: list[Row]) -> list[Row]:
@@ -265,126 +229,7 @@ def _labels(file: OpenedFile, kind: Format, columns: Columns) -> tuple[str, ...]
     with ExitStack() as stack:
         counts = Counter(
             row[column].strip()
-            for row in _READERS[kind](open_bytes(file.path, stack), columns)
+            for row in rows_of(open_bytes(file.path, stack), kind, columns)
             if row.get(column, "").strip()
         )
     return tuple(label for label, _ in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
-
-
-def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
-    """By the names of the first row, if it looks like a header; else by number, from 1."""
-    first = next(rows, None)
-    if first is None:
-        return
-    below = list(islice(rows, 20))
-    header = _is_header([cell.strip() for cell in first], below, columns)
-    numbers = range(1, len(first) + 1)
-    names: list[str | int] = [cell.strip() for cell in first] if header else [*numbers]
-    for row in chain(below if header else [first, *below], rows):
-        yield dict(zip(names, row))
-
-
-def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bool:
-    if any(isinstance(column, str) and column in first for column in columns):
-        return True
-    names = [cell for cell in first if cell]  # the column of row numbers may have none
-    if len(names) < max(1, len(first) - 1) or len(set(names)) < len(names) or not below:
-        return False
-    if all(map(_NAMES.fullmatch, names)):
-        return True
-    # Sentences can look like names, but a header is shorter than what stands below it.
-    shorter = sum(map(len, first)) < mean(sum(map(len, row)) for row in below)
-    return shorter and all(map(_HEADER.fullmatch, names))
-
-
-def _lines(file: OpenedFile) -> Iterator[str]:
-    record = OneRecord(file)
-    text = text_of(record, "utf-8-sig", "replace")
-    text.reconfigure(newline="\n")
-    for line in text:
-        record.begin()
-        yield line
-
-
-def _tsv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
-    lines = (line.rstrip("\r\n").split("\t") for line in _lines(file) if line.strip())
-    return _cells(lines, columns)
-
-
-def _has_quoted_cells(path: Path) -> bool:
-    """Whether a file with tabs was written as spreadsheets do it, with quotes around cells that
-    hold quotes, tabs or line ends: every row has as many cells then, and either not without the
-    quotes, or some have their own quotes doubled."""
-    with ExitStack() as stack:
-        lines = list(islice(_lines(open_bytes(path, stack)), N_ROWS))
-    reader = csv.reader(lines, delimiter="\t", strict=True)
-    rows: list[list[str]] = []
-    try:
-        rows.extend(reader)
-    except csv.Error:
-        if reader.line_num < len(lines):  # not at the end of what was read: they are just text
-            return False
-        rows.append([])
-    split = [line.rstrip("\r\n").split("\t") for line in lines if line.strip()]
-    doubled = any(
-        cell.startswith('"') and cell.endswith('"') and '""' in cell[1:-1]
-        for cells in split
-        for cell in cells
-    )
-    widths, without = ({len(cells) for cells in each if cells} for each in (rows[:-1], split))
-    return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
-
-
-def _csv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
-    return _cells((row for row in _csv_rows(file) if row), columns)
-
-
-def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
-    separator, record = separator_of(file), OneRecord(file)
-    try:
-        with cells_up_to(MAX_RECORD):
-            for row in csv.reader(text_of(record, "utf-8-sig", "replace"), delimiter=separator):
-                record.begin()
-                if row != SEPARATOR_LINE:
-                    yield row
-    except csv.Error as error:
-        raise DataError(f"{file.path} is not CSV ({error}); check its quotes") from None
-
-
-def _jsonl(file: OpenedFile, _: Columns) -> Iterator[Row]:
-    for line in _lines(file):
-        try:
-            record: Any = json.loads(line)
-            if isinstance(record, dict):
-                yield dict(_flat(record))
-        except (ValueError, RecursionError):
-            continue  # prepare names it
-
-
-def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int, str]]:
-    for name, value in record.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{before}{name}.")
-        elif (text := label_text(value)) is not None:
-            yield f"{before}{name}", text
-
-
-def _parquet(file: OpenedFile, _: Columns) -> Iterator[Row]:
-    table = open_parquet(file)
-    names = list(table.texts())
-    for batch in table.batches(names) if names else ():
-        yield from (dict(_flat(record)) for record in records(batch) if record is not None)
-
-
-def _tmx(file: OpenedFile, _: Columns) -> Iterator[Row]:
-    for unit in read_units(file):
-        yield {**unit}
-
-
-_READERS: dict[Format, Callable[[OpenedFile, Columns], Iterator[Row]]] = {
-    "tsv": _tsv,
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "parquet": _parquet,
-    "tmx": _tmx,
-}

@@ -20,6 +20,7 @@ SUFFIXES = {
     "csv": (".csv",),
     "tmx": (".tmx",),
     "jsonl": (".jsonl", ".ndjson", ".json"),
+    "json": (".json",),
     "parquet": (".parquet",),
 }
 

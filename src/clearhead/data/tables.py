@@ -1,4 +1,4 @@
-"""Tables as generators of records: TSV, CSV, JSON lines, Parquet, TMX. A record is its fields in
+"""Tables as generators of records: TSV, CSV, JSON, Parquet, TMX. A record is its fields in
 the order of the columns, and its number from 1."""
 
 import csv
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config.data import DataConfig
 from clearhead.data.invalid_input import Place, Sieve
+from clearhead.data.json_values import read_values
 from clearhead.data.parquet import open_parquet, records
 from clearhead.data.recognise import HEAD
 from clearhead.data.unpack import OneRecord, OpenedFile, naming, need, text_of
@@ -184,10 +185,19 @@ def json_fields(config: DataConfig) -> Callable[[bytes], list[bytes | str]]:
 def wanted_fields(record: Any, config: DataConfig) -> list[bytes | str]:
     """The text of each column; a label may be a number."""
     labels = (len(config.columns) - 1,) if config.task == "classification" else ()
+    record = by_name(record)
     return [
         field_of(record, str(column), is_label=number in labels)
         for number, column in enumerate(config.columns)
     ]
+
+
+def by_name(record: Any) -> Any:
+    """An object as it is; the values of a list by their numbers, from 1, and a text alone as 1."""
+    values = [record] if isinstance(record, str) else record
+    if not isinstance(values, list):
+        return record
+    return {str(number): value for number, value in enumerate(values, 1)}
 
 
 def label_text(value: Any) -> str | None:
@@ -215,6 +225,16 @@ def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
         what = "a label" if is_label else "text"
         raise ValueError(f"field {column!r} is {shown:.60}, not {what}")
     return text
+
+
+def read_json_values(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator[Raw]:
+    """The objects of a JSON file, whatever its lines."""
+    for number, value in enumerate(read_values(file), 1):
+        place = Place(file.path, number, unit="record")
+        try:
+            yield Raw(wanted_fields(value, config), place)
+        except ValueError as error:
+            sieve.reject("malformed", place, str(error))
 
 
 def read_parquet(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator[Raw]:

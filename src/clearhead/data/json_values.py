@@ -1,0 +1,92 @@
+"""JSON of any layout as a stream of values: one list, or objects one after another."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from clearhead.data.unpack import READ_SIZE, OneRecord, OpenedFile, text_of
+from clearhead.errors import DataError
+
+BLANKS = " \t\r\n"
+DECODER = json.JSONDecoder()
+CUT = 12
+"""So many characters before the end of what was read, an error may come from the cut: `-Infinity`,
+and a character that is spelt by its number, are shorter."""
+
+
+def read_values(file: OpenedFile) -> Iterator[Any]:
+    """The elements of the list that the file is; or the values that stand in it one after another,
+    each on a line or on several. One is in memory at a time."""
+    text = _Text(file)
+    is_list = text.take("[")
+    if is_list and text.take("]"):
+        return
+    while text.has_more():
+        yield text.value()
+        if is_list and not text.take(","):
+            break
+    if is_list and not text.take("]"):
+        raise text.error("the list does not end here, and no comma stands before what follows")
+    if text.has_more():
+        raise text.error(
+            "something follows the list; if each line is one, let its name end in .jsonl"
+        )
+
+
+class _Text:
+    """What was read of a file and not taken yet."""
+
+    def __init__(self, file: OpenedFile) -> None:
+        self.path = file.path
+        self.record = OneRecord(file)
+        # What is not UTF-8 is half a surrogate pair here, and is reported with its record.
+        self.stream = text_of(self.record, "utf-8-sig", "surrogateescape")
+        self.text, self.at, self.line = "", 0, 1
+
+    def value(self) -> Any:
+        """The next value."""
+        while True:
+            try:
+                found, end = DECODER.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                cut = error.msg.startswith("Unterminated") or error.pos > len(self.text) - CUT
+                if not cut or not self._read():
+                    self.at = error.pos
+                    raise self.error(error.msg) from None
+            except RecursionError:
+                raise self.error("values nested too deeply") from None
+            else:
+                if end < len(self.text) or not self._read():  # else a number might go on
+                    self.at = end
+                    self.record.begin()
+                    return found
+
+    def take(self, character: str) -> bool:
+        """Whether this character is next; if so, it is taken."""
+        if not self.has_more() or self.text[self.at] != character:
+            return False
+        self.at += 1
+        return True
+
+    def has_more(self) -> bool:
+        """Whether anything but blanks follows; the blanks are taken."""
+        while True:
+            while self.at < len(self.text) and self.text[self.at] in BLANKS:
+                self.at += 1
+            if self.at < len(self.text) or not self._read():
+                return self.at < len(self.text)
+
+    def error(self, what: str) -> DataError:
+        """That the file is not JSON, and where."""
+        line = self.line + self.text.count("\n", 0, self.at)
+        return DataError(
+            f"{self.path}, line {line}: not JSON ({what}); was it copied whole, or edited by hand?"
+        )
+
+    def _read(self) -> bool:
+        """More text: as much as there is already, so that a long value is not parsed too often."""
+        more = self.stream.read(max(READ_SIZE, len(self.text) - self.at))
+        if more:
+            self.line += self.text.count("\n", 0, self.at)
+            self.text, self.at = self.text[self.at :] + more, 0
+        return bool(more)

@@ -1,0 +1,191 @@
+"""The rows of a table, by the names of its columns or their numbers."""
+
+import csv
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain, islice
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from clearhead.config.data import Format
+from clearhead.data.json_values import read_values
+from clearhead.data.parquet import open_parquet, records
+from clearhead.data.recognise import rewriting
+from clearhead.data.tables import (
+    SEPARATOR_LINE,
+    Columns,
+    by_name,
+    cells_up_to,
+    label_text,
+    read_units,
+    separator_of,
+)
+from clearhead.data.unpack import MAX_RECORD, OneRecord, OpenedFile, open_bytes, text_of
+from clearhead.errors import DataError
+
+N_ROWS = 500
+_HEADER = re.compile(r"[^\W\d][\w .:()/-]{0,30}(?<!\.)")  # a sentence ends in a full stop
+# Words that are a header even above cells as short as theirs.
+_NAME = (
+    "(source|target|src|tgt|trg|text|sentence|original|translation|label|class|id|"
+    "english|german|french|spanish|russian|japanese|korean|chinese|en|de|fr|es|ru|ja|ko|zh|"
+    "原文|译文|源文|目标|文本|句子|标签|类别|英文|中文|德文|法文|日文)"
+)
+_NAMES = re.compile(rf"{_NAME}([ _:(/-]+{_NAME}\)?)*", flags=re.IGNORECASE)
+Row = dict[str | int, str]
+
+
+def rows_of(file: OpenedFile, kind: Format, columns: Columns) -> Iterator[Row]:
+    """The rows of a file of this format. A column that is named makes the first line a header."""
+    return _READERS[kind](file, columns)
+
+
+def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
+    """By the names of the first row, if it looks like a header; else by number, from 1."""
+    first = next(rows, None)
+    if first is None:
+        return
+    below = list(islice(rows, 20))
+    header = _is_header([cell.strip() for cell in first], below, columns)
+    numbers = range(1, len(first) + 1)
+    names: list[str | int] = [cell.strip() for cell in first] if header else [*numbers]
+    for row in chain(below if header else [first, *below], rows):
+        yield dict(zip(names, row))
+
+
+def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bool:
+    if any(isinstance(column, str) and column in first for column in columns):
+        return True
+    names = [cell for cell in first if cell]  # the column of row numbers may have none
+    if len(names) < max(1, len(first) - 1) or len(set(names)) < len(names) or not below:
+        return False
+    if all(map(_NAMES.fullmatch, names)):
+        return True
+    # Sentences can look like names, but a header is shorter than what stands below it.
+    shorter = sum(map(len, first)) < mean(sum(map(len, row)) for row in below)
+    return shorter and all(map(_HEADER.fullmatch, names))
+
+
+def _lines(file: OpenedFile) -> Iterator[str]:
+    record = OneRecord(file)
+    text = text_of(record, "utf-8-sig", "replace")
+    text.reconfigure(newline="\n")
+    for line in text:
+        record.begin()
+        yield line
+
+
+def _tsv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
+    lines = (line.rstrip("\r\n").split("\t") for line in _lines(file) if line.strip())
+    return _cells(lines, columns)
+
+
+def has_quoted_cells(path: Path) -> bool:
+    """Whether a file with tabs was written as spreadsheets do it, with quotes around cells that
+    hold quotes, tabs or line ends: every row has as many cells then, and either not without the
+    quotes, or some have their own quotes doubled."""
+    with ExitStack() as stack:
+        lines = list(islice(_lines(open_bytes(path, stack)), N_ROWS))
+    reader = csv.reader(lines, delimiter="\t", strict=True)
+    rows: list[list[str]] = []
+    try:
+        rows.extend(reader)
+    except csv.Error:
+        if reader.line_num < len(lines):  # not at the end of what was read: they are just text
+            return False
+        rows.append([])
+    split = [line.rstrip("\r\n").split("\t") for line in lines if line.strip()]
+    doubled = any(
+        cell.startswith('"') and cell.endswith('"') and '""' in cell[1:-1]
+        for cells in split
+        for cell in cells
+    )
+    widths, without = ({len(cells) for cells in each if cells} for each in (rows[:-1], split))
+    return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
+
+
+def _csv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
+    return _cells((row for row in _csv_rows(file) if row), columns)
+
+
+def _csv_rows(file: OpenedFile) -> Iterator[list[str]]:
+    separator, record = separator_of(file), OneRecord(file)
+    try:
+        with cells_up_to(MAX_RECORD):
+            for row in csv.reader(text_of(record, "utf-8-sig", "replace"), delimiter=separator):
+                record.begin()
+                if row != SEPARATOR_LINE:
+                    yield row
+    except csv.Error as error:
+        raise DataError(f"{file.path} is not CSV ({error}); check its quotes") from None
+
+
+def _jsonl(file: OpenedFile, _: Columns) -> Iterator[Row]:
+    for line in _lines(file):
+        try:
+            yield from _row_of(json.loads(line))
+        except (ValueError, RecursionError):
+            continue  # prepare names it
+
+
+def _json(file: OpenedFile, _: Columns) -> Iterator[Row]:
+    values = read_values(file)
+    first = list(islice(values, 2))
+    if len(first) == 1 and isinstance(first[0], dict):
+        _refuse_lists_inside(file.path, first[0])
+    for value in chain(first, values):
+        yield from _row_of(value)
+
+
+def _row_of(value: Any) -> Iterator[Row]:
+    if isinstance(value, dict):
+        yield dict(_flat(value))
+    elif isinstance(record := by_name(value), dict):
+        yield {int(number): text for number, text in _flat(record) if str(number).isdecimal()}
+
+
+def _refuse_lists_inside(path: Path, value: dict[str, Any]) -> None:
+    """The records may stand inside one object, beside a version and the like."""
+    lists = [name for name, inner in value.items() if isinstance(inner, list)]
+    if lists:
+        made = rewriting(
+            path, f"jq {shlex.quote(f'.[{json.dumps(lists[0])}]')}", "records", ".json"
+        )
+        raise DataError(
+            f"{path} is one object, with lists inside it ({', '.join(map(repr, lists[:9]))}); "
+            f"write the one with the texts as a file of its own: {made}"
+        )
+
+
+def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int, str]]:
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        elif (text := label_text(value)) is not None:
+            yield f"{before}{name}", text
+
+
+def _parquet(file: OpenedFile, _: Columns) -> Iterator[Row]:
+    table = open_parquet(file)
+    names = list(table.texts())
+    for batch in table.batches(names) if names else ():
+        yield from (dict(_flat(record)) for record in records(batch) if record is not None)
+
+
+def _tmx(file: OpenedFile, _: Columns) -> Iterator[Row]:
+    for unit in read_units(file):
+        yield {**unit}
+
+
+_READERS: dict[Format, Callable[[OpenedFile, Columns], Iterator[Row]]] = {
+    "tsv": _tsv,
+    "csv": _csv,
+    "json": _json,
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+    "tmx": _tmx,
+}
