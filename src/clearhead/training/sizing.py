@@ -198,7 +198,7 @@ def _about_the_model(template: Recipe, size: Size, fits: Size, minutes: float) -
     elif size is not fits:
         passes = PASSES_WANTED[template.data.task]
         why = (
-            f"smaller than the text deserves: in {minutes:g} minutes a larger one would get fewer "
+            f"smaller than the text deserves: in {_spoken(minutes)} a larger one would get fewer "
             f"than {UPDATES_WANTED:,} updates, or see the text fewer than {passes} times"
         )
     else:
