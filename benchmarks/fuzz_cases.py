@@ -15,6 +15,7 @@ import shutil
 import stat
 import struct
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ MINE = "# my own file\n"
 TEXT = "ein Hund läuft über die grüne Wiese und 红楼梦 the old man sees two small birds"
 WORDS = TEXT.split()
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<mask>", "<good>", "<bad>")
-FORMATS = ("txt", "txt.gz", "txt.zst", "tsv", "csv", "jsonl", "parquet", "tmx")
+FORMATS = ("txt", "txt.gz", "txt.zst", "tsv", "csv", "json", "jsonl", "parquet", "tmx")
 NUMBERS = [-1, 0, 1, 2, 3, 7, 1000, 10**6, 10**9, 10**12, 2**31, 2**62, 2**63, 2**80]
 NUMBERS += [-0.0, 0.5, 1.0, 1e-30, 1e30, 1e308, float("inf"), float("nan")]
 STRINGS = ["", "x", "../../home/profile", "\0", "\x1b[8m", "<eos>", "a" * 999, "none"]
@@ -133,6 +134,9 @@ def _write_text(path: Path, lines: list[str]) -> None:
             path.write_text("\n".join("\t".join(pair) for pair in pairs), encoding="utf-8")
         case "csv":
             path.write_text("\n".join(",".join(pair) for pair in pairs), encoding="utf-8")
+        case "json":
+            text = json.dumps([{"a": a, "b": b} for a, b in pairs], indent=1)
+            path.write_text(text, encoding="utf-8")
         case "jsonl":
             records = [json.dumps({"a": a, "b": b}) for a, b in pairs]
             path.write_text("\n".join(records), encoding="utf-8")
@@ -454,5 +458,6 @@ def _change_one(content: Any, draw: random.Random) -> str:
             content[key] = inner + draw.choice([-1, 1, 2, 100])
         case _:
             alike = [value for value in NASTY if type(value) is type(inner)]
-            content[key] = draw.choice(alike if alike and draw.random() < 0.5 else NASTY)
+            # A copy: the next change may go down into it.
+            content[key] = deepcopy(draw.choice(alike if alike and draw.random() < 0.5 else NASTY))
     return f"{way}={content[key]!r:.30}"

@@ -281,6 +281,7 @@ def test_records_of_json_that_are_invalid_are_named_or_skipped(tmp_path: Path):
         ('[{"a": "x"} {"a": "y"}]', "line 1: not JSON .*no comma stands before"),
         ('["a", "b"]\n["c", "d"]', r"line 2: not JSON .*let its name end in \.jsonl"),
         ("[" * 100_000, "not JSON .values nested too deeply"),
+        (f"[{'1' * 5000}]", "line 1: not JSON .Exceeds the limit"),
         ('{"a": "x"}\nand so on', "line 2: not JSON .Expecting value"),
     ],
 )

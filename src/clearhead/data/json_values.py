@@ -55,6 +55,8 @@ class _Text:
                     raise self.error(error.msg) from None
             except RecursionError:
                 raise self.error("values nested too deeply") from None
+            except ValueError as error:  # a number of thousands of digits
+                raise self.error(str(error)) from None
             else:
                 if end < len(self.text) or not self._read():  # else a number might go on
                     self.at = end
