@@ -110,6 +110,33 @@ class LengthFirst(Pair):
         return super().forward(src.t(), tgt.t()).transpose(0, 1)
 
 
+class LengthFirstMasked(Pair):
+    """As in torch's tutorial on translation: (length, batch), and every mask is needed."""
+
+    def forward(
+        self, src, trg, src_mask, tgt_mask, src_padding_mask, tgt_padding_mask, memory_padding_mask
+    ):
+        x = self.transformer(
+            self.embed(self.source, src.t()),
+            self.embed(self.target, trg.t()),
+            src_mask,
+            self.future(tgt_mask),
+            None,
+            src_padding_mask,
+            tgt_padding_mask,
+            memory_padding_mask,
+        )
+        return self.head(x).transpose(0, 1)
+
+    def future(self, tgt_mask):
+        return tgt_mask
+
+
+class LooksAhead(LengthFirstMasked):
+    def future(self, tgt_mask):
+        return None
+
+
 FORMS = {
     Pair: "logits = model(src, tgt)",
     Flat: "logits = model(src, tgt)",
@@ -120,6 +147,7 @@ FORMS = {
     NoForward: "model.project",
     ShiftsItself: "shifts the target itself",
     LengthFirst: "(length, batch)",
+    LengthFirstMasked: "memory_padding_mask); (length, batch)",
 }
 
 
@@ -132,6 +160,39 @@ def test_an_encoder_decoder_is_recognised_and_does_not_leak(build):
     assert report.recognised["vocabulary"] == str(TARGET)
     assert report.healthy, report
     assert not report.not_run
+
+
+def test_masks_of_a_length_first_model_hide_padding_and_a_missing_one_is_found():
+    torch.manual_seed(0)
+    only = ["causal", "padding", "pad_value", "mask_strength", "batch"]
+    report = examine(LengthFirstMasked(), kind="encoder-decoder", only=only)
+    # Its learned positions count pads on the left, which is only a note.
+    assert {(f.case, f.severity) for f in report.findings} == {("padding.left", "note")}
+    report = examine(LooksAhead(), kind="encoder-decoder", only=only)
+    assert "(length, batch)" in report.recognised["call"]
+    assert [f.case for f in report.findings if f.severity == "error"] == ["causal.leak"]
+
+
+class OldLanguageModel(nn.Module):
+    """As in torch's first tutorial on Transformers: (length, batch), and the caller's mask."""
+
+    def __init__(self, masked: bool = True):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(30, WIDTH), nn.Embedding(40, WIDTH)
+        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 24), 2)
+        self.head, self.masked = nn.Linear(WIDTH, 30), masked
+
+    def forward(self, src, src_mask):
+        x = self.tokens(src) + self.places(torch.arange(len(src)))[:, None]
+        return self.head(self.layers(x, src_mask if self.masked else None))
+
+
+@pytest.mark.parametrize(("masked", "cases"), [(True, []), (False, ["causal.leak"])])
+def test_a_length_first_decoder_with_a_mask_is_recognised_even_if_it_ignores_it(masked, cases):
+    torch.manual_seed(0)
+    report = examine(OldLanguageModel(masked), kind="decoder", only=["causal", "context", "batch"])
+    assert "(length, batch)" in report.recognised["call"]
+    assert [finding.case for finding in report.findings] == cases
 
 
 class Leaks(Pair):

@@ -94,7 +94,7 @@ class MaskForm:
         if self.dtype.is_floating_point:
             return f"{self.argument}=… {self.shape}, added to scores: 0 or -inf"
         meaning = "real" if self.true_is_real else "padding"
-        if self.causal:
+        if self.causal or not self.padding:
             meaning = "may look" if self.true_is_real else "may not look"
         return f"{self.argument}=… {self.shape}, true: {meaning}"
 

@@ -31,7 +31,16 @@ _SHORT = 5
 
 
 def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
-    """The forms to try, each with the way it is shown."""
+    """The forms to try, each with the way it is shown. With masks, a model that takes (length,
+    batch) answers to nothing else; without them, it is found out later."""
+    found = list(_batch_first(patient))
+    yield from found
+    for form, shown in found:
+        if form.masks and not (form.methods or form.one_by_one):
+            yield replace(form, length_first=True), shown
+
+
+def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
     model = patient.model
     if not has_forward(model):
         if patient.kind == "encoder-decoder" and hasattr(model, "encode"):
@@ -141,7 +150,7 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         sizes = list(dict.fromkeys([patient.vocab_size, *tables["tokens"]]))
         shape = inputs.tokens.shape
         for size in sizes:
-            flat = logits_in(output, shape, size) is None
+            flat = logits_in(output, shape, size, form.length_first) is None
             if not flat or logits_in(output, shape, size, flat=True) is not None:
                 form = replace(form, vocab_size=size, flat=flat)
                 break
@@ -159,9 +168,11 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         pooled=form.pooled,
     )
     form.logits(model, patient.draw(2))
+    if form.length_first and not _has_rows_apart(patient, form):
+        raise ValueError("batch and length are mixed up")
     if patient.has_source and form.inside is None and _shifts_itself(patient, form):
         form = replace(form, shifts_itself=True)
-    if not form.masks and _is_length_first(patient, form):
+    if not form.length_first and _is_length_first(patient, form):
         form = replace(form, length_first=True)
         free = replace(patient, equal_lengths=False)
         try:  # batches had to be equal, not lengths
@@ -216,14 +227,14 @@ def _elsewhere(
     shape = inputs.tokens.shape
     for name in HEADS:
         head = getattr(model, name, None)
-        if not callable(head) or logits_in(output, shape, None) is None:
+        if not callable(head) or logits_in(output, shape, None, form.length_first) is None:
             continue
         try:
-            logits = head(states_in(output, shape))
+            logits = head(states_in(output, shape, form.length_first))
         except CALL_ERRORS:
             continue
         for size in sizes:
-            if logits_in(logits, shape, size) is not None:
+            if logits_in(logits, shape, size, form.length_first) is not None:
                 return replace(form, vocab_size=size, head=name)
     if isinstance(output, torch.Tensor) and output.dim() == 0:
         for visit in reversed(watch(model, lambda: form.raw(model, inputs))):
@@ -252,6 +263,18 @@ def _shifts_itself(patient: Patient, form: Form) -> bool:
         return change_size(one[:, place], other[:, place]) > 1e-6
 
     return moved(middle + 1) and not moved(middle) and not moved(middle - 1)
+
+
+def _has_rows_apart(patient: Patient, form: Form) -> bool:
+    """A token matters for its own sequence, and for no other."""
+    inputs = patient.draw(4)
+    tokens = inputs.tokens.clone()
+    tokens[:1, 1] = patient.other_tokens(tokens[:1, 1])
+    one, other = (
+        form.logits(patient.plain, given) for given in (inputs, replace(inputs, tokens=tokens))
+    )
+    moved = (one - other).abs().amax(dim=-1) > 1e-5 * one.abs().max()
+    return bool(moved[0, 2:].any() and not moved[1:].any())
 
 
 def _is_length_first(patient: Patient, form: Form) -> bool:

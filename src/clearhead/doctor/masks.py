@@ -72,8 +72,12 @@ def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, Mas
             shape = padding if "pad" in low else causal if looks else source
             # Padding is never added to scores.
             kind = torch.bool if "pad" in low and dtype.is_floating_point else dtype
-            mask = MaskForm(name, shape, sense, kind, causal="length, length" in shape and looks)
-            masks[role] = replace(mask, always=True)
+            # One mask for all rows leaves padding to an argument of its own, if there is one.
+            shared = shape == "(length, length)" and any("pad" in other.lower() for other in names)
+            causal_too = "length, length" in shape and looks
+            masks[role] = MaskForm(
+                name, shape, sense, kind, causal=causal_too, always=True, padding=not shared
+            )
         yield masks
 
 

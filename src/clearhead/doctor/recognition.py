@@ -165,6 +165,8 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     problems: dict[str, str] = {}
     found: list[tuple[int, Patient, Form, str]] = []
     for form, shown in forms(patient):
+        if found and form.length_first:
+            break  # it answers the other way round
         one = patient.kind == "encoder-decoder" and not (form.two_sequences or form.methods)
         try:
             settled, tried = settle(replace(patient, one_sequence=one), form)
