@@ -203,9 +203,10 @@ def test_a_memory_in_an_encoding_that_cannot_be_read_is_refused(tmp_path: Path, 
         propose(path)
 
 
-def test_a_list_in_a_file_of_lines_is_not_called_empty(tmp_path: Path):
+@pytest.mark.parametrize("text", ['[{"en": "Hello there."}]', '[{"en":\n"Hello there."}]'])
+def test_a_list_in_a_file_of_lines_is_not_called_empty(tmp_path: Path, text: str):
     path = tmp_path / "a.jsonl"
-    path.write_text('[{"en":\n"Hello there."}]')
+    path.write_text(text)
     with pytest.raises(DataError, match=r"no line that is a JSON object; .* name end in \.json$"):
         propose(path)
 
@@ -278,7 +279,8 @@ def test_records_of_json_that_are_invalid_are_named_or_skipped(tmp_path: Path):
     [
         ('[{"a": "x"},\n{"a" "y"}]', r"line 2: not JSON \(Expecting ':' delimiter\)"),
         ('[{"a": "x"},\n\n{"a": "y"', "line 3: not JSON .*was it copied whole"),
-        ('[{"a": "x"} {"a": "y"}]', "line 1: not JSON .*no comma stands before"),
+        ('[{"a": "x"} {"a": "y"}]', "line 1: not JSON .a comma is missing before this"),
+        ('[{"a": "x"},\n', "line 2: not JSON .the list does not end"),
         ('["a", "b"]\n["c", "d"]', r"line 2: not JSON .*let its name end in \.jsonl"),
         ("[" * 100_000, "not JSON .values nested too deeply"),
         (f"[{'1' * 5000}]", "line 1: not JSON .Exceeds the limit"),

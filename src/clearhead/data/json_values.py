@@ -26,7 +26,8 @@ def read_values(file: OpenedFile) -> Iterator[Any]:
         if is_list and not text.take(","):
             break
     if is_list and not text.take("]"):
-        raise text.error("the list does not end here, and no comma stands before what follows")
+        missing = "a comma is missing before this" if text.has_more() else "the list does not end"
+        raise text.error(missing)
     if text.has_more():
         raise text.error(
             "something follows the list; if each line is one, let its name end in .jsonl"

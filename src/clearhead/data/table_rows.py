@@ -145,7 +145,9 @@ def _row_of(value: Any) -> Iterator[Row]:
     if isinstance(value, dict):
         yield dict(_flat(value))
     elif isinstance(record := by_name(value), dict):
-        yield {int(number): text for number, text in _flat(record) if str(number).isdecimal()}
+        row: Row = {int(number): text for number, text in _flat(record) if str(number).isdecimal()}
+        if row:
+            yield row
 
 
 def _refuse_lists_inside(path: Path, value: dict[str, Any]) -> None:
