@@ -267,7 +267,7 @@ def test_records_of_json_that_are_invalid_are_named_or_skipped(tmp_path: Path):
     path = tmp_path / "a.json"
     path.write_bytes(b'[{"text": "caf\xe9 and more"}, {"text": 3}, {"text": "It is well."}]')
     settings = {"format": "json", "columns": ("text",), "task": "language-model"}
-    with pytest.raises(DataError, match=r"a\.json, record 1: character 4 is half a surrogate pair"):
+    with pytest.raises(DataError, match=r"a\.json, record 1: byte 4 \(0xe9\) is not UTF-8"):
         read(path, **settings)
     with pytest.raises(DataError, match=r"a\.json, record 2: field 'text' is 3, not text; fix it"):
         read(path, **settings, skip=("invalid-utf8",))
@@ -291,6 +291,14 @@ def test_what_is_not_json_is_refused_with_its_line(tmp_path: Path, text: str, me
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(DataError, match=message):
+        propose(path)
+
+
+def test_json_in_another_encoding_is_to_be_converted(tmp_path: Path):
+    path = tmp_path / "a.json"
+    text = json.dumps([{"zh": zh, "ja": "乗乗"} for _, zh in PAIRS], ensure_ascii=False)
+    path.write_bytes(text.encode("gb18030").replace("第".encode("gb18030"), b"\x81\x5c"))
+    with pytest.raises(DataError, match=r"a\.json looks like GB.*; convert it to UTF-8: iconv"):
         propose(path)
 
 

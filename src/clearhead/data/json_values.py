@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from clearhead.data.recognise import conversion, guess_encoding
 from clearhead.data.unpack import READ_SIZE, OneRecord, OpenedFile, text_of
 from clearhead.errors import DataError
 
@@ -40,7 +41,7 @@ class _Text:
     def __init__(self, file: OpenedFile) -> None:
         self.path = file.path
         self.record = OneRecord(file)
-        # What is not UTF-8 is half a surrogate pair here, and is reported with its record.
+        # What is not UTF-8 is half a surrogate pair here; who reads a record makes it bytes again.
         self.stream = text_of(self.record, "utf-8-sig", "surrogateescape")
         self.text, self.at, self.line = "", 0, 1
 
@@ -82,6 +83,10 @@ class _Text:
     def error(self, what: str) -> DataError:
         """That the file is not JSON, and where."""
         line = self.line + self.text.count("\n", 0, self.at)
+        raw = self.text.encode("utf-8", "surrogateescape")
+        if (encoding := guess_encoding(raw)) is not None:
+            made = conversion(self.path, encoding)
+            return DataError(f"{self.path} looks like {encoding}; convert it to UTF-8: {made}")
         return DataError(
             f"{self.path}, line {line}: not JSON ({what}); was it copied whole, or edited by hand?"
         )

@@ -232,9 +232,18 @@ def read_json_values(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iter
     for number, value in enumerate(read_values(file), 1):
         place = Place(file.path, number, unit="record")
         try:
-            yield Raw(wanted_fields(value, config), place)
+            yield Raw([_as_read(field) for field in wanted_fields(value, config)], place)
         except ValueError as error:
             sieve.reject("malformed", place, str(error))
+
+
+def _as_read(field: bytes | str) -> bytes | str:
+    """What is not UTF-8 becomes bytes again, and is reported as such; half a surrogate pair that
+    JSON spells out stays what it is."""
+    try:
+        return field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
+    except UnicodeEncodeError:
+        return field
 
 
 def read_parquet(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator[Raw]:
