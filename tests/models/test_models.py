@@ -63,6 +63,19 @@ def test_a_cache_takes_more_memory_when_what_was_reserved_is_full():
     assert cache.length == 40
 
 
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_call_that_is_too_long_leaves_the_cache_as_it_was(padded: bool):
+    model = build_model(replace(DECODER, positions="learned", max_length=8, pad_id=0)).eval()
+    text = torch.randint(1, 20, (2, 8))
+    if padded:
+        text[1, :2] = 0
+    cache = model.new_cache(2)
+    model(text[:, :6], cache=cache)
+    with pytest.raises(InputError, match="9 tokens are more than max_length=8"):
+        model(torch.randint(1, 20, (2, 3)), cache=cache)
+    torch.testing.assert_close(model(text[:, 6:], cache=cache), model(text)[:, 6:])
+
+
 def test_a_recorder_names_what_it_has_when_asked_for_more():
     recorder = Recorder(layers=[1])
     build_model(DECODER)(torch.ones(1, 2, dtype=torch.long), recorder=recorder)

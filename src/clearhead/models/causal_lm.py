@@ -4,11 +4,12 @@ from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
-from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.models.inputs import RealGiven, resolve_real, sequence_positions
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts import masks
 from clearhead.parts.cache import Cache
 from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
+from clearhead.parts.positions import check_length
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
 from clearhead.stacks.decoder import Decoder
@@ -62,13 +63,12 @@ class CausalLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """The input of the output projection, for losses that never hold all logits."""
-        check_length(tokens.shape[1], self.config)
+        check_length(tokens.shape[1], self.config.max_length)
         mask = resolve_real(tokens, real, self.config)
         if cache is not None and documents is not None:
             raise InputError("packed documents cannot be cached; give each document its own row")
         if cache is not None:
-            positions = cache.extend(tokens.shape[1], mask)
-            check_length(cache.length, self.config)
+            positions = cache.extend(tokens.shape[1], mask, self.config.max_length)
         elif documents is not None:
             positions = masks.count_document_positions(documents, mask)
         else:

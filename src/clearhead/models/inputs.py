@@ -5,7 +5,6 @@ from typing import Literal
 import torch
 
 from clearhead.config import ModelConfig
-from clearhead.errors import InputError
 from clearhead.parts import masks
 from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens
 
@@ -27,12 +26,3 @@ def sequence_positions(tokens: Tokens, real: Real | None) -> Positions:
     if real is None:
         return torch.arange(tokens.shape[1], device=tokens.device)[None]
     return masks.count_positions(real)
-
-
-def check_length(length: int, config: ModelConfig) -> None:
-    """A table of positions ends somewhere: say so before it is indexed past its end."""
-    if length > config.max_length:
-        raise InputError(
-            f"{length} tokens are more than max_length={config.max_length}; "
-            "cut the sequence, or build the model with a larger max_length"
-        )

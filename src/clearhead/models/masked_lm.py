@@ -4,7 +4,7 @@ from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
-from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.models.inputs import RealGiven, resolve_real, sequence_positions
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.embeddings import (
     InputEmbedding,
@@ -12,6 +12,7 @@ from clearhead.parts.embeddings import (
     OutputProjection,
     TokenEmbedding,
 )
+from clearhead.parts.positions import check_length
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
 from clearhead.stacks.encoder import Encoder
@@ -71,7 +72,7 @@ class MaskedLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """A vector per token that depends on the whole sequence: the input of a classifier."""
-        check_length(tokens.shape[1], self.config)
+        check_length(tokens.shape[1], self.config.max_length)
         if segments is not None and not self.config.n_segments:
             raise InputError(
                 "this model has no segments; build it with n_segments, or leave them out"

@@ -4,10 +4,11 @@ from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
-from clearhead.models.inputs import RealGiven, check_length, resolve_real, sequence_positions
+from clearhead.models.inputs import RealGiven, resolve_real, sequence_positions
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.cache import Cache
 from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
+from clearhead.parts.positions import check_length
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
 from clearhead.stacks.decoder import Decoder, Memory
@@ -69,7 +70,7 @@ class Seq2Seq(nn.Module):
         self, source: Source, *, real: RealGiven = None, recorder: Recorder | None = None
     ) -> Memory:
         """Runs the encoder once; the result serves any number of decoding steps."""
-        check_length(source.shape[1], self.config)
+        check_length(source.shape[1], self.config.max_length)
         mask = resolve_real(source, real, self.config)
         positions = sequence_positions(source, mask)
         x = self.embedding(self.tokens(source), positions, mask)
@@ -106,11 +107,10 @@ class Seq2Seq(nn.Module):
             )
         mask = resolve_real(target, real, self.config)
         if cache is None:
-            check_length(target.shape[1], self.config)
+            check_length(target.shape[1], self.config.max_length)
             positions = sequence_positions(target, mask)
         else:
-            positions = cache.extend(target.shape[1], mask)
-            check_length(cache.length, self.config)
+            positions = cache.extend(target.shape[1], mask, self.config.max_length)
         return self.decoder(
             self.target_embedding(self.target_table(target), positions, mask),
             positions,
@@ -123,6 +123,4 @@ class Seq2Seq(nn.Module):
     def new_cache(self, memory: Memory, capacity: int = 0) -> Cache:
         """For target tokens over a source that has been encoded. Memory for `capacity` of them is
         reserved at once; the cache takes more as it grows."""
-        return self.decoder.new_cache(
-            len(memory.states), capacity, like=self.tokens.weight, memory=memory
-        )
+        return self.decoder.new_cache(len(memory.states), capacity, self.tokens.weight, memory)

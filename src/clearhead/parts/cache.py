@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.parts import masks
+from clearhead.parts.positions import check_length
 from clearhead.shapes import Allowed, Bool, Float, Int, Positions, Tensor
 
 SPARE = 16  # columns that are reserved beyond those in use
@@ -55,26 +56,26 @@ class Cache:
         return LayerCache(self, index)
 
     def extend(
-        self, n_tokens: int, real: Bool[Tensor, "batch length"] | None
+        self, n_tokens: int, real: Bool[Tensor, "batch length"] | None, max_length: int
     ) -> Int[Tensor, "#batch length"]:
         """Take in the tokens of a call, and return their positions: each row continues counting
-        from its own last real token."""
+        from its own last real token. A call with too many leaves the cache as it was."""
         device = self.layers[0].keys.device
-        self.shown = self.length + n_tokens
-        same = min(self.lengths, default=0) == self.length
-        if same and (real is None or bool(real.all())):
-            self.lengths = [self.shown] * len(self.lengths)
-            self.columns = None
-            return torch.arange(self.shown - n_tokens, self.shown, device=device)[None]
+        shown = self.length + n_tokens
+        if min(self.lengths, default=0) == self.length and (real is None or bool(real.all())):
+            check_length(shown, max_length)
+            self.shown, self.lengths, self.columns = shown, [shown] * len(self.lengths), None
+            return torch.arange(shown - n_tokens, shown, device=device)[None]
         starts = torch.tensor(self.lengths, device=device)[:, None]
         if real is None:
             real = torch.ones(len(starts), n_tokens, dtype=torch.bool, device=device)
         counted = real.cumsum(dim=1)
         ends = starts + counted[:, -1:]
+        check_length(int(ends.max()), max_length)
         positions = (starts + counted - 1).clamp(min=0)
         # Padding goes where the row's next token will overwrite it, and it is not read until then.
         self.columns = torch.where(real, positions, ends)
-        self.lengths = ends[:, 0].tolist()
+        self.shown, self.lengths = shown, ends[:, 0].tolist()
         return positions
 
     def allowed(self, positions: Positions) -> Allowed | None:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
+from clearhead.errors import InputError
 from clearhead.shapes import Bias, Float, Int, Positions, Tensor
 
 Pairs = Literal["halves", "interleaved"]
@@ -38,6 +39,15 @@ def sinusoid(
     angle = torch.arange(n_positions)[:, None] * frequency
     sines_cosines = torch.stack((angle.sin(), angle.cos()), dim=1 if pairs == "halves" else 2)
     return sines_cosines.flatten(1).float()
+
+
+def check_length(length: int, max_length: int) -> None:
+    """A table of positions ends somewhere: say so before it is indexed past its end."""
+    if length > max_length:
+        raise InputError(
+            f"{length} tokens are more than max_length={max_length}; "
+            "cut the sequence, or build the model with a larger max_length"
+        )
 
 
 class SinusoidalPositions(nn.Module):
