@@ -3,6 +3,7 @@ its model, and what cannot be kept is said."""
 
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,16 @@ PADDING = {
 }
 
 
+def template(single: str) -> dict[str, Any]:
+    made = processors.TemplateProcessing(
+        single=single, pair="$A $B", special_tokens=[("<bos>", 1), ("<eos>", 2)]
+    )
+    return json.loads(made.__getstate__())
+
+
+BOS, BOS_EOS = template("<bos> $A"), template("<bos> $A <eos>")
+
+
 def changed(tokenizer: Path, folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     content = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8"))
     change(content)
@@ -53,6 +64,7 @@ def changed(tokenizer: Path, folder: Path, change: Callable[[dict[str, Any]], An
     "change",
     [
         {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}},
+        {"post_processor": BOS_EOS},
         {"padding": PADDING},
         {
             "truncation": {
@@ -116,23 +128,42 @@ def test_a_tokenizer_with_ids_beyond_the_vocabulary_is_refused(tokenizer: Path, 
 def test_tokens_that_only_their_tokenizer_adds_are_named_at_the_import(
     tokenizer: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    template = processors.TemplateProcessing(
-        single="<bos> $A <eos>",
-        pair="<bos> $A $B <eos>",
-        special_tokens=[("<bos>", 1), ("<eos>", 2)],
-    )
-    state = json.loads(template.__getstate__())
     KINDS["marian"].make(
         vocab_size=310, decoder_vocab_size=310, pad_token_id=0, eos_token_id=2,
         bos_token_id=1, decoder_start_token_id=1,
     ).save_pretrained(tmp_path / "theirs")  # fmt: skip
     folder = changed(
-        tokenizer, tmp_path / "t", lambda content: content.update(post_processor=state)
+        tokenizer, tmp_path / "t", lambda content: content.update(post_processor=BOS_EOS)
     )
     (folder / "tokenizer.json").rename(tmp_path / "theirs" / "tokenizer.json")
     with caplog.at_level(logging.WARNING):
         import_model(tmp_path / "theirs", tmp_path / "ours")
     assert "the tokenizer adds <bos> to every text" in caplog.text
+
+
+def test_a_decoder_begins_its_prompts_as_its_tokenizer_does_elsewhere(
+    tokenizer: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """As Llama's; and one that clearhead begins with nothing is exported with nothing."""
+    theirs = KINDS["llama"].make(vocab_size=310, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    theirs.save_pretrained(tmp_path / "theirs")
+    folder = changed(tokenizer, tmp_path / "t", lambda content: content.update(post_processor=BOS))
+    shutil.copy(folder / "tokenizer.json", tmp_path / "theirs" / "tokenizer.json")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    assert not caplog.text
+    elsewhere = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"), pad_token="<pad>"
+    )
+    for name in ("ours", "plain"):
+        if name == "plain":
+            config = read_description(tmp_path / "ours").model
+            ch.save_model(ch.build_model(config), tmp_path / name, tokenizer=folder)
+        codec = ch.load(tmp_path / name).opened.codec
+        export_model(tmp_path / name, tmp_path / f"{name}-out")
+        exported = transformers.AutoTokenizer.from_pretrained(tmp_path / f"{name}-out")
+        given = codec.encode_prompts(["hello there"])[0]
+        assert exported("hello there")["input_ids"] == given
+        assert (given == elsewhere("hello there")["input_ids"]) == (name == "ours")
 
 
 def test_padding_that_also_starts_or_ends_a_text_is_none_in_an_imported_decoder(tmp_path: Path):

@@ -58,10 +58,10 @@ def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
         (target / name).write_text(text, encoding="utf-8", newline="")
 
 
-def added_by_itself(folder: Path, eos: int | None) -> list[str]:
-    """The tokens that a tokenizer adds to every text in other software, but for an end: here a text
-    is what it says, and starts and ends are added by the model's task."""
-    tokenizer = open_tokenizer(folder)
+def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The ids that a tokenizer puts before and behind every text in other software: here a text is
+    what it says, and starts and ends are added by the model's task."""
     plain, whole = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
-    added = [index for index in whole if index not in plain and index != eos]
-    return [tokenizer.id_to_token(index) or str(index) for index in added]
+    places = range(len(whole) - len(plain) + 1)
+    at = next((i for i in places if whole[i : i + len(plain)] == plain), len(whole))
+    return whole[:at], whole[at + len(plain) :]

@@ -15,7 +15,8 @@ from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow,
 from clearhead.interop.folders import read_json
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.probes import Probe, probes
-from clearhead.interop.model_folder import load_model
+from clearhead.interop.huggingface.tokenizer import added_here
+from clearhead.interop.model_folder import load_model, read_description
 from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 
 AUTO_CLASSES = {
@@ -57,7 +58,7 @@ def certify(
             for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
             if loading[kind]
         ]
-        faults += _tokenizer_faults(transformers, out)
+        faults += _tokenizer_faults(transformers, model_folder, out)
     return Certificate(
         family=family.name,
         architecture=family.architecture,
@@ -91,14 +92,17 @@ def _difference(one: Tensor, other: Tensor) -> float:
     return math.inf if math.isnan(largest) else largest
 
 
-def _tokenizer_faults(transformers: Any, out: Path) -> Iterator[str]:
+def _tokenizer_faults(transformers: Any, model_folder: Path, out: Path) -> Iterator[str]:
     if not has_tokenizer(out):
         return
-    ours = open_tokenizer(out)
+    ours = open_tokenizer(model_folder)
     ours.encode_special_tokens = read_json(out, "tokenizer_config.json")["split_special_tokens"]
+    added = added_here(read_description(model_folder))
+    before, behind = ([], []) if added is None else added
     theirs = transformers.AutoTokenizer.from_pretrained(out, local_files_only=True)
     for text in TEXTS:
-        if theirs(text)["input_ids"] != ours.encode(text).ids:
+        ids = ours.encode(text, add_special_tokens=added is None).ids
+        if theirs(text)["input_ids"] != [*before, *ids, *behind]:
             yield f"AutoTokenizer gives other ids for {text!r}"
 
 

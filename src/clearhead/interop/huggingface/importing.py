@@ -2,8 +2,10 @@
 executed: `config.json` is read key by key, and weights come from safetensors alone."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
+from clearhead.config import ModelConfig
 from clearhead.errors import FolderError
 from clearhead.interop.folders import read_json, whole_or_absent
 from clearhead.interop.huggingface.families import family_of
@@ -14,12 +16,18 @@ from clearhead.interop.model_folder import (
     CONFIG,
     FORMAT,
     Description,
+    TokenIds,
     check_plausible,
     shapes_of,
     write_description,
 )
 from clearhead.interop.tensor_files import MAX_SHARD_BYTES, TensorFiles, write_tensors
-from clearhead.interop.tokenizer_file import added_by_itself, copy_tokenizer, has_tokenizer
+from clearhead.interop.tokenizer_file import (
+    added_by_itself,
+    copy_tokenizer,
+    has_tokenizer,
+    open_tokenizer,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +45,6 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
         check_plausible(config, files)
         theirs = Theirs(files, family.rules(config), shapes_of(config), family.spelling)
         config = family.settle(config, theirs.read_ours)
-        description = Description(model=config, ids=ids)
         kept = shapes_of(config)
         with whole_or_absent(out) as unfinished:
             write_tensors(
@@ -46,13 +53,28 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
                 dtype=theirs.dtype,
                 max_shard_bytes=max_shard_bytes,
             )
-            write_description(unfinished, description)
             copy_tokenizer(folder, unfinished, config)
             copy_labels(folder, unfinished, config)
-            if has_tokenizer(unfinished) and (added := added_by_itself(unfinished, ids.eos)):
-                _log.warning(
-                    "in Hugging Face the tokenizer adds %s to every text; clearhead adds nothing "
-                    "by itself: give start='bos' (--start bos) where that is the token",
-                    " and ".join(added),
-                )
+            if has_tokenizer(unfinished):
+                ids = _as_their_tokenizer_starts(unfinished, config, ids)
+            description = Description(model=config, ids=ids)
+            write_description(unfinished, description)
     return description
+
+
+def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds) -> TokenIds:
+    """Where the tokenizer begins every text with one token, so do the prompts of a language model.
+    What else a tokenizer adds is named."""
+    tokenizer = open_tokenizer(folder)
+    before, behind = added_by_itself(tokenizer)
+    if config.family == "decoder" and len(before) == 1 and before[0] < config.vocab_size:
+        ids, before = replace(ids, prompt_start=before[0]), []
+    if config.family == "encoder-decoder" and behind == [ids.eos]:  # which our sources have too
+        behind = []
+    if before or behind:
+        _log.warning(
+            "in Hugging Face the tokenizer adds %s to every text, and clearhead does not; a model "
+            "that needs this must be given ids from Python",
+            " and ".join(tokenizer.id_to_token(each) or str(each) for each in before + behind),
+        )
+    return ids

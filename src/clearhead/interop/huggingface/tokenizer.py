@@ -1,7 +1,7 @@
 """The files that `AutoTokenizer` and `generate` need beside `tokenizer.json`."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -11,6 +11,7 @@ from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import Description
 from clearhead.interop.tokenizer_file import (
     TOKENIZER,
+    added_by_itself,
     copy_tokenizer,
     has_tokenizer,
     open_tokenizer,
@@ -39,12 +40,10 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             named[f"{role}_token"] = token
     if config.family == "encoder" and (mask := _mask(model_folder, config, tokenizer)) is not None:
         named["mask_token"] = mask
-    if config.family == "encoder-decoder" and tokenizer.encode("a").ids[-1:] != [ids.eos]:
+    added = added_here(description)
+    if added is not None and added != added_by_itself(tokenizer):
         content = read_json(out, TOKENIZER)
-        write_json(out, TOKENIZER, content | {"post_processor": _added(named, "eos", ids.eos)})
-    if ids.prompt_start is not None and ids.prompt_start == ids.bos and "bos_token" in named:
-        content = read_json(out, TOKENIZER)
-        write_json(out, TOKENIZER, content | {"post_processor": _added(named, "bos", ids.bos)})
+        write_json(out, TOKENIZER, content | {"post_processor": _template(tokenizer, *added)})
     segments = ["token_type_ids"] if config.n_segments > 1 else []
     write_json(out, "special_tokens_map.json", named)
     write_json(
@@ -81,20 +80,33 @@ def _search(config: ModelConfig) -> dict[str, Any]:
     return {"num_beams": beam.width, "length_penalty": beam.alpha, "early_stopping": True}
 
 
-def _added(
-    named: dict[str, str], role: Literal["bos", "eos"], index: int | None
-) -> dict[str, Any] | None:
-    """Our sources end in <eos>, and documents may begin with <bos>: we add them to the ids, and not
-    in the tokenizer."""
-    if f"{role}_token" not in named:
+def added_here(description: Description) -> tuple[list[int], list[int]] | None:
+    """What clearhead puts before and behind a text: our sources end in <eos>, and documents may
+    begin with <bos>. None: the texts of an encoder, which are its user's."""
+    start, end = description.ids.prompt_start, description.ids.eos
+    match description.model.family:
+        case "encoder-decoder":
+            return [], [] if end is None else [end]
+        case "decoder":
+            return [] if start is None else [start], []
+    return None
+
+
+def _template(tokenizer: Tokenizer, before: list[int], behind: list[int]) -> dict[str, Any] | None:
+    """As a part of `tokenizer.json`: we add these to the ids, and not in the tokenizer."""
+    names = {index: tokenizer.id_to_token(index) for index in before + behind}
+    if not names or None in names.values():
         return None
-    token = named[f"{role}_token"]
+    first, last = (
+        [{"SpecialToken": {"id": names[index], "type_id": 0}} for index in each]
+        for each in (before, behind)
+    )
     one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    added = [{"SpecialToken": {"id": token, "type_id": 0}}]
-    before, behind = (added, []) if role == "bos" else ([], added)
     return {
         "type": "TemplateProcessing",
-        "single": [*before, one, *behind],
-        "pair": [*before, one, other, *behind],
-        "special_tokens": {token: {"id": token, "ids": [index], "tokens": [token]}},
+        "single": [*first, one, *last],
+        "pair": [*first, one, other, *last],
+        "special_tokens": {
+            name: {"id": name, "ids": [index], "tokens": [name]} for index, name in names.items()
+        },
     }
