@@ -140,6 +140,11 @@ def write_readme(
         for word, figure in figures.items():
             code = code.replace(word, str(figure))
         lines += [f"```python\n{code}```", ""]
+        if ids.strip and kind in ("encoder-decoder", JOINED):
+            lines += [
+                "Give it lines without blanks or a line break at their ends: it knows no others.",
+                "",
+            ]
     else:
         lines += ["The folder has no single tokenizer: the model takes and gives token ids.", ""]
     lines += [f"[{PARITY}]({PARITY}): {certificate.summary()}. Made with clearhead.", ""]
