@@ -15,6 +15,7 @@ import pytest
 
 from clearhead.config import DataConfig, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
+from clearhead.data import unpack
 from clearhead.data.formats import count_lines
 from clearhead.data.own import own_labels, own_table
 from clearhead.data.proposal import propose, refuse_tables
@@ -307,6 +308,16 @@ def test_a_list_inside_an_object_is_to_be_written_as_a_file(tmp_path: Path):
     path.write_bytes(gzip.compress(json.dumps({"version": 1, "data": OBJECTS}).encode()))
     made = r"gzip -dc '.*/my text\.json\.gz' \| jq '\.\[\"data\"\]' > '.*/my text\.records\.json'"
     with pytest.raises(DataError, match=made):
+        propose(path)
+
+
+def test_an_object_around_a_great_many_records_is_named_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(unpack, "MAX_RECORD", 1 << 12)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"data": OBJECTS * 2000}))
+    with pytest.raises(DataError, match=r"more than 4,096 bytes; if one object holds all .*jq"):
         propose(path)
 
 

@@ -8,6 +8,7 @@ from clearhead.data.recognise import conversion, guess_encoding
 from clearhead.data.unpack import READ_SIZE, OneRecord, OpenedFile, text_of
 from clearhead.errors import DataError
 
+AROUND_ALL = "if one object holds all of them, write the list inside it to a file (jq .NAME)"
 BLANKS = " \t\r\n"
 DECODER = json.JSONDecoder()
 CUT = 12
@@ -40,7 +41,7 @@ class _Text:
 
     def __init__(self, file: OpenedFile) -> None:
         self.path = file.path
-        self.record = OneRecord(file)
+        self.record = OneRecord(file, AROUND_ALL)
         # What is not UTF-8 is half a surrogate pair here; who reads a record makes it bytes again.
         self.stream = text_of(self.record, "utf-8-sig", "surrogateescape")
         self.text, self.at, self.line = "", 0, 1

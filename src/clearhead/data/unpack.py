@@ -92,8 +92,9 @@ class OneRecord(io.RawIOBase):
     """The bytes of a file for a reader of whole records, which calls `begin` after each. A record
     beyond the limit is an error, before it fills the memory."""
 
-    def __init__(self, file: OpenedFile) -> None:
+    def __init__(self, file: OpenedFile, remedy: str = "is it damaged?") -> None:
         self.file = file
+        self.remedy = remedy
         self.taken = 0
 
     def begin(self) -> None:
@@ -111,7 +112,7 @@ class OneRecord(io.RawIOBase):
         self.taken += len(piece)
         if self.taken > MAX_RECORD:
             raise DataError(
-                f"{self.file.path} has a record of more than {MAX_RECORD:,} bytes; is it damaged?"
+                f"{self.file.path} has a record of more than {MAX_RECORD:,} bytes; {self.remedy}"
             )
         buffer[: len(piece)] = piece
         return len(piece)
