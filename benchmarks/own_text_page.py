@@ -27,7 +27,7 @@ TITLES = {  # of the jobs, in the order of HEADINGS
 SCORES = {
     "BLEU": ("BLEU", "BLEU"),
     "nats_per_byte": ("nats a byte (less is better)", "奈特/字节（越小越好）"),
-    "accuracy": ("right, %", "正确率 %"),
+    "accuracy": ("right, %", "准确率 %"),
 }
 
 
