@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import processors
+from tokenizers import Tokenizer, processors
+from tokenizers.models import WordLevel
 
 import clearhead as ch
-from clearhead.errors import ConfigError, FolderError
+from clearhead.errors import ClearheadError, ConfigError, FolderError
+from clearhead.inspection.seeing import encoder_ids, subject_of
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.huggingface.llama import LLAMA
@@ -101,7 +103,9 @@ def test_an_exported_encoder_has_its_mask_its_labels_and_its_segments(
     write_labels(tmp_path / "model", labels)
     export_model(tmp_path / "model", tmp_path / "out")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert theirs.mask_token_id == MASK and MASK in theirs("hello <mask>")["input_ids"]
+    given = encoder_ids(subject_of(ch.load(tmp_path / "model").opened, ""), "hello <mask> you")
+    assert theirs.mask_token_id == MASK and given[-2:] == [MASK, 2]  # the label's place, the end
+    assert theirs("hello <mask> you")["input_ids"] == [*given[:-2], 2]
     assert "token_type_ids" in theirs("hello", "there")
     assert read_labels(tmp_path / "out", ENCODER) == labels
     import_model(tmp_path / "out", tmp_path / "again")
@@ -222,3 +226,26 @@ def test_the_tables_of_a_rotation_are_read_under_both_names():
             LLAMA.read_config({**of, name: [1]})
         with pytest.raises(FolderError, match=f"{name} rope_type='linear' is not known"):
             LLAMA.read_config({**of, name: {"rope_type": "linear"}})
+
+
+def test_a_tokenizer_that_knows_few_letters_is_imported_with_its_start(tmp_path: Path):
+    bases = Tokenizer(WordLevel({"<pad>": 0, "<s>": 1, "</s>": 2, "A": 3, "C": 4, "G": 5, "T": 6}))
+    bases.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="$A $B", special_tokens=[("<s>", 1)]
+    )
+    KINDS["llama"].make(bos_token_id=1, eos_token_id=2).save_pretrained(tmp_path / "theirs")
+    bases.save(str(tmp_path / "theirs" / "tokenizer.json"))
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    assert read_description(tmp_path / "ours").ids.prompt_start == 1
+
+
+def test_a_tokenizer_that_lengthens_every_text_is_refused_at_the_import(
+    tokenizer: Path, tmp_path: Path
+):
+    longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    twenty = {"type": "Sequence", "normalizers": [longer] * 20}
+    KINDS["llama"].make(vocab_size=310).save_pretrained(tmp_path / "theirs")
+    folder = changed(tokenizer, tmp_path / "t", lambda content: content.update(normalizer=twenty))
+    shutil.copy(folder / "tokenizer.json", tmp_path / "theirs" / "tokenizer.json")
+    with pytest.raises(ClearheadError, match="1048576 times as long, and 64 is the limit"):
+        import_model(tmp_path / "theirs", tmp_path / "ours")

@@ -57,7 +57,7 @@ def test_a_sharded_folder_is_read(sharded: Path):
     ("changes", "message"),
     [
         ({"auto_map": {"AutoModel": "evil.Model"}}, "asks for its own code"),
-        ({"model_type": "gpt3"}, "model_type='gpt3' is not known; did you mean 'gpt2'"),
+        ({"model_type": "gpt3"}, "model_type='gpt3' is not known; clearhead reads gpt2"),
         ({"model_type": None}, "is not known"),
         ({"model_type": ["gpt2"]}, "is not known"),
         ({"architectures": ["GPT2ForSequenceClassification"]}, "clearhead reads 'GPT2LMHeadModel'"),

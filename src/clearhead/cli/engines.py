@@ -54,7 +54,7 @@ def add_batch_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_start_argument(parser: argparse._ActionsContainer, what: str) -> None:
     """The token before each text; `what` explains it."""
-    what += "; auto: as in training, if the model folder records it (default: %(default)s)"
+    what += "; auto: what the model folder records, as in training (default: %(default)s)"
     parser.add_argument("--start", choices=["auto", "none", "bos", "eos"], help=what)
 
 

@@ -49,7 +49,7 @@ class TokenIds:
     target_start: int | None = None
     """Of a decoder that was trained on pairs: the token between the source and the target."""
     prompt_start: int | None = None
-    """Of a language model that was trained on whole documents: the token that begins each."""
+    """Of a language model: the token that began each text in its training."""
     strip: bool = True
     """Whether the texts of training had no blanks at their ends (`data.strip`)."""
 

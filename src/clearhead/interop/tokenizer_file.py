@@ -2,6 +2,8 @@
 `text` interprets it."""
 
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -9,7 +11,7 @@ from tokenizers import Tokenizer
 from clearhead.config import ModelConfig
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.folders import has_file, read_text
-from clearhead.text.tokenizer import panics_are_errors
+from clearhead.text.tokenizer import library_tokenizer, panics_are_errors
 
 TOKENIZER = "tokenizer.json"
 SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
@@ -24,8 +26,7 @@ def has_tokenizer(folder: Path) -> bool:
 def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
     """The tokenizer of a model folder: no text can spell a control token."""
     try:
-        with panics_are_errors():
-            tokenizer = Tokenizer.from_str(read_text(folder, name))
+        tokenizer = library_tokenizer(read_text(folder, name))
     except ClearheadError:
         raise
     except Exception as error:  # the library raises nothing narrower
@@ -61,7 +62,22 @@ def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
 def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The ids that a tokenizer puts before and behind every text in other software: here a text is
     what it says, and starts and ends are added by the model's task."""
-    plain, whole = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
-    places = range(len(whole) - len(plain) + 1)
-    at = next((i for i in places if whole[i : i + len(plain)] == plain), len(whole))
-    return whole[:at], whole[at + len(plain) :]
+    for text in _short_texts(tokenizer):
+        try:
+            with panics_are_errors():
+                plain = tokenizer.encode(text, add_special_tokens=False).ids
+                whole = tokenizer.encode(text).ids
+        except Exception:  # a letter that it does not know; the library raises nothing narrower
+            continue
+        if plain:
+            places = range(len(whole) - len(plain) + 1)
+            at = next((i for i in places if whole[i : i + len(plain)] == plain), len(whole))
+            return whole[:at], whole[at + len(plain) :]
+    return [], []
+
+
+def _short_texts(tokenizer: Tokenizer) -> Iterator[str]:
+    """A letter that most tokenizers know, and tokens of their own for the others."""
+    yield "a"
+    for index in islice(tokenizer.get_vocab(with_added_tokens=False).values(), 100):
+        yield tokenizer.decode([index])

@@ -151,6 +151,12 @@ class Tokenizer:
 
 def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
     """A tokenizer from the text of a `tokenizer.json`, which may come from anybody."""
+    with panics_are_errors():
+        return Tokenizer(library_tokenizer(text), special_tokens)
+
+
+def library_tokenizer(text: str) -> LibraryTokenizer:
+    """The library's own object, if no short text can fill the memory with it."""
     growth = math.prod(len(made) for made in _replacements(json.loads(text)) if made)
     if growth > MAX_GROWTH:
         raise DataError(
@@ -158,7 +164,7 @@ def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EO
             f"{MAX_GROWTH} is the limit; is tokenizer.json damaged?"
         )
     with panics_are_errors():
-        return Tokenizer(LibraryTokenizer.from_str(text), special_tokens)
+        return LibraryTokenizer.from_str(text)
 
 
 def _replacements(value: Any) -> Iterator[str]:

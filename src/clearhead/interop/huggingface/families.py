@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.errors import ConfigError, FolderError, nearest
+from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.huggingface.bert import BERT
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.gpt2 import GPT2
@@ -46,9 +46,9 @@ def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
     by_type = {family.model_type: family for family in FAMILIES}
     model_type = content.get("model_type")
     if not isinstance(model_type, str) or model_type not in by_type:
-        remedy = nearest(str(model_type)[:80], by_type)
         raise FolderError(
-            f"config.json: model_type={str(model_type)[:80]!r} is not known; {remedy}"
+            f"config.json: model_type={str(model_type)[:80]!r} is not known; clearhead reads "
+            f"{', '.join(by_type)}"
         )
     family = by_type[model_type]
     architectures = content.get("architectures")

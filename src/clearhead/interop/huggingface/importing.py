@@ -69,8 +69,8 @@ def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds)
     before, behind = added_by_itself(tokenizer)
     if config.family == "decoder" and len(before) == 1 and before[0] < config.vocab_size:
         ids, before = replace(ids, prompt_start=before[0]), []
-    if config.family == "encoder-decoder" and behind == [ids.eos]:  # which our sources have too
-        behind = []
+    if config.family != "decoder" and behind[:1] == [ids.eos]:  # which our texts have too
+        behind = behind[1:]
     if before or behind:
         _log.warning(
             "in Hugging Face the tokenizer adds %s to every text, and clearhead does not; a model "

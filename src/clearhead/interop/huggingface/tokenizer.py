@@ -40,10 +40,7 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             named[f"{role}_token"] = token
     if config.family == "encoder" and (mask := _mask(model_folder, config, tokenizer)) is not None:
         named["mask_token"] = mask
-    added = added_here(description)
-    if added is not None and added != added_by_itself(tokenizer):
-        content = read_json(out, TOKENIZER)
-        write_json(out, TOKENIZER, content | {"post_processor": _template(tokenizer, *added)})
+    _rewrite(out, tokenizer, added_here(description, tokenizer), named.get("mask_token"))
     segments = ["token_type_ids"] if config.n_segments > 1 else []
     write_json(out, "special_tokens_map.json", named)
     write_json(
@@ -80,16 +77,34 @@ def _search(config: ModelConfig) -> dict[str, Any]:
     return {"num_beams": beam.width, "length_penalty": beam.alpha, "early_stopping": True}
 
 
-def added_here(description: Description) -> tuple[list[int], list[int]] | None:
-    """What clearhead puts before and behind a text: our sources end in <eos>, and documents may
-    begin with <bos>. None: the texts of an encoder, which are its user's."""
+def added_here(description: Description, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """What clearhead puts before and behind a text: our texts end in <eos>, and prompts may begin
+    with <bos>. An encoder from elsewhere keeps what its tokenizer adds."""
     start, end = description.ids.prompt_start, description.ids.eos
-    match description.model.family:
-        case "encoder-decoder":
-            return [], [] if end is None else [end]
-        case "decoder":
-            return [] if start is None else [start], []
-    return None
+    if description.model.family == "decoder":
+        return [] if start is None else [start], []
+    by_itself = added_by_itself(tokenizer)
+    if description.model.family == "encoder" and by_itself != ([], []):
+        return by_itself
+    return [], [] if end is None else [end]
+
+
+def _rewrite(
+    folder: Path, tokenizer: Tokenizer, added: tuple[list[int], list[int]], mask: str | None
+) -> None:
+    """Makes `tokenizer.json` give the ids that the model is given here: with what is added to
+    them, and without the blank before a mask, which the hidden token has."""
+    content = before = read_json(folder, TOKENIZER)
+    if added != added_by_itself(tokenizer):
+        content = content | {"post_processor": _template(tokenizer, *added)}
+    if mask is not None:
+        tokens = [
+            {**token, "lstrip": token["lstrip"] or token["content"] == mask}
+            for token in content["added_tokens"]
+        ]
+        content = content | {"added_tokens": tokens}
+    if content != before:
+        write_json(folder, TOKENIZER, content)
 
 
 def _template(tokenizer: Tokenizer, before: list[int], behind: list[int]) -> dict[str, Any] | None:
