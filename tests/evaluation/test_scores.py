@@ -186,6 +186,16 @@ def test_the_interval_is_that_of_a_bootstrap_by_hand():
     assert [each.half_interval for each in scores] == pytest.approx(by_hand, rel=0.15)
 
 
+@pytest.mark.parametrize("n_lines", [1, 2, 3, 5])
+def test_a_few_lines_show_no_difference(n_lines: int):
+    pytest.importorskip("sacrebleu", reason="needs the extra eval")
+    wrong = ["nothing of this is right at all"] * n_lines
+    for each in compare_translations(REFERENCES[:n_lines], wrong, REFERENCES[:n_lines]):
+        assert each.p_value > 0.05 and "no difference shown" in each.verdict
+    if n_lines == 1:
+        assert translation_scores(wrong, REFERENCES[:1])[0].half_interval is None
+
+
 def test_chance_explains_a_small_difference_and_not_a_large_one():
     pytest.importorskip("sacrebleu", reason="needs the extra eval")
     written = with_other_words(REFERENCES, 0.2, seed=1)

@@ -69,7 +69,7 @@ def test_a_chinese_translation_that_is_nearly_right_does_not_score_zero():
     words, _ = translation_scores(written, MANDARIN, n_resamples=0, tokenize="13a")
     assert words.value < bleu.value / 2
     better, _ = compare_translations(written, ["错"] * 3, MANDARIN, n_resamples=50)
-    assert "tok:zh" in better.signature and better.p_value < 0.05
+    assert "tok:zh" in better.signature and better.first > better.second
 
 
 def test_no_difference_shown_is_not_no_difference():

@@ -91,6 +91,11 @@ def test_the_source_language_is_detected(server: RunningServer):
     assert [each["language"] for each in found["detectedLanguage"]] == ["de", "de"]
     chinese = {"q": "你好，世界。", "source": "auto", "target": "zh_Hans"}
     assert server.ask("/translate", chinese)[1]["translatedText"] == "你好，世界。"
+    marked = f'<div class="post-content" id="the-main-content"><p class="lead">{text}</p></div>'
+    asked = {"q": marked, "source": None, "target": "zh", "format": "html"}
+    status, found = server.ask("/translate", asked)
+    assert status == 200 and found["detectedLanguage"]["language"] == "de"
+    assert server.ask("/translate", {**asked, "format": ""})[0] == 200
 
 
 def test_a_file_is_translated_and_fetched(server: RunningServer, libre):

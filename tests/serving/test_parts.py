@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+import clearhead as ch
+from clearhead.api import serving as serving_api
 from clearhead.config import GenerateConfig
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
 from clearhead.decoding.text import Decoded, EncodedSource
-from clearhead.errors import ConfigError, InputError
+from clearhead.errors import ConfigError, FolderError, InputError
 from clearhead.interop.model_folder import TokenIds
 from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import SentFile, _multipart  # pyright: ignore
@@ -103,7 +105,8 @@ def test_pairs_of_languages_are_named():
     [
         ("zh", "zh"), ("ZH", "zh"), ("zh-CN", "zh"), ("zh_Hans", "zh"), (" en ", "en"),
         ("en-US", "en"), ("zh-TW", None), ("zh-Hant", None), ("zt", None), ("auto", None),
-        ("", None), ("e" * 9999, None), ("en\x00", None),
+        ("", None), ("e" * 9999, None), ("en\x00", None), ("en-HK", "en"), ("zh-Hans-HK", "zh"),
+        ("zh-HK", None),
     ],
 )  # fmt: skip
 def test_codes_of_languages_are_read_as_clients_write_them(code: str, found: str | None):
@@ -389,3 +392,23 @@ def test_the_figures_of_a_worker_that_has_ended_are_forgotten(
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     forget_worker(123)
     assert not ended.exists() and running.exists()
+
+
+def test_a_site_is_allowed_as_it_is_copied_from_a_browser():
+    for given in ("https://Example.org/", "https://example.org", " https://example.org"):
+        assert serving_api._origin(given) == "https://example.org"
+    assert serving_api._origin("moz-extension://1-2") == "moz-extension://1-2"
+    for wrong in ("example.org", "https://example.org/page", ""):
+        with pytest.raises(ConfigError, match=r"write it like https://example\.org"):
+            serving_api._origin(wrong)
+
+
+def test_a_file_of_keys_may_begin_with_a_byte_order_mark(tmp_path: Path):
+    (tmp_path / "keys").write_bytes("one\r\ntwo\r\n".encode("utf-8-sig"))
+    assert serving_api._keys(tmp_path / "keys") == ["one", "two"]
+
+
+def test_a_decoder_that_translates_is_not_served(tmp_path: Path):
+    ch.save_model(ch.build_model("tiny-decoder"), tmp_path / "de-en", ids=TokenIds(target_start=1))
+    with pytest.raises(FolderError, match="use it with: clearhead translate"):
+        ch.serve(tmp_path / "de-en")

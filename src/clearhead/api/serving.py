@@ -99,7 +99,7 @@ def serve(
         limits=limits,
         host=host,
         key_digests=tuple(digest(key) for key in keys),
-        origins=tuple(as_list(allow_origin or [])),
+        origins=tuple(map(_origin, as_list(allow_origin or []))),
         log_level=log_level,
     )
     listening = take_port(host, port)
@@ -121,11 +121,17 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
 
     folder = checked_folder(model.folder)
     called = run_name(model.folder) if name is None else name
-    family = read_description(folder).model.family
+    description = read_description(folder)
+    family = description.model.family
     if family == "encoder":
         raise FolderError(
             f"{model.folder} is a model of the family 'encoder', which generates no text; serve an "
             "encoder-decoder or a decoder"
+        )
+    if description.ids.target_start is not None:
+        raise FolderError(
+            f"{model.folder} is a decoder that translates, and the server translates with "
+            "encoder-decoders only; use it with: clearhead translate"
         )
     if family == "decoder":
         return ModelToServe(name=called, folder=folder, pair=None, opened=model)
@@ -155,9 +161,20 @@ def _checked(models: "list[ModelToServe]") -> "tuple[ModelToServe, ...]":
     return tuple(models)
 
 
+def _origin(given: str) -> str:
+    """As a browser sends it."""
+    origin = given.strip().lower().rstrip("/")
+    if origin not in ("*", "null") and re.fullmatch(r"[a-z][-+.a-z0-9]*://[^/?#]+", origin) is None:
+        raise ConfigError(
+            "allow_origin", given, "is not the address of a site",
+            "write it like https://example.org (no path), or * for all",
+        )  # fmt: skip
+    return origin
+
+
 def _keys(file: Path) -> list[str]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read ({error}); it holds a key on each line") from None
     keys = [line.strip() for line in lines if line.strip()]

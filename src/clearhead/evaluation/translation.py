@@ -118,7 +118,7 @@ def translation_scores(
     None: as the script of the references asks."""
     _check(translations, references)
     metrics = _metrics(tokenize or bleu_tokenizer(references), lowercase)
-    if n_resamples > 1:
+    if n_resamples > 1 and len(references) > 1:
         # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
         tested = _test(translations, translations, references, n_resamples, metrics)
         return [
@@ -165,13 +165,15 @@ def compare_translations(
     _check(first, references)
     _check(second, references)
     metrics = _metrics(tokenize or bleu_tokenizer(references), lowercase)
+    # The least that an exact test could give: a bootstrap of one line finds no doubt at all.
+    least = min(1.0, 2.0 ** (1 - sum(map(str.__ne__, first, second))))
     return [
         Comparison(
             name=name,
             first=one.score,
             second=two.score,
             # Where nothing ever differs, sacrebleu's count of larger differences is none.
-            p_value=1.0 if one.score == two.score else float(two.p_value),
+            p_value=1.0 if one.score == two.score else max(least, float(two.p_value)),
             signature=signature,
         )
         for name, (one, two), signature in _test(first, second, references, n_resamples, metrics)
@@ -213,7 +215,7 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
         raise InputError(f"tokenize={tokenize!r} is not known to sacrebleu; choose from {known}")
     try:
         bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
-    except (ImportError, RuntimeError) as error:  # a tokenizer that needs a package of its own
+    except (ImportError, RuntimeError, OSError) as error:  # it needs a package, or a download
         reason = " ".join(str(error).split())
         raise ClearheadError(f"tokenize={tokenize!r}: {reason}") from None
     return {"BLEU": bleu, "chrF++": CHRF(word_order=2, lowercase=lowercase)}

@@ -94,7 +94,7 @@ class Callers(NamedTuple):
         if not (self.any_name or is_loopback(name) or name == self.host.strip("[]").lower()):
             return "this server answers to the names of its own machine only"
         origin = headers.get("origin")
-        if origin is None or "*" in self.origins or origin in self.origins:
+        if origin is None or "*" in self.origins or origin.lower() in self.origins:
             return None
         # The port of the server itself may be another: a tunnel, or a proxy.
         if name and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):

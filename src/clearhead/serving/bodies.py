@@ -129,8 +129,10 @@ def _parts(content_type: str, body: bytes) -> list[bytes]:
 
 
 def text_field(fields: Fields, name: str, default: str | None = None) -> str:
-    """A field that is a string."""
-    value = fields.get(name, default)
+    """A field that is a string. Where it may be left out, null and "" leave it out too."""
+    value = fields.get(name)
+    if value is None or (value == "" and default is not None):
+        value = default
     if value is None:
         raise RequestError(400, f"the field {name!r} is missing")
     if not isinstance(value, str):

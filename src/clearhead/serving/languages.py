@@ -53,8 +53,9 @@ def find_language(code: str, known: Collection[str]) -> str | None:
     if len(code) > MAX_CODE:
         return None
     first, *rest = re.split("[-_]", code.strip().lower())
-    traditional = bool(_TRADITIONAL.intersection(rest)) or first == "zt"
-    wanted = "zh-Hant" if traditional else "zh" if first == "zt" else first
+    chinese = first == "zh" and "hans" not in rest
+    traditional = first == "zt" or (chinese and bool(_TRADITIONAL.intersection(rest)))
+    wanted = "zh-Hant" if traditional else first
     by_lower = {each.lower(): each for each in known}
     for candidate in ("-".join([first, *rest]), wanted.lower()):
         if candidate in by_lower:

@@ -66,8 +66,12 @@ class Translation:
             raise RequestError(400, f"format={kind[:20]!r} is not a choice; use 'text' or 'html'")
         most = self.limits.max_alternatives
         n_alternatives = whole_field(fields, "alternatives", 0, 0, most)
-        source, target, detected = self._languages(fields, texts)
-        work = self._answers(texts, source, target, 1 + n_alternatives, html=kind == "html")
+        documents: list[HtmlText] | None = None
+        if kind == "html":
+            documents = await asyncio.to_thread(lambda: [HtmlText(text) for text in texts])
+        to_read = [text for each in documents or [] for text in each.wanted] or texts
+        source, target, detected = self._languages(fields, to_read)
+        work = self._answers(texts, documents, source, target, 1 + n_alternatives)
         found: list[list[str]] = await self.wait(request, work)
         best = [each[0] for each in found]
         answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
@@ -134,7 +138,7 @@ class Translation:
             raise RequestError(400, "the file is not UTF-8 text") from None
         check_size([text], self.limits)
         source, target, _ = self._languages(fields, [text])
-        work = self._answers([text], source, target, 1, html=False)
+        work = self._answers([text], None, source, target, 1)
         found: list[list[str]] = await self.wait(request, work)
         name = await asyncio.to_thread(self.stored.put, found[0][0].encode())
         url = request.url_for("download_file", name=name)
@@ -181,15 +185,19 @@ class Translation:
         return source, target, detected
 
     async def _answers(
-        self, texts: list[str], source: str, target: str, n_best: int, *, html: bool
+        self,
+        texts: list[str],
+        documents: list[HtmlText] | None,
+        source: str,
+        target: str,
+        n_best: int,
     ) -> list[list[str]]:
-        """The translations of each text; the text itself, if it is in the target language and there
-        is nothing that translates that."""
+        """The translations of each text, or of each document; the text itself, if it is in the
+        target language and there is nothing that translates that."""
         if (source, target) not in self.models:
             return [[text] * n_best for text in texts]
-        if not html:
+        if documents is None:
             return await self._plain(texts, source, target, n_best)
-        documents = await asyncio.to_thread(lambda: [HtmlText(text) for text in texts])
         wanted = list(dict.fromkeys(text for each in documents for text in each.wanted))
         found = await self._plain(wanted, source, target, n_best)
         answers: list[list[str]] = []
