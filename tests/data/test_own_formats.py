@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from clearhead.data import unpack
 from clearhead.data.formats import count_lines
 from clearhead.data.own import own_labels, own_table
 from clearhead.data.proposal import propose, refuse_tables
-from clearhead.data.recognise import conversion, guess_encoding
+from clearhead.data.recognise import ONE_BYTE, conversion, guess_encoding
+from clearhead.data.shards import cut_into_chunks
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.data.survey import check_files, survey
 from clearhead.data.unpack import open_bytes
@@ -397,7 +399,9 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
     with pytest.raises(DataError, match=r"a\.zh, line 1: .* \(it looks like GB18030\)"):
         survey(config, tmp_path)
     config = parallel(tmp_path, "naïve café\n".encode("cp1252"), b"x\n")
-    with pytest.raises(DataError, match=r"a\.en, line 1: .* \(it looks like windows-1252\)"):
+    with pytest.raises(
+        DataError, match=r"a\.en, line 1: .* \(it looks like a one-byte encoding of Europe\)"
+    ):
         survey(config, tmp_path)
 
 
@@ -407,8 +411,12 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
         ("他父亲去年去世了，这件事让他很难过。", "gbk", "GB18030"),
         ("他父親去年去世了，這件事讓他很難過。", "big5", "BIG5"),
         ("그의 아버지는 작년에 돌아가셨다.", "euc_kr", "EUC-KR"),
-        ("Ich möchte über die Straße.", "windows-1252", "windows-1252"),
+        ("彼の父は昨年亡くなった。", "euc_jp", "EUC-JP"),
+        ("Ich möchte über die Straße.", "windows-1252", ONE_BYTE),
+        ("Proszę mówić trochę głośniej.", "windows-1250", ONE_BYTE),
+        ("Teşekkür ederim, çok güzel.", "windows-1254", ONE_BYTE),
         ("Дом старый и красивый.", "windows-1251", None),
+        ("Дом старый и красивый, и сад большой.", "koi8_r", None),
         ("彼の父は昨年亡くなった。", "shift_jis", None),
     ],
 )
@@ -665,3 +673,52 @@ def test_an_uneven_line_of_a_tsv_with_quotes_says_what_it_may_be(tmp_path: Path)
     (tmp_path / "a.tsv").write_text('a\tb\n"a\tb"\tc\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"line 2: 3 column\(s\) where 2 .*let its name end in"):
         read(tmp_path / "a.tsv", format="tsv", columns=(1, 2))
+
+
+def test_rows_with_a_comma_too_many_make_no_labels(tmp_path: Path):
+    rows = [(f"It was a film of {n} hours", "neg" if n % 2 else "pos") for n in range(60)]
+    path = write_csv(tmp_path / "a.csv", [("text", "label"), *rows])
+    with path.open("a") as file:
+        file.writelines(f"Nice film, really {n},pos\n" for n in range(20))
+    assert propose(path).labels == ("neg", "pos")
+
+
+def test_empty_columns_of_a_spreadsheet_do_not_hide_its_header(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    rows = [f"It was a film of {n} hours;{'neg' if n % 2 else 'pos'};;" for n in range(60)]
+    path.write_text("\n".join(["text;label;;", *rows]))
+    assert propose(path).labels == ("neg", "pos")
+
+
+def test_a_number_that_is_the_name_of_a_column_is_that_column(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps([None, en, zh]) for en, zh in PAIRS))
+    assert propose(path, columns=(2, 3)).sample == PAIRS[0]
+    path.write_text("\n".join(json.dumps({"0": 17, "1": en, "2": zh}) for en, zh in PAIRS))
+    assert propose(path, columns=(1, 2)).sample == PAIRS[0]
+
+
+def test_records_of_lists_alone_are_not_called_empty(tmp_path: Path):
+    chat = {"messages": [{"role": "user", "content": "Hello there"}]}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(chat)}\n" * 5)
+    with pytest.raises(DataError, match="no record has a field that is one text; lists"):
+        propose(tmp_path / "a.jsonl")
+
+
+def test_a_first_line_with_a_mark_is_as_long_as_without(tmp_path: Path):
+    long, short = b"\xef\xbb\xbf" + b"x" * 21 + b"\nzwei\n", b"eins\nsecond\n"
+    config = replace(parallel(tmp_path, long, short), max_bytes=20, skip=("too-long",))
+    reader = Reader(find_inputs(config, "train", tmp_path), config, "train")
+    assert [each.texts for each in reader.documents(Cursor(), {})] == [("zwei", "second")]
+
+
+def test_what_is_skipped_behind_the_last_document_is_counted_once(tmp_path: Path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\ntwo\n\n\n")
+    config = DataConfig(task="language-model", train=(str(path),), skip=("blank",), vocab_size=300)
+    inputs = find_inputs(config, "train", Path("/"))
+    first = Reader(inputs, config, "train")
+    (chunk,) = cut_into_chunks(first, first.documents(Cursor(), {}), 1)
+    again = Reader(inputs, config, "train")
+    assert not list(again.documents(chunk.cursor, chunk.counts))
+    assert again.sieve.counts == first.sieve.counts == {"blank": 3}

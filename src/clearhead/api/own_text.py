@@ -114,8 +114,8 @@ def recipe_for(
     if own is None:
         place = as_path("folder", folder, TEXT / name)
         data = replace(data, **_given_text(pairs, texts, place, data.sides))
-        if data.format in ("text", "parallel"):  # text in memory is written as a table
-            refuse_tables(data.train)
+    if data.format in ("text", "parallel", "labelled"):  # text in memory is written as a table
+        refuse_tables(data.train)
     data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
     check_files(data)
     defects = find_defects(data, Path("/"))

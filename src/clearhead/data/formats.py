@@ -138,7 +138,7 @@ def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     number = 0
     while True:
         with naming(file.path):
-            line = file.data.readline(limit + 2)
+            line = file.data.readline(limit + 2 + (0 if number else len(BYTE_ORDER_MARK)))
         if not line:
             return
         number += 1

@@ -51,7 +51,8 @@ def refuse_tables(paths: Iterable[str | Path]) -> None:
         if _ending(Path(path)) in TABLES:
             raise DataError(
                 f"{path} is a table by its name; give it as one: --table "
-                f"{shlex.quote(str(path))} (table=…), or let its name end in .txt"
+                f"{shlex.quote(str(path))} (table=…; labels are a column of it), or let its name "
+                "end in .txt"
             )
 
 
@@ -88,6 +89,11 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         rows = list(islice(rows_of(file, kind, columns), N_ROWS))
     if not rows:
         raise _nothing_in(path, kind)
+    if not any(rows):
+        raise DataError(
+            f"{path}: no record has a field that is one text; lists (of messages, of sentences) "
+            "cannot be columns: write each text as a field of its own"
+        )
     if kind == "tmx" and not columns:
         rows = _with_regions_joined(rows)
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -133,8 +139,11 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
 
 
 def _named(column: int | str, names: list[str | int], kind: Format) -> int | str:
-    """The name of a column that was given by its number; a language as units have it."""
+    """The name of a column that was given by its number, unless that is its name; a language as
+    units have it."""
     if isinstance(column, int):
+        if column in names or str(column) in names:
+            return column if column in names else str(column)
         return names[column - 1] if 0 < column <= len(names) else column
     return column.lower().replace("_", "-") if kind == "tmx" else column
 

@@ -37,7 +37,15 @@ EAST_ASIAN: dict[str, tuple[str, set[int], int]] = {
     "EUC-KR": ("euc_kr", {*range(0xA1, 0xA4), *range(0xB0, 0xC9)}, 6),
     "GB18030": ("gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 1),  # GBK and GB2312 too
     "BIG5": ("big5", {*range(0xA1, 0xC7)}, 1),
+    "EUC-JP": ("euc_jp", {0xA1, 0xA4, 0xA5}, 6),  # kana
 }
+WIDER = {"EUC-KR": "cp949", "GB18030": "gb18030", "BIG5": "big5hkscs", "EUC-JP": "euc_jp"}
+"""With the rare characters of each."""
+ONE_BYTE = "a one-byte encoding of Europe"
+OF_EUROPE = (
+    "ENCODING is windows-1252 (Western Europe), windows-1250 or ISO-8859-2 (Polish, Czech, "
+    "Hungarian) or windows-1254 (Turkish); read some lines of the result"
+)
 
 
 def check_text(file: OpenedFile) -> None:
@@ -106,6 +114,8 @@ def _encoded(path: Path, encoding: str) -> DataError:
 
 def conversion(path: Path, encoding: str) -> str:
     """The command that writes a file anew as UTF-8."""
+    if encoding == ONE_BYTE:
+        return f"{rewriting(path, 'iconv -f ENCODING -t UTF-8', 'utf8')} ({OF_EUROPE})"
     return rewriting(path, f"iconv -f {encoding} -t UTF-8", "utf8")
 
 
@@ -123,17 +133,23 @@ def rewriting(path: Path, program: str, mark: str, ending: str | None = None) ->
 
 def guess_encoding(raw: bytes) -> str | None:
     """What a text that is not UTF-8 probably is: an encoding of East Asia if that gives frequent
-    characters, or what Windows writes for Western Europe if letters beyond ASCII stand alone. None:
-    impossible to tell, or UTF-8 that is damaged in some places."""
+    characters, or one of Europe if letters beyond ASCII stand alone. None: impossible to tell, or
+    UTF-8 that is damaged in some places."""
     letters = _beyond_ascii(raw, "utf-8")
     if letters.count("\ufffd") < len(letters) / 3:
         return None
     shares = {encoding: _share_of_frequent(raw, *each) for encoding, each in EAST_ASIAN.items()}
-    best = max(shares, key=lambda encoding: shares[encoding])
-    if shares[best] >= 0.5:
-        return best
+    fitting = [name for name, share in shares.items() if share >= 0.5 and _fits(raw, name)]
+    if fitting:  # Japanese kana look like frequent characters of others
+        return "EUC-JP" if "EUC-JP" in fitting else max(fitting, key=lambda name: shares[name])
     lengths = [len(run) for run in re.findall(rb"[\x80-\xff]+", raw)]
-    return "windows-1252" if sum(lengths) < 2 * len(lengths) else None
+    return ONE_BYTE if sum(lengths) < 2 * len(lengths) else None
+
+
+def _fits(raw: bytes, encoding: str) -> bool:
+    """Whether hardly any bytes are invalid: Russian and Thai of one byte each are, in places."""
+    letters = _beyond_ascii(raw, WIDER[encoding])
+    return letters.count("\ufffd") <= 2 + len(letters) // 50
 
 
 def _share_of_frequent(raw: bytes, codec: str, first: set[int], at_least: int) -> float:

@@ -159,16 +159,18 @@ def cut_into_chunks(reader: Reader, documents: Iterator[Document], n_sides: int)
     texts: tuple[list[str], ...] = tuple([] for _ in range(n_sides))
     places: list[Place] = []
     n_bytes = 0
+    # Of the last document: what the reader rejects behind it, it will reject again from there.
+    cursor, counts = reader.cursor, dict(reader.sieve.counts)
 
     def chunk() -> Chunk:
-        counts = dict(reader.sieve.counts)
-        return Chunk(texts, places, n_bytes, reader.cursor, counts, reader.consumed)
+        return Chunk(texts, places, n_bytes, cursor, counts, reader.consumed)
 
     for document in documents:
         for side, text in zip(texts, document.texts):
             side.append(text)
             n_bytes += len(text.encode("utf-8"))
         places.append(document.place)
+        cursor, counts = reader.cursor, dict(reader.sieve.counts)
         if n_bytes >= CHUNK_BYTES:
             yield chunk()
             texts, places, n_bytes = tuple([] for _ in range(n_sides)), [], 0

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -53,15 +53,18 @@ def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
     header = _is_header([cell.strip() for cell in first], below, columns)
     numbers = range(1, len(first) + 1)
     names: list[str | int] = [cell.strip() for cell in first] if header else [*numbers]
+    some_fit = any(len(row) == len(first) for row in below)
     for row in chain(below if header else [first, *below], rows):
-        yield dict(zip(names, row))
+        if len(row) == len(first) or not some_fit:  # others are malformed
+            yield dict(zip(names, row))
 
 
 def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bool:
     if any(isinstance(column, str) and column in first for column in columns):
         return True
     names = [cell for cell in first if cell]  # the column of row numbers may have none
-    if len(names) < max(1, len(first) - 1) or len(set(names)) < len(names) or not below:
+    used = [any(cells) for cells in zip_longest(first, *below)]  # spreadsheets add empty columns
+    if len(names) < max(1, sum(used) - 1) or len(set(names)) < len(names) or not below:
         return False
     if all(map(_NAMES.fullmatch, names)):
         return True
@@ -174,6 +177,8 @@ def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int,
 def _parquet(file: OpenedFile, _: Columns) -> Iterator[Row]:
     table = open_parquet(file)
     names = list(table.texts())
+    if not names and table.n_rows:
+        yield {}
     for batch in table.batches(names) if names else ():
         yield from (dict(_flat(record)) for record in records(batch) if record is not None)
 

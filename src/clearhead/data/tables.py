@@ -127,7 +127,7 @@ def _csv_rows(file: OpenedFile, max_cell: int) -> Iterator[tuple[int, list[str] 
                     raise DataError(
                         f"{file.path}, line {line}: the row that begins here, up to line "
                         f"{rows.line_num}, is not CSV ({error}); look for a quote that is not "
-                        "closed"
+                        f"closed, or a text of more than {max_cell:,} characters (data.max_bytes)"
                     ) from None
                 yield line, f"not CSV ({error})"
 
