@@ -6,6 +6,7 @@ import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import Ranks, joined, objective_of
 from clearhead.training.flops import step_flops
-from clearhead.training.loop import NotFiniteError, take_next_step
+from clearhead.training.loop import NotFiniteError, take_next_step, train
 from clearhead.training.plan import make_plan
 from clearhead.training.report import Reporter, RunFiles, Trackers, read_metrics
 from clearhead.training.run import Run, open_run
@@ -154,6 +155,9 @@ def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: P
         ClearheadError, match=r"train\.metric='blue' is not among .*loss, perplexity"
     ):
         go(with_train(recipe, metric="blue"), text, tmp_path / "other")
+    run = open_run(recipe, text, tmp_path / "named", Ranks(), print)
+    with pytest.raises(ClearheadError, match=r"'bleu' is not among .*loss, perplexity, BLEU"):
+        train(run, Reporter([]), measure=lambda _: {"BLEU": 1.0}, measured=["BLEU"])
 
 
 def test_a_run_can_be_trained_outside_the_main_thread(text: Corpus, tmp_path: Path):
@@ -379,6 +383,14 @@ def test_flops_are_six_for_each_weight_and_token():
     config = replace(TEXT.model, d_model=512, d_ff=2048, n_heads=8, n_layers=6, vocab_size=5)
     matrices = count_parameters(build_model(config, device="meta")).without_embeddings
     assert step_flops(config, 4, 0, 10) / (6 * 4 * 10 * matrices) == pytest.approx(1, rel=0.02)
+
+
+def test_a_tracker_whose_package_is_missing_is_named(tmp_path: Path):
+    pytest.importorskip("accelerate", reason="trackers are accelerate's: clearhead[track]")
+    if find_spec("wandb") is not None:
+        pytest.skip("wandb is installed")
+    with pytest.raises(ClearheadError, match=r"'wandb' needs another package; .*install wandb"):
+        Trackers(["wandb"], tmp_path, {}, 1)
 
 
 def test_trackers_get_the_numbers_of_every_logged_step(text: Corpus, tmp_path: Path):

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from clearhead.config import Recipe, load_recipe, recipe_toml
-from clearhead.data.corpus import Corpus
+from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.prepare import prepare
+from clearhead.data.shards import Job
 from clearhead.errors import ClearheadError
-from clearhead.interop.model_folder import save_model
+from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import build_model
 from clearhead.training.distributed import Ranks, objective_of
 from clearhead.training.run import Run, fit_model, open_run
@@ -124,9 +126,6 @@ def test_a_tokenizer_without_padding_hides_no_end_from_a_language_model(
         tmp_path / "gpt",
         tokenizer=text.folder,
     )
-    from clearhead.data.prepare import prepare
-    from clearhead.data.shards import Job
-
     data = replace(
         TEXT.data,
         tokenizer="file",
@@ -135,8 +134,6 @@ def test_a_tokenizer_without_padding_hides_no_end_from_a_language_model(
         vocab_size=None,
     )
     prepare(Job(config=data, root=text.folder.parent, folder=tmp_path / "prepared"))
-    from clearhead.data.corpus import open_corpus
-
     corpus = open_corpus(tmp_path / "prepared")
     recipe = replace(with_train(TEXT, start_from=str(tmp_path / "gpt"), steps=2), data=data)
     for layout in ("stream", "documents"):
@@ -165,6 +162,34 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
     (tmp_path / "first" / "model" / "tokenizer.json").unlink()
     with pytest.raises(ClearheadError, match=r"has no tokenizer\.json, .* name a model with one"):
         recipe_from(template, tmp_path / "first")
+
+
+def test_a_recipe_from_elsewhere_names_the_tokens_of_its_tokenizer(text: Corpus, tmp_path: Path):
+    """As an imported GPT-2 has it: one control token, and rows of the table that no token uses."""
+    tokenizer = (text.folder / "tokenizer.json").read_text(encoding="utf-8")
+    (tmp_path / "t").mkdir()
+    named = tokenizer.replace("<eos>", "<|endoftext|>").replace("<pad>", "<a>")
+    (tmp_path / "t" / "tokenizer.json").write_text(named, encoding="utf-8")
+    wider = replace(fit_model(TEXT, text), pad_id=None, vocab_size=320)
+    model, ids = build_model(wider), TokenIds(bos=None, eos=2)
+    save_model(model, tmp_path / "gpt", tokenizer=tmp_path / "t", ids=ids)
+    found = recipe_from(TEXT, tmp_path / "gpt")
+    assert found.data.special_tokens == ("<|endoftext|>",) * 3
+    prepare(Job(config=found.data, root=text.folder.parent, folder=tmp_path / "prepared"))
+    run = opened(found, open_corpus(tmp_path / "prepared"), tmp_path / "run")
+    table = objective_of(run.objective).model.tokens.weight
+    assert len(table) < 320 and table.equal(model.tokens.weight[: len(table)])
+
+
+def test_data_that_a_new_run_could_not_read_are_not_validated_on(
+    text: Corpus, start: Path, tmp_path: Path
+):
+    special = (*TEXT.data.special_tokens, "<mask>")
+    other_task = replace(TEXT, data=replace(TEXT.data, task="masked-lm", special_tokens=special))
+    assert recipe_from(TEXT, start, text.folder).train.also_validate == (str(text.folder),)
+    assert recipe_from(other_task, start, text.folder).train.also_validate == ()
+    other = make_text(tmp_path / "other", n=9)
+    assert recipe_from(TEXT, start, other.folder).train.also_validate == ()
 
 
 def test_a_recipe_from_a_run_takes_over_the_highest_rate_of_its_schedule(

@@ -21,7 +21,7 @@ from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.evaluation.classification import accuracy
-from clearhead.evaluation.translation import WatchedTranslations
+from clearhead.evaluation.translation import SCORES, WatchedTranslations
 from clearhead.files import write_whole
 from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import save_model
@@ -182,7 +182,8 @@ def _train(
         report.say(_introduction(run, folder))
         if note:
             report.say(note)
-        ending = train_run(run, report, measure=_measure(run, corpus))
+        measure, measured = _measure(run, corpus)
+        ending = train_run(run, report, measure=measure, measured=measured)
         with StopRequests():  # a signal waits until the model is written
             _publish(run, corpus, report)
         report.say(_farewell(run, ending))
@@ -195,23 +196,23 @@ def _train(
         report.close()
 
 
-def _measure(run: Run, corpus: Corpus) -> Measure | None:
-    """What validation says beside the loss: of a classifier its accuracy, of a translator BLEU and
-    samples, if the recipe asks for them."""
+def _measure(run: Run, corpus: Corpus) -> tuple[Measure | None, Sequence[str]]:
+    """What validation says beside the loss, and its names: of a classifier its accuracy, of a
+    translator BLEU and samples, if the recipe asks for them."""
     n, task = run.recipe.train.translate_valid, corpus.manifest.task
     if n and task != "pairs":
         rule = f"is for data.task='pairs', and this is {task!r}"
         raise ConfigError("train.translate_valid", n, rule, "leave it out")
     if run.valid is None or not (n or task == "classification"):
-        return None
+        return None, ()
     if n:
-        return WatchedTranslations(corpus, n, run.recipe.batches.layout)
+        return WatchedTranslations(corpus, n, run.recipe.batches.layout), SCORES
 
     def measure(model: Model) -> dict[str, float]:
         assert isinstance(model, MaskedLM)
         return {"accuracy": accuracy(model, corpus, "valid").value}
 
-    return measure
+    return measure, ("accuracy",)
 
 
 def _trackers(run: Run) -> list[Listener]:

@@ -19,6 +19,7 @@ from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.models import MaskedLM, Model
 
 N_RESAMPLES = 1000
+SCORES = ("BLEU", "chrF++")
 N_SAMPLES = 3  # that a validation shows
 LONGER = 10  # tokens than the longest reference: where a translation that is watched is cut
 SIGNIFICANT = 0.05  # a p-value below it is called a difference
@@ -218,7 +219,7 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
     except (ImportError, RuntimeError, OSError) as error:  # it needs a package, or a download
         reason = " ".join(str(error).split())
         raise ClearheadError(f"tokenize={tokenize!r}: {reason}") from None
-    return {"BLEU": bleu, "chrF++": CHRF(word_order=2, lowercase=lowercase)}
+    return dict(zip(SCORES, (bleu, CHRF(word_order=2, lowercase=lowercase))))
 
 
 def _check(translations: Sequence[str], references: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from clearhead.training.schedule import learning_rate
 from clearhead.training.shared_folder import NotSharedError
 from clearhead.training.signals import StopRequests
 from clearhead.training.step import Update, seed_step, take_step
-from clearhead.training.validation import Measure, validate
+from clearhead.training.validation import Measure, loss_of_other, validate
 
 HIGHEST_IS_BEST = ("accuracy", "BLEU", "chrF++")
 
@@ -39,13 +39,17 @@ class Ending(NamedTuple):
         return self.kind == "finished"
 
 
-def train(run: Run, report: Reporter, *, measure: Measure | None = None) -> Ending:
+def train(
+    run: Run, report: Reporter, *, measure: Measure | None = None, measured: Sequence[str] = ()
+) -> Ending:
     """Takes steps until the recipe's end or a request to stop; when it returns, the last step has a
-    checkpoint. `measure` adds numbers to each validation."""
+    checkpoint. `measure` adds numbers to each validation; `measured` are their names, if known."""
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
     assert model is not None
-    if config.metric not in ("loss", "perplexity") and measure is None and config.validate_every:
-        rule = "is not among what validation gives: loss, perplexity"
+    names = ["loss", "perplexity", *map(loss_of_other, run.also), *measured]
+    known = measure is None or bool(measured)
+    if config.metric not in names and known and config.validate_every:
+        rule = f"is not among what validation gives: {', '.join(names)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
     if config.metric in HIGHEST_IS_BEST and config.best_is == "lowest":
         rule = f"would keep the worst step by {config.metric}"

@@ -171,10 +171,17 @@ class Trackers:
                 )
             kind = known[name]
             where = {"logging_dir": folder} if kind.requires_logging_directory else {}
-            self.trackers.append(kind(folder.name, **where))
-        for tracker in self.trackers:
-            tracker.start()
+            try:
+                tracker = kind(folder.name, **where)
+                tracker.start()
+            except ImportError as error:
+                package = error.name or name
+                raise ClearheadError(
+                    f"train.trackers: {name!r} needs another package; install it with: "
+                    f"pip install {package}"
+                ) from None
             tracker.store_init_configuration(_flat(facts))
+            self.trackers.append(tracker)
 
     def step(self, record: MetricsLine) -> None:
         if record["step"] % self.log_every == 0:

@@ -218,7 +218,7 @@ def _measure(template: Recipe, folder: Path) -> _Text:
     found = survey(template.data, folder)
     given = template.data.tokenizer == "file"
     vocab_size = None if given else _row(VOCABULARIES, found.n_bytes)
-    limit = None if template.data.task == "language-model" else TOO_LONG
+    limit = None if template.data.task == "language-model" else _lengths(template)[0]
     sample = replace(found.sample, vocab_size=vocab_size, max_tokens=limit)
     prepare(Job(config=sample, root=folder, folder=folder / "prepared"))
     corpus = open_corpus(folder / "prepared")
@@ -294,7 +294,8 @@ def _lengths(template: Recipe) -> tuple[int, int]:
     if template.train.start_from is None:
         return TOO_LONG, 128 if template.data.task != "language-model" else 1
     longest = template.model.max_length
-    return longest - 1 if template.model.positions == "learned" else TOO_LONG, longest
+    fixed = template.model.positions == "learned"
+    return min(TOO_LONG, longest - 1) if fixed else TOO_LONG, longest
 
 
 def _held_out(pairs: int) -> float:
@@ -320,7 +321,7 @@ def _time(
         template,
         {
             **shape,
-            "model.max_length": max(TOO_LONG, shape["model.max_length"]),  # whatever the sample has
+            "model.max_length": max(TOO_LONG + 1, shape["model.max_length"]),  # whatever there is
             "train.validate_every": 0,
             "train.patience": None,
             "train.publish": "last",

@@ -7,10 +7,12 @@ import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from clearhead.config import ModelConfig, Recipe, load_recipe
+from clearhead.config.data import Task
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
-from clearhead.errors import ConfigError, FolderError
-from clearhead.interop.model_folder import load_model, read_description
+from clearhead.errors import ClearheadError, ConfigError, FolderError
+from clearhead.interop.huggingface.tokenizer import MASKS
+from clearhead.interop.model_folder import Description, load_model, read_description
 from clearhead.interop.tokenizer_file import TOKENIZER, open_tokenizer
 from clearhead.models import Model
 from clearhead.training.schedule import learning_rate
@@ -36,6 +38,8 @@ def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
     state = load_model(folder, own_parts=model.own_parts).state_dict()
     for name, parameter in model.named_parameters():
         values = state[name].to(parameter.device, parameter.dtype)
+        if values.shape != parameter.shape:  # a table from elsewhere, with rows that no token uses
+            values = values[: len(parameter)]
         if isinstance(parameter, DTensor):
             # Every rank has read all of it, and keeps its share.
             mesh, placements = parameter.device_mesh, parameter.placements
@@ -82,7 +86,11 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
         if recipe.train.schedule == "noam":  # where it is a factor, and not the highest rate
             top = min(recipe.train.warmup_steps, recipe.train.steps)
             lr = learning_rate(top, recipe.train, description.model.d_model)
-    also = () if prepared is None or not (prepared / MANIFEST).is_file() else (str(prepared),)
+    else:
+        special = _special_tokens(place, description, special)
+    also: tuple[str, ...] = ()
+    if prepared is not None and _can_be_validated_on(prepared, template.data.task, place):
+        also = (str(prepared.absolute()),)
     return replace(
         template,
         data=replace(
@@ -102,6 +110,33 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     )
 
 
+def _special_tokens(
+    place: Path, description: Description, usual: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The names in a tokenizer from elsewhere; one that it has not is its end."""
+    tokenizer, ids = open_tokenizer(place), description.ids
+    if all(tokenizer.token_to_id(token) is not None for token in usual) or ids.eos is None:
+        return usual
+    own = (description.model.pad_id, ids.bos, ids.eos)
+    names = [tokenizer.id_to_token(ids.eos if index is None else index) for index in own]
+    if len(usual) > len(own):
+        names.append(next((mask for mask in MASKS if tokenizer.token_to_id(mask)), None))
+    return usual if None in names else tuple(map(str, names))
+
+
+def _can_be_validated_on(prepared: Path, task: Task, place: Path) -> bool:
+    """Whether text of the first training is there, as the new run could read it."""
+    if not (prepared / MANIFEST).is_file():
+        return False
+    try:
+        corpus = open_corpus(prepared)
+    except ClearheadError:
+        return False
+    vocabulary = open_tokenizer(place).get_vocab()
+    same = all(each.library.get_vocab() == vocabulary for each in corpus.tokenizers.values())
+    return same and corpus.manifest.task == task and "valid" in corpus.manifest.splits
+
+
 def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]:
     """What `train.also_validate` names, by the names of the folders."""
     found: dict[str, Corpus] = {}
@@ -116,6 +151,9 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
             {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
             for opened in (other, corpus)
         ]
+        if other.manifest.task != corpus.manifest.task:
+            rule = f"is for data.task={other.manifest.task!r}, and this is {corpus.manifest.task!r}"
+            raise ConfigError("train.also_validate", str(folder), rule, "leave it out")
         if vocabularies[0] != vocabularies[1] or "valid" not in other.manifest.splits:
             raise ConfigError(
                 "train.also_validate",
@@ -145,6 +183,8 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
     free = {*FREE}
     if described.positions != "learned" and config.max_length >= described.max_length:
         free.add("max_length")  # computed, not learnt: a longer table is the same and more
+    if described.vocab_size > config.vocab_size:
+        free.add("vocab_size")  # of the same tokenizer: rows that no token uses are left out
     changes = [
         f"{name} is {there[name]!r} there and {value!r} here"
         for name, value in asdict(config).items()

@@ -19,6 +19,11 @@ Measure = Callable[[Model], dict[str, Any]]
 number (`samples`) is written down with them."""
 
 
+def loss_of_other(name: str) -> str:
+    """What the loss on another corpus is called."""
+    return f"{name}_loss"
+
+
 def validate(
     objective: nn.Module,
     loader: Loader,
@@ -40,7 +45,7 @@ def validate(
             found["perplexity"] = math.exp(min(found["loss"], 700.0))
             for name, other in also.items():
                 nats, n_targets = _sums(objective, other, ranks, micro_batches)
-                found[f"{name}_loss"] = nats / max(1.0, n_targets)
+                found[loss_of_other(name)] = nats / max(1.0, n_targets)
             if measure is not None:
                 whole = whole_model(objective, ranks)
                 found |= ranks.gather(None if whole is None else measure(whole))[0] or {}
