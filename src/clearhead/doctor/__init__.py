@@ -7,12 +7,29 @@
 It knows nothing of this package's own models: any `torch.nn.Module` will do.
 """
 
-from clearhead.doctor.examination import examine
-from clearhead.doctor.findings import Finding
-from clearhead.doctor.patient import CallInputs, Calls, Generated
-from clearhead.doctor.report import Examination
-from clearhead.doctor.testing import assert_healthy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from clearhead.doctor.examination import examine as examine
+    from clearhead.doctor.findings import Finding as Finding
+    from clearhead.doctor.patient import CallInputs as CallInputs
+    from clearhead.doctor.patient import Calls as Calls
+    from clearhead.doctor.patient import Generated as Generated
+    from clearhead.doctor.report import Examination as Examination
+    from clearhead.doctor.testing import assert_healthy as assert_healthy
+
+# Imported when first asked for: pytest loads the plugin of this package at every start, and torch
+# takes seconds.
+_HOMES = {
+    "CallInputs": "patient",
+    "Calls": "patient",
+    "Examination": "report",
+    "Finding": "findings",
+    "Generated": "patient",
+    "assert_healthy": "testing",
+    "examine": "examination",
+}
 __all__ = [
     "CallInputs",
     "Calls",
@@ -22,3 +39,9 @@ __all__ = [
     "assert_healthy",
     "examine",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -42,8 +42,8 @@ def find_loss(patient: Patient, form: Form) -> Found:
         return NOTHING  # targets are not tokens
 
     def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
-        output = form.call(model, inputs, **{name: targets})
-        return _loss_in(output)
+        given = targets.t() if form.length_first else targets
+        return _loss_in(form.call(model, inputs, **{name: given}))
 
     # Hugging Face's word for "the inputs again, and the model shifts them".
     shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
@@ -107,8 +107,11 @@ def find_cache(patient: Patient, form: Form) -> Found:
         fed = feeding.Feeding(form, feeding.reset(forget), step)
         shown = "use_cache=True" + ("" if begins is None else f", {begins}=…")
         return {"cached": fed}, {"cache": f"model.{forget}(); model(…, {shown})"}
-    begins = form.start or _optional_start(patient, form)
-    if begins is not None:
+    begins = form.start or next((n for n in STARTS if n in arguments_of(model)), None)
+    given_back = any(n in arguments_of(model) for n in _CACHES)
+    if not given_back:
+        begins = form.start or _optional_start(patient, form)
+    if begins is not None and not given_back:
         step = feeding.counted_by_the_caller(form, begins)
         fed = feeding.Feeding(form, feeding.none_yet, step)
         return {"cached": fed}, {"cache": f"model(…, {begins}=…)"}
@@ -126,6 +129,8 @@ def find_cache(patient: Patient, form: Form) -> Found:
             return NOTHING
         flags = {"use_cache": True} if "use_cache" in arguments_of(model) else {}
         step = feeding.returned_by_the_model(form, name, flags)
+        if begins is not None:
+            step = feeding.counted_and_returned(form, name, begins, flags)
         fed = feeding.Feeding(form, feeding.none_yet, step)
         with torch.no_grad():
             step(model, inputs, None, {})  # what fails from here on is the model's own doing
@@ -146,7 +151,7 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
     """An argument that says where new tokens begin, in a model that keeps what came before: a
     token then knows of the ones in an earlier call."""
     name = next((n for n in STARTS if n in arguments_of(patient.model)), None)
-    if name is None or any(n in arguments_of(patient.model) for n in _CACHES):
+    if name is None:
         return None
     model, inputs = patient.copy(), patient.draw(2)
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
@@ -171,13 +176,16 @@ def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
         return fed
     model, inputs = patient.plain, patient.draw(3)
     masked = replace(inputs, real=torch.ones_like(inputs.tokens, dtype=torch.bool))
+    needed = fed.form.masks["real"].always
     # Some models take one token at a time.
     for last, mask in product(([2], [1, 1]), ("whole", "new")):
         pieces = [patient.length - 2, *last]
         tried = replace(fed, mask=mask)
         try:
             with torch.no_grad():
-                plain, logits = fed(model, inputs, pieces), tried(model, masked, pieces)
+                # What cannot go without a mask is compared with the pass of all tokens.
+                plain = fed.form.logits(model, inputs) if needed else fed(model, inputs, pieces)
+                logits = tried(model, masked, pieces)
         except CALL_ERRORS:
             continue
         if change_size(plain, logits) < 1e-4:

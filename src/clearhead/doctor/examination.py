@@ -87,7 +87,13 @@ def examine(
 
 def _recognised(model: nn.Module, **how: Any) -> Patient:
     """Half precision rounds by as much as some defects change: its weights are examined in single
-    precision, unless the model cannot be called then."""
+    precision, unless the model cannot be called then. On the processor: a token beyond a table is
+    an error there, and the end of the whole process on a GPU."""
+    elsewhere = sorted({p.device.type for p in model.parameters()} - {"cpu"})
+    if elsewhere:
+        patient = _recognised(copy_model(model).cpu(), **how)
+        device = {"device": f"{', '.join(elsewhere)} → cpu"}
+        return replace(patient, recognised={**patient.recognised, **device})
     half = {p.dtype for p in model.parameters()} & {torch.bfloat16, torch.float16}
     if half:
         try:

@@ -47,13 +47,15 @@ class Feeding:
             for mask in self.form.masks.values()
             if mask.causal
         }
-        if inputs.real is None or self.mask is None:
+        form, real = self.form.masks.get("real"), inputs.real
+        if real is None and form is not None and form.always:
+            real = torch.ones_like(inputs.tokens, dtype=torch.bool)
+        if form is None or real is None or self.mask is None:
             return given
-        form = self.form.masks["real"]
         first = 0 if self.mask == "whole" else start
-        given[form.argument] = form.given_to(model, inputs.real[:, first:end], end - start)
+        given[form.argument] = form.given_to(model, real[:, first:end], end - start)
         if "position_ids" in arguments_of(model):
-            places = (inputs.real.long().cumsum(dim=1) - 1).clamp(min=0)
+            places = (real.long().cumsum(dim=1) - 1).clamp(min=0)
             given["position_ids"] = places[:, start:end]
         return given
 
@@ -82,11 +84,25 @@ def returned_by_the_model(form: Form, name: str, flags: dict[str, Any]) -> Step:
     return step
 
 
+def counted_and_returned(form: Form, name: str, start: str, flags: dict[str, Any]) -> Step:
+    """Both: the cache goes in and comes back, beside the number of tokens so far."""
+
+    def step(
+        model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        before, so_far = cache or (None, 0)
+        fed = returned_by_the_model(form, name, {**flags, start: so_far})
+        logits, grown = fed(model, inputs, before, more)
+        return logits, (grown, so_far + inputs.tokens.shape[1])
+
+    return step
+
+
 def _cache_in(output: Any) -> Any:
     cache = getattr(output, "past_key_values", None)
     if cache is None and isinstance(output, tuple) and len(output) == 2:
         cache = output[1]
-    if cache is None:
+    if cache is None or (isinstance(cache, Tensor) and cache.dim() < 3):  # a loss, or lengths
         raise ValueError("no cache came back")
     return cache
 

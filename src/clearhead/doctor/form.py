@@ -19,8 +19,12 @@ CALL_ERRORS = (
     AttributeError,
     AssertionError,
     NotImplementedError,
+    NameError,
+    ImportError,
+    ArithmeticError,
 )
-"""What a model raises at a call that it does not understand."""
+"""What a model raises at a call that it does not understand, or that runs into a slip of its own
+code."""
 
 MaskShape = Literal[
     "(batch, length)",
@@ -157,7 +161,7 @@ class Form:
             kwargs[self.tokens] = turned(inputs.tokens)
         args += [kwargs.pop(name) for name in self.rest]
         if self.targets is not None:
-            kwargs[self.targets] = inputs.tokens
+            kwargs[self.targets] = turned(inputs.tokens)
         return model(*args, **{**kwargs, **more})
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:

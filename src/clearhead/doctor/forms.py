@@ -25,6 +25,7 @@ from clearhead.doctor.witness import watch, watching
 
 LABELS = ("targets", "labels", "lm_labels", "label", "gold")
 """Arguments of a loss; never what a decoder reads, unless nothing else is there."""
+_TARGETS, _SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
 STARTS = ("start_pos", "start_position", "start", "offset")
 """Arguments that say at which position the tokens begin."""
 _SHORT = 5
@@ -65,6 +66,8 @@ def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
             two = replace(plain, two_sequences=True, source=plain.tokens, tokens=None)
             if two.source is not None or _by_keyword(arguments, second, 1):
                 two = replace(two, tokens=second)
+            if first.startswith(_TARGETS) and second.startswith(_SOURCES):
+                two = replace(two, source=second, tokens=first)
             if "decoder_input_ids" in arguments:
                 shown = f"logits = model({first}, decoder_input_ids=…)"
                 yield replace(two, tokens="decoder_input_ids"), shown

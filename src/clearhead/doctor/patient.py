@@ -266,8 +266,8 @@ class Patient:
         """A copy in double precision where that works, and whether it does."""
         if not self.allow_double or self.is_large:
             return self.copy(), False
-        model = self.copy().double()
         try:
+            model = self.copy().double()
             with torch.no_grad():
                 logits = self.logits(model, self.draw(2))
         except Exception:  # nobody knows what a model raises

@@ -3,6 +3,7 @@ by trying them. What was recognised is printed; what is not is five lines of the
 
 import inspect
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -14,7 +15,7 @@ from clearhead.doctor.causal_masks import with_causal_mask
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
 from clearhead.doctor.forms import LABELS, forms, settle
 from clearhead.doctor.masks import is_mask, optional_masks, score
-from clearhead.doctor.patient import KINDS, Calls, ModelKind, Patient
+from clearhead.doctor.patient import KINDS, CallInputs, Calls, ModelKind, Patient
 from clearhead.doctor.texts import Language, error_text, nearest_text
 from clearhead.errors import ClearheadError
 
@@ -84,7 +85,7 @@ def recognise(
         )
         try:
             if calls is not None:
-                return _with_lengths(patient)
+                return _with_lengths(patient, language)
             patient, form = _with_masks(*_with_form(patient, language))
         except RecognitionError as error:
             problems.append(error)
@@ -217,6 +218,8 @@ def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> 
         elif arguments_of(model)[name].default is inspect.Parameter.empty:
             given.append(f"{name}=...")
     call = f"model({', '.join(given)})"
+    roles = [role for role in ("real", "source_real") if f"=inputs.{role}" in call]
+    masks = f", masks=frozenset({roles})" if roles else ""
     if not has_forward(model):
         call = "model.decode(model.encode(inputs.source), inputs.tokens)"
     signature = f"forward({', '.join(arguments_of(model))})"
@@ -227,22 +230,43 @@ def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> 
         kind=patient.kind,
         tried=tried,
         call=call,
+        masks=masks,
         vocab_size=patient.vocab_size,
     )
 
 
-def _with_lengths(patient: Patient) -> Patient:
-    """Try a call, with source and target of equal length if nothing else works."""
+def _with_lengths(patient: Patient, language: Language) -> Patient:
+    """Try a call that was given, with source and target of equal length if nothing else works."""
     problem: Exception | None = None
+    calls = replace(patient.calls, logits=_with_all_real(patient.calls))
     for equal in (False, True) if patient.has_source else (False,):
-        tried = replace(patient, equal_lengths=equal)
+        tried = replace(patient, equal_lengths=equal, calls=calls)
+        inputs = tried.draw(3)
         try:
             with torch.no_grad():
-                tried.logits(tried.plain, tried.draw(3))
-            return tried
+                logits = tried.logits(tried.plain, inputs)
         except CALL_ERRORS as error:
             problem = problem or error
+            continue
+        wanted = (*inputs.tokens.shape, patient.vocab_size)
+        found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        fits = found[:2] == wanted[:2] and len(found) == 3 and found[2] >= wanted[2]
+        if not fits and patient.kind != "encoder":
+            raise RecognitionError(error_text("wrong_logits", language, found=found, wanted=wanted))
+        return tried
     raise RecognitionError(f"{type(problem).__name__}: {problem}")
+
+
+def _with_all_real(calls: Calls) -> Callable[[nn.Module, CallInputs], torch.Tensor]:
+    """A call that takes masks is given them, also where every token is real."""
+
+    def logits(model: nn.Module, inputs: CallInputs) -> torch.Tensor:
+        sides = {"real": inputs.tokens, "source_real": inputs.source}
+        missing = [r for r in calls.masks if getattr(inputs, r) is None and sides[r] is not None]
+        ones = {role: torch.ones_like(sides[role], dtype=torch.bool) for role in missing}
+        return calls.logits(model, replace(inputs, **ones))
+
+    return logits
 
 
 def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:

@@ -16,8 +16,9 @@ from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 def registered(patient: Patient) -> Iterator[Finding]:
     """Every layer is the model's own, and is built once."""
+    known = {*map(id, patient.model.modules()), *map(id, patient.model.parameters())}
     for path, module in patient.model.named_modules():
-        hidden = _hidden_modules(module)
+        hidden = _hidden_modules(module, known)
         if hidden:
             numbers = {"name": hidden, "of": path or type(module).__name__}
             place = f"{path}.{hidden}".strip(".")
@@ -111,14 +112,13 @@ def save_load(patient: Patient) -> Iterator[Finding]:
         yield Finding("save_load.differs", "error", {"change": change})
 
 
-def _hidden_modules(module: nn.Module) -> str | None:
+def _hidden_modules(module: nn.Module, registered: set[int]) -> str | None:
     """The name of a plain list, tuple or dict that holds modules or parameters: PyTorch does not
-    see into it, so they are neither saved nor trained nor moved."""
+    see into it, so they are neither saved nor trained nor moved, unless they are `registered`."""
     for name, value in vars(module).items():
         items = value.values() if isinstance(value, dict) else value
         if name.startswith("_") or not isinstance(items, list | tuple | type({}.values())):
             continue
-        registered = {id(m) for m in module.modules()} | {id(p) for p in module.parameters()}
         for item in items:
             holds = isinstance(item, nn.Parameter) or (
                 isinstance(item, nn.Module) and next(item.parameters(), None) is not None

@@ -331,7 +331,7 @@ def _greedy_settings(patient: Patient) -> dict[str, Any]:
 def _draws(patient: Patient, model: nn.Module) -> bool:
     """Whether generation asks for random numbers in evaluation mode."""
     before = torch.get_rng_state()
-    _generate(patient, model, _prompts(patient)[0], 1)
+    _generate(patient, model, _prompts(patient)[0], _N_NEW)
     return not torch.equal(before, torch.get_rng_state())
 
 
