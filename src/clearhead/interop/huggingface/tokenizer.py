@@ -94,15 +94,15 @@ def _rewrite(
 ) -> None:
     """Makes `tokenizer.json` give the ids that the model is given here: with what is added to
     them, and without the blank before a mask, which the hidden token has."""
-    content = before = read_json(folder, TOKENIZER)
+    before: dict[str, Any] = read_json(folder, TOKENIZER)
+    content = dict(before)
     if added != added_by_itself(tokenizer):
-        content = content | {"post_processor": _template(tokenizer, *added)}
+        content["post_processor"] = _template(tokenizer, *added)
     if mask is not None:
-        tokens = [
+        content["added_tokens"] = [
             {**token, "lstrip": token["lstrip"] or token["content"] == mask}
-            for token in content["added_tokens"]
+            for token in before["added_tokens"]
         ]
-        content = content | {"added_tokens": tokens}
     if content != before:
         write_json(folder, TOKENIZER, content)
 
