@@ -100,8 +100,8 @@ def _rewrite(
         content["post_processor"] = _template(tokenizer, *added)
     if mask is not None:
         content["added_tokens"] = [
-            {**token, "lstrip": token["lstrip"] or token["content"] == mask}
-            for token in before["added_tokens"]
+            {**token, "lstrip": token.get("lstrip", False) or token["content"] == mask}
+            for token in before.get("added_tokens") or []
         ]
     if content != before:
         write_json(folder, TOKENIZER, content)
