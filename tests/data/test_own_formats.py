@@ -412,7 +412,11 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
         ("他父親去年去世了，這件事讓他很難過。", "big5", "BIG5"),
         ("그의 아버지는 작년에 돌아가셨다.", "euc_kr", "EUC-KR"),
         ("彼の父は昨年亡くなった。", "euc_jp", "EUC-JP"),
+        ("こんにちは", "euc_jp", "EUC-JP"),
         ("Ich möchte über die Straße.", "windows-1252", ONE_BYTE),
+        ("¿Quién es?", "latin-1", ONE_BYTE),
+        ("Die Ärzte kamen.", "windows-1252", ONE_BYTE),
+        ("Miała słaby głos.", "windows-1250", ONE_BYTE),
         ("Proszę mówić trochę głośniej.", "windows-1250", ONE_BYTE),
         ("Teşekkür ederim, çok güzel.", "windows-1254", ONE_BYTE),
         ("Дом старый и красивый.", "windows-1251", None),
@@ -678,6 +682,8 @@ def test_an_uneven_line_of_a_tsv_with_quotes_says_what_it_may_be(tmp_path: Path)
 def test_rows_with_a_comma_too_many_make_no_labels(tmp_path: Path):
     rows = [(f"It was a film of {n} hours", "neg" if n % 2 else "pos") for n in range(60)]
     path = write_csv(tmp_path / "a.csv", [("text", "label"), *rows])
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:5], "Nice, long, slow film,pos\n", *lines[5:]]))
     with path.open("a") as file:
         file.writelines(f"Nice film, really {n},pos\n" for n in range(20))
     assert propose(path).labels == ("neg", "pos")

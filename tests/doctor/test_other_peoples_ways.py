@@ -90,6 +90,12 @@ class StartAndCache(Decoder):
         return self.run(t, start_pos, kv_cache)
 
 
+class StartBesideACacheThatCounts(Decoder):
+    def forward(self, t, kv_cache=None, offset=0):
+        before = 0 if kv_cache is None else kv_cache[0][0].shape[2]
+        return self.run(t, before + offset, kv_cache)
+
+
 class StartNeeded(Decoder):
     def forward(self, t, start_pos, kv_cache=None):
         return self.run(t, start_pos, kv_cache)
@@ -195,6 +201,7 @@ def found(model: nn.Module, kind: str, *only: str) -> set[str]:
     [
         (SlipInTheLoss, ["causal"]),
         (StartAndCache, ["causal", "cache"]),
+        (StartBesideACacheThatCounts, ["causal", "cache"]),
         (StartNeeded, ["causal", "cache"]),
         (MaskNeeded, ["causal", "cache"]),
         (LossBesideTheLogits, ["causal", "cache"]),
@@ -218,6 +225,17 @@ def test_the_target_may_come_first():
 
 def test_a_model_that_writes_into_its_source_is_found():
     assert found(WritesIntoTheSource(), "encoder-decoder", "determinism") == {"determinism.input"}
+
+
+def test_dropout_that_never_drops_is_found():
+    class QuietDropout(nn.Dropout):
+        def forward(self, input):
+            return F.dropout(input, self.p, False)
+
+    model = Decoder()
+    for block in model.blocks:
+        block.dropout = QuietDropout(0.1)
+    assert "dropout.rate" in found(model, "decoder", "dropout")
 
 
 def test_a_norm_of_the_batch_is_no_norm_of_a_token():

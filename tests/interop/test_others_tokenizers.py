@@ -15,13 +15,14 @@ from tokenizers import Tokenizer, processors
 from tokenizers.models import WordLevel
 
 import clearhead as ch
-from clearhead.errors import ClearheadError, ConfigError, FolderError
+from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError
 from clearhead.inspection.seeing import encoder_ids, subject_of
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.huggingface.llama import LLAMA
 from clearhead.interop.labels import Labels, read_labels, write_labels
 from clearhead.interop.model_folder import TokenIds, load_model, read_description
+from clearhead.text.tokenizer import load_tokenizer
 from tests.interop.hugging import KINDS
 
 transformers = pytest.importorskip("transformers")
@@ -237,6 +238,10 @@ def test_a_tokenizer_that_knows_few_letters_is_imported_with_its_start(tmp_path:
     bases.save(str(tmp_path / "theirs" / "tokenizer.json"))
     import_model(tmp_path / "theirs", tmp_path / "ours")
     assert read_description(tmp_path / "ours").ids.prompt_start == 1
+    tokenizer = load_tokenizer(tmp_path / "ours" / "tokenizer.json", ("<pad>", "<s>", "</s>"))
+    assert tokenizer.encode("A") == [3]
+    with pytest.raises(DataError, match="cannot encode a letter of the text"):
+        tokenizer.encode("a")
 
 
 def test_a_tokenizer_that_lengthens_every_text_is_refused_at_the_import(

@@ -37,7 +37,7 @@ EAST_ASIAN: dict[str, tuple[str, set[int], int]] = {
     "EUC-KR": ("euc_kr", {*range(0xA1, 0xA4), *range(0xB0, 0xC9)}, 6),
     "GB18030": ("gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 1),  # GBK and GB2312 too
     "BIG5": ("big5", {*range(0xA1, 0xC7)}, 1),
-    "EUC-JP": ("euc_jp", {0xA1, 0xA4, 0xA5}, 6),  # kana
+    "EUC-JP": ("euc_jp", {0xA1, 0xA4, 0xA5}, 4),  # kana
 }
 WIDER = {"EUC-KR": "cp949", "GB18030": "gb18030", "BIG5": "big5hkscs", "EUC-JP": "euc_jp"}
 """With the rare characters of each."""
@@ -138,18 +138,20 @@ def guess_encoding(raw: bytes) -> str | None:
     letters = _beyond_ascii(raw, "utf-8")
     if letters.count("\ufffd") < len(letters) / 3:
         return None
+    lengths = [len(run) for run in re.findall(rb"[\x80-\xff]+", raw)]
+    if sum(lengths) < 2 * len(lengths):
+        return ONE_BYTE
     shares = {encoding: _share_of_frequent(raw, *each) for encoding, each in EAST_ASIAN.items()}
     fitting = [name for name, share in shares.items() if share >= 0.5 and _fits(raw, name)]
-    if fitting:  # Japanese kana look like frequent characters of others
-        return "EUC-JP" if "EUC-JP" in fitting else max(fitting, key=lambda name: shares[name])
-    lengths = [len(run) for run in re.findall(rb"[\x80-\xff]+", raw)]
-    return ONE_BYTE if sum(lengths) < 2 * len(lengths) else None
+    # Japanese kana look like frequent characters of others.
+    fitting = ["EUC-JP"] if "EUC-JP" in fitting else fitting
+    return max(fitting, key=lambda name: shares[name], default=None)
 
 
 def _fits(raw: bytes, encoding: str) -> bool:
     """Whether hardly any bytes are invalid: Russian and Thai of one byte each are, in places."""
     letters = _beyond_ascii(raw, WIDER[encoding])
-    return letters.count("\ufffd") <= 2 + len(letters) // 50
+    return letters.count("\ufffd") <= len(letters) // 50
 
 
 def _share_of_frequent(raw: bytes, codec: str, first: set[int], at_least: int) -> float:

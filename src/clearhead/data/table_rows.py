@@ -63,7 +63,8 @@ def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bo
     if any(isinstance(column, str) and column in first for column in columns):
         return True
     names = [cell for cell in first if cell]  # the column of row numbers may have none
-    used = [any(cells) for cells in zip_longest(first, *below)]  # spreadsheets add empty columns
+    columns_of = islice(zip_longest(first, *below), len(first))
+    used = [any(cells) for cells in columns_of]  # spreadsheets add empty columns
     if len(names) < max(1, sum(used) - 1) or len(set(names)) < len(names) or not below:
         return False
     if all(map(_NAMES.fullmatch, names)):

@@ -92,8 +92,9 @@ def _loss_in(output: Any) -> Tensor:
 
 
 def find_cache(patient: Patient, form: Form) -> Found:
-    """Three customs: a cache made by `new_cache` and grown in place; one that comes back as
-    `.past_key_values`; one that comes back as the second of a tuple."""
+    """Four customs: a cache inside the model, beside an argument that says where tokens begin; one
+    made by `new_cache` and grown in place; one that comes back as `.past_key_values`, or as the
+    second of a tuple, with or without such an argument."""
     model, inputs = patient.plain, patient.draw(3)
     forget = next((n for n in _RESETS if callable(getattr(model, n, None))), None)
     if form.methods or form.length_first or form.one_by_one:
@@ -129,7 +130,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
             return NOTHING
         flags = {"use_cache": True} if "use_cache" in arguments_of(model) else {}
         step = feeding.returned_by_the_model(form, name, flags)
-        if begins is not None:
+        if begins is not None and (form.start or not _counts_itself(patient, form, step)):
             step = feeding.counted_and_returned(form, name, begins, flags)
         fed = feeding.Feeding(form, feeding.none_yet, step)
         with torch.no_grad():
@@ -167,6 +168,18 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
                 return None
             found.append(logits)
     return name if change_size(*found) > 1e-6 else None
+
+
+def _counts_itself(patient: Patient, form: Form, step: feeding.Step) -> bool:
+    """Whether the cache alone says where new tokens begin."""
+    model, inputs = patient.plain, patient.draw(2)
+    fed = feeding.Feeding(form, feeding.none_yet, step)
+    try:
+        with torch.no_grad():
+            pieces = fed(model, inputs, [patient.length - 1, 1])
+            return change_size(form.logits(model, inputs), pieces) < 1e-4
+    except CALL_ERRORS:
+        return False
 
 
 def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:

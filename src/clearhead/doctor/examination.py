@@ -91,9 +91,13 @@ def _recognised(model: nn.Module, **how: Any) -> Patient:
     an error there, and the end of the whole process on a GPU."""
     elsewhere = sorted({p.device.type for p in model.parameters()} - {"cpu"})
     if elsewhere:
-        patient = _recognised(copy_model(model).cpu(), **how)
-        device = {"device": f"{', '.join(elsewhere)} → cpu"}
-        return replace(patient, recognised={**patient.recognised, **device})
+        try:
+            patient = _recognised(copy_model(model).cpu(), **how)
+        except Exception:  # it may name its device in its own code
+            _log.info("on the processor", exc_info=True)
+        else:
+            device = {"device": f"{', '.join(elsewhere)} → cpu"}
+            return replace(patient, recognised={**patient.recognised, **device})
     half = {p.dtype for p in model.parameters()} & {torch.bfloat16, torch.float16}
     if half:
         try:

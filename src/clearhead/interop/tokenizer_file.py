@@ -69,10 +69,11 @@ def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
                 whole = tokenizer.encode(text).ids
         except Exception:  # a letter that it does not know; the library raises nothing narrower
             continue
-        if plain:
-            places = range(len(whole) - len(plain) + 1)
-            at = next((i for i in places if whole[i : i + len(plain)] == plain), len(whole))
-            return whole[:at], whole[at + len(plain) :]
+        places = range(len(whole) - len(plain) + 1)
+        at = next((i for i in places if whole[i : i + len(plain)] == plain), len(whole))
+        before, behind = whole[:at], whole[at + len(plain) :]
+        if plain and not {*plain} & {*before, *behind}:  # else which of them is the text's own?
+            return before, behind
     return [], []
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
 ROLES = ("pad", "bos", "eos", "mask")
 MAX_GROWTH = 64
 """How many times longer the replacements of a tokenizer.json may make a text."""
+
+
+class UnknownLetterError(DataError):
+    """A text with a letter that a tokenizer has no token for."""
 
 
 class Tokenizer:
@@ -46,7 +50,8 @@ class Tokenizer:
             index for index, token in library.get_added_tokens_decoder().items() if token.special
         }
         for token in special_tokens:  # an early word; encode_batch is what keeps the promise
-            self.encode_batch([token, f"a{token}b"])
+            with suppress(UnknownLetterError):
+                self.encode_batch([token, f"a{token}b"])
 
     @cached_property
     def _spelling(self) -> dict[int, str]:
@@ -85,6 +90,13 @@ class Tokenizer:
             for text in texts:
                 check_is_text(text)
             raise
+        except Exception as error:
+            if type(error) is not Exception:  # the library raises nothing narrower
+                raise
+            raise UnknownLetterError(
+                f"this tokenizer cannot encode a letter of the text ({error}), and has no token "
+                "for unknown ones; leave such texts out, or use another tokenizer"
+            ) from None
         ids = [each.ids for each in encoded]
         if not all(map(self._role_ids.isdisjoint, ids)):
             self._refuse_control(texts, ids)

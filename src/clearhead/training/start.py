@@ -1,5 +1,6 @@
 """A new run that starts with the weights of a model folder (fine-tuning)."""
 
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from clearhead.models import Model
 from clearhead.training.schedule import learning_rate
 from clearhead.training.sizes import usual_lr
 
+_log = logging.getLogger(__name__)
+OF_BERT = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
 
@@ -114,14 +117,30 @@ def _special_tokens(
     place: Path, description: Description, usual: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The names in a tokenizer from elsewhere; one that it has not is its end."""
-    tokenizer, ids = open_tokenizer(place), description.ids
-    if all(tokenizer.token_to_id(token) is not None for token in usual) or ids.eos is None:
-        return usual
-    own = (description.model.pad_id, ids.bos, ids.eos)
-    names = [tokenizer.id_to_token(ids.eos if index is None else index) for index in own]
-    if len(usual) > len(own):
-        names.append(next((mask for mask in MASKS if tokenizer.token_to_id(mask)), None))
-    return usual if None in names else tuple(map(str, names))
+    tokenizer, ids, pad = open_tokenizer(place), description.ids, description.model.pad_id
+    known = tokenizer.get_vocab()
+    for names in (usual, OF_BERT[: len(usual)]):
+        if known.keys() >= {*names}:
+            return names
+    if ids.eos is None:
+        raise FolderError(
+            f"{place} has no token that ends a text, and cannot be trained further here; name "
+            "another model"
+        )
+    start = ids.bos
+    if description.model.family == "encoder-decoder":
+        start = ids.decoder_start
+    if start == pad and start is not None:
+        start = ids.eos if ids.bos is None else ids.bos
+        _log.warning(
+            "%s begins its texts with padding; here they will begin with %s, which it has to learn",
+            place,
+            tokenizer.id_to_token(start),
+        )
+    own = [ids.eos if index is None else index for index in (pad, start, ids.eos)]
+    masks = [mask for mask in MASKS if mask in known]
+    found = [*map(tokenizer.id_to_token, own), *masks][: len(usual)]
+    return usual if None in found or len(found) < len(usual) else tuple(map(str, found))
 
 
 def _can_be_validated_on(prepared: Path, task: Task, place: Path) -> bool:

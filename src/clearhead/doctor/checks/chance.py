@@ -234,11 +234,15 @@ def _wrong_rate(path: str, module: nn.Module, given: Tensor, output: Tensor) -> 
     asked = _rate(module)
     if output.shape != given.shape or n_there < 100:
         return None
-    if output.data_ptr() == given.data_ptr():
-        return None  # in place: what was given is gone
-    measured = int((there & (output == 0)).sum()) / n_there
     # Six standard deviations of a fair draw: one false alarm in 10⁹.
     margin = 6 * (asked * (1 - asked) / n_there) ** 0.5
+    if output.data_ptr() == given.data_ptr():  # in place: what was given is gone, but for zeros
+        measured = int((output == 0).sum()) / output.numel()
+        if measured >= asked - margin:
+            return None
+        numbers = {"asked": asked, "measured": measured}
+        return Finding("dropout.rate", "error", numbers, place=path)
+    measured = int((there & (output == 0)).sum()) / n_there
     if abs(measured - asked) > margin and not _drops_in_blocks(given, output):
         numbers = {"asked": asked, "measured": measured}
         return Finding("dropout.rate", "error", numbers, place=path)

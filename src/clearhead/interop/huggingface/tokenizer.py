@@ -40,7 +40,8 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             named[f"{role}_token"] = token
     if config.family == "encoder" and (mask := _mask(model_folder, config, tokenizer)) is not None:
         named["mask_token"] = mask
-    _rewrite(out, tokenizer, added_here(description, tokenizer), named.get("mask_token"))
+    added = added_here(model_folder, description, tokenizer)
+    _rewrite(out, tokenizer, added, named.get("mask_token"))
     segments = ["token_type_ids"] if config.n_segments > 1 else []
     write_json(out, "special_tokens_map.json", named)
     write_json(
@@ -77,14 +78,18 @@ def _search(config: ModelConfig) -> dict[str, Any]:
     return {"num_beams": beam.width, "length_penalty": beam.alpha, "early_stopping": True}
 
 
-def added_here(description: Description, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def added_here(
+    folder: Path, description: Description, tokenizer: Tokenizer
+) -> tuple[list[int], list[int]]:
     """What clearhead puts before and behind a text: our texts end in <eos>, and prompts may begin
-    with <bos>. An encoder from elsewhere keeps what its tokenizer adds."""
+    with <bos>. An encoder from elsewhere, which has no labels of ours, keeps what its tokenizer
+    adds."""
     start, end = description.ids.prompt_start, description.ids.eos
     if description.model.family == "decoder":
         return [] if start is None else [start], []
     by_itself = added_by_itself(tokenizer)
-    if description.model.family == "encoder" and by_itself != ([], []):
+    is_encoder = description.model.family == "encoder"
+    if is_encoder and by_itself != ([], []) and read_labels(folder, description.model) is None:
         return by_itself
     return [], [] if end is None else [end]
 
