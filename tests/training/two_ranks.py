@@ -107,6 +107,8 @@ def watched(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Watch
 
     def measure(model: nn.Module) -> dict[str, float]:
         modes.append(model.training)
+        # As an accuracy or BLEU does. On one rank, it must not disturb the others.
+        assert model(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()
         return {"mine": sum(p.double().abs().sum().item() for p in model.parameters())}
 
     run = open_run(recipe, corpus, folder, ranks, lambda text: None)

@@ -344,7 +344,9 @@ def copy_initial_weights(model: Model, seed: int) -> None:
 
 def whole_model(objective: nn.Module, ranks: Ranks) -> Model | None:
     """The model in one piece, in the mode it is in, on rank 0; None on the others. All ranks must
-    call it."""
+    call it. Of a sharded model it is a copy, even while the shards are gathered: passes on one rank
+    alone would change the order in which that rank asks the others for weights, for ever."""
+    reshard(objective)
     model = objective_of(objective).model
     if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         return model if ranks.first else None
