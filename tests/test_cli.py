@@ -106,6 +106,14 @@ def test_describe_lists_presets_and_shows_one(capsys: pytest.CaptureFixture[str]
     assert "without embeddings    85,056,000" in said
 
 
+def test_describe_changes_a_preset_or_refuses(capsys: pytest.CaptureFixture[str]):
+    assert main(["describe", "gpt2", "--model.n_layers", "2"]) == 0
+    assert "n_layers              2\n" in capsys.readouterr().out
+    assert main(["describe", "gpt2", "--train.steps", "7"]) == 2
+    assert main(["describe", "--model.n_layers", "2"]) == 2
+    assert "is for recipes, and none is named; leave it out" in capsys.readouterr().err
+
+
 def test_a_mistyped_preset_suggests_the_nearest(capsys: pytest.CaptureFixture[str]):
     assert main(["describe", "gpt-2"]) == 2
     said, complaint = capsys.readouterr()

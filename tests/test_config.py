@@ -1,11 +1,19 @@
 """A configuration checks itself; its errors give field, value, rule and remedy."""
 
 import dataclasses
+import pickle
 import re
+from pathlib import Path
 
 import pytest
 
-from clearhead.config import ModelConfig, TrainConfig
+from clearhead.config import (
+    DataConfig,
+    ModelConfig,
+    TrainConfig,
+    load_recipe,
+    recipe_toml,
+)
 from clearhead.errors import ClearheadError, ConfigError, nearest
 from clearhead.models import preset
 
@@ -100,3 +108,32 @@ def test_numbers_that_nothing_could_compute_with_are_refused_at_once():
         ModelConfig(family="decoder", vocab_size=10, d_model=10**12, n_heads=1)
     with pytest.raises(ConfigError, match="micro_batches=1000000000000 must be at most"):
         TrainConfig(micro_batches=10**12)
+
+
+def test_errors_of_settings_come_back_from_another_process():
+    with pytest.raises(ConfigError) as caught:
+        dataclasses.replace(preset("tiny-decoder"), n_heads=5)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(pickle.loads(pickle.dumps(again))) and again.field == "n_heads"
+    assert "n_heads=5 " in str(again)
+
+
+def test_one_text_is_no_list_of_texts_and_a_path_no_string():
+    with pytest.raises(ConfigError, match="is one text; give a list"):
+        DataConfig(train="/data/corpus.txt", vocab_size=8000)  # pyright: ignore
+    with pytest.raises(ConfigError, match="must be strings"):
+        DataConfig(train=(Path("a.txt"),), vocab_size=8000)  # pyright: ignore
+    with pytest.raises(ConfigError, match="must be a string; try str"):
+        TrainConfig(start_from=Path("runs/a"))  # pyright: ignore
+
+
+def test_a_column_whose_name_is_a_number_stays_a_name(tmp_path: Path):
+    columns = {"columns": ("0", "1"), "format": "jsonl", "train": ("a.jsonl",)}
+    data = DataConfig(task="pairs", vocab_size=300, **columns)
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        recipe_toml(dataclasses.replace(load_recipe("copy-task"), data=data)), encoding="utf-8"
+    )
+    assert load_recipe(path).data.columns == ("0", "1")
+    assert load_recipe(path, [("data.columns", "[1, 2]")]).data.columns == (1, 2)
+    assert load_recipe(path, [("data.columns", '["en", "2"]')]).data.columns == ("en", "2")

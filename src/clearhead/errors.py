@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class ClearheadError(Exception):
@@ -14,6 +15,20 @@ class ConfigError(ClearheadError, ValueError):
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         super().__init__(f"{field}={value!r} {rule}; {remedy}")
         self.field = field
+        self._given = (field, repr(value), rule, remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it can come back from another process; a pool waits for ever for one that
+        cannot."""
+        field, value, rule, remedy = self._given
+        return ConfigError, (field, _Shown(value), rule, remedy)
+
+
+class _Shown(str):
+    """A value as it was shown: any other may not be picklable."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class InputError(ClearheadError, ValueError):

@@ -77,6 +77,12 @@ def test_a_folder_that_is_no_run_is_refused_by_every_call(tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_data_frame_is_not_a_list_of_lines(translator: ch.TrainedRun):
+    frame = type("Frame", (), {"itertuples": None, "__iter__": lambda _: iter(["de"])})()
+    for wrong in (frame, {"de": ["ein Hund"]}, b"ein Hund", {"ein Hund"}):
+        refused(lambda given=wrong: translator.evaluate(source=given, reference=given))
+
+
 def test_choices_and_numbers_that_are_none_are_refused(
     translator: ch.TrainedRun, language_model: ch.TrainedRun, tmp_path: Path
 ):

@@ -56,7 +56,10 @@ class FileError(ClearheadError):
 
     def __init__(self, file: Path, line: str, reason: str) -> None:
         super().__init__(f"{file}{line and f', line {line}'} cannot be imported: {reason}")
-        self.line, self.reason = line, reason
+        self.file, self.line, self.reason = file, line, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileError, (self.file, self.line, self.reason)
 
 
 def run_file(file: Path) -> ModuleType:

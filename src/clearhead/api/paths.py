@@ -20,4 +20,7 @@ def as_path(name: str, given: str | Path | None, default: Path | None = None) ->
         raise InputError(f"{name}={given!r} is not a path; give a string or a pathlib.Path")
     if "\0" in str(given):
         raise InputError(f"{name}={str(given)!r} holds a zero byte; check the path")
-    return Path(given).expanduser()
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:  # the home of nobody: it may be a name
+        return Path(given)

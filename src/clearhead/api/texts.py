@@ -120,8 +120,7 @@ def as_list(given: Texts) -> list[str]:
     """One text or many, as a list of strings."""
     if isinstance(given, str):
         return [given]
-    if hasattr(given, "itertuples") or hasattr(given, "iter_rows"):  # it would give its columns
-        raise InputError("this is a data frame; give one of its columns, such as frame['text']")
+    _refuse_frames(given)
     if isinstance(given, bytes | Path | dict | set) or not isinstance(given, Iterable):
         raise InputError(
             f"{given!r:.60} is a {type(given).__name__}; give a string, or a list of strings "
@@ -136,12 +135,19 @@ def as_list(given: Texts) -> list[str]:
     return texts
 
 
+def _refuse_frames(given: object) -> None:
+    """A data frame would give the names of its columns."""
+    if hasattr(given, "itertuples") or hasattr(given, "iter_rows"):
+        raise InputError("this is a data frame; give one of its columns, such as frame['text']")
+
+
 def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
     """The lines of a file, or those in memory; `what` says in messages what is missing."""
     if given is None:
         raise InputError(f"{name}= is missing: {what} (--{name} FILE)")
     if not isinstance(given, str | Path):
-        if not isinstance(given, Iterable):
+        _refuse_frames(given)
+        if isinstance(given, bytes | dict | set) or not isinstance(given, Iterable):
             raise InputError(
                 f"{name}={given!r:.60} is neither a path nor a list of lines; give one"
             )

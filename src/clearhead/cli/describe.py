@@ -4,8 +4,9 @@ parameters, without memory for the weights)."""
 import argparse
 from dataclasses import fields
 
-from clearhead.cli.recipes import add_recipe_keys, read_recipe
-from clearhead.config import explained_toml, recipe_names
+from clearhead.cli.recipes import add_recipe_keys, given_keys, read_recipe
+from clearhead.config import TrainConfig, explained_toml, recipe_names
+from clearhead.config.recipe import revise_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +26,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(explained_toml(read_recipe(arguments), head=f"{name}, every key"), end="")
         return 0
     # Here, so that --help and recipes do not wait for torch.
-    from clearhead.errors import ClearheadError, nearest
+    from clearhead.errors import ClearheadError, ConfigError, nearest
     from clearhead.models import PRESETS, build_model, count_parameters, preset
 
+    given = given_keys(arguments)
+    for key, text in given:
+        if name is None or not key.startswith("model."):
+            what = "none is named" if name is None else f"{name} is a preset"
+            raise ConfigError(key, text, f"is for recipes, and {what}", "leave it out")
     if name is None:
         print("recipes:")
         for recipe in recipe_names():
@@ -40,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if name not in PRESETS:
         remedy = nearest(name, [*recipe_names(), *PRESETS])
         raise ClearheadError(f"there is no recipe or preset {name!r}; {remedy}")
-    config = preset(name)
+    config, _ = revise_model(preset(name), TrainConfig(), given)
     for field in fields(config):
         print(f"{field.name:<22}{getattr(config, field.name)}")
     count = count_parameters(build_model(config, device="meta"))

@@ -144,6 +144,8 @@ def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Before the output is emptied."""
     if arguments.input is None:
+        if arguments.output is not None and _is_standard_input(arguments.output):
+            raise DataError(f"--output {arguments.output} is the input itself; name another file")
         return
     if not arguments.input.exists():
         raise DataError(f"there is no file {str(arguments.input)!r}; check --input")
@@ -157,6 +159,13 @@ def _check_files(arguments: argparse.Namespace) -> None:
     out = arguments.output
     if out is not None and out.exists() and out.samefile(arguments.input):
         raise DataError(f"--output {out} is the input itself; name another file")
+
+
+def _is_standard_input(path: Path) -> bool:
+    try:
+        return path.exists() and os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
+    except (OSError, ValueError, AttributeError):  # closed, or not a file
+        return False
 
 
 @contextmanager

@@ -90,6 +90,11 @@ def run(namespace: argparse.Namespace) -> int:
         raise ClearheadError("--attention draws one sentence; leave --split out")
     model, given = open_model(namespace), settings(namespace, TextModel.translate)
     picture: Path | None = namespace.attention
+    if picture is not None and model.model.config.family != "encoder-decoder":
+        raise ClearheadError(
+            "--attention draws what a target looks at in its source, and this model is a decoder; "
+            "leave it out"
+        )
     model.translate([], **given)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:

@@ -1,8 +1,10 @@
 """Checks that several configurations share."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from pathlib import PurePath
+from typing import Any, get_args, get_origin, get_type_hints
 
 from clearhead.errors import ConfigError, nearest
 
@@ -28,9 +30,21 @@ def check_choices(config: object) -> None:
                 raise ConfigError(field.name, value, "must be a number", "write it without quotes")
             if abs(value) >= MOST:  # NaN is left to the rule of the field: it is in no order
                 raise ConfigError(field.name, value, "must be a finite number", "try 1.0")
+        if hint in (str, str | None) and isinstance(value, PurePath):
+            raise ConfigError(field.name, value, "must be a string", f"try str({field.name})")
+        if get_origin(hint) is tuple:
+            _check_texts(field.name, value)
         words = get_args(hint)
         if words and all(isinstance(word, str) for word in words) and value not in words:
             raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))
+
+
+def _check_texts(name: str, value: object) -> None:
+    """A string is a sequence too, of its letters."""
+    if isinstance(value, str | PurePath):
+        raise ConfigError(name, value, "is one text", f"give a list: [{str(value)!r}]")
+    if isinstance(value, Iterable) and any(isinstance(each, PurePath) for each in value):
+        raise ConfigError(name, value, "must be strings", "try str(…) for each")
 
 
 def _refuse_others_numbers(name: str, value: object) -> None:

@@ -60,7 +60,7 @@ class DataConfig:
     """Which lines are held out: "end", the last of each file; "groups", lines drawn at random such
     that equal sentences (apart from case and punctuation) are never both in training and held
     out."""
-    columns: tuple[int | str, ...] = ()
+    columns: tuple[str | int, ...] = ()
     """Tables only: numbers from 1, or names of the first line (tsv, csv); names of fields, such as
     "translation.en" (json, jsonl, parquet), or numbers where records are lists (json, jsonl);
     languages (tmx). One column for text, two for source and target or for text and label."""

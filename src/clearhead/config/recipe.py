@@ -57,7 +57,7 @@ def recipe_keys() -> list[str]:
 def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
     name = str(name)
-    path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    path = Path(name).expanduser() if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():

@@ -148,7 +148,7 @@ def study_names() -> list[str]:
 def load_study(name: str | Path) -> StudyPlan:
     """A shipped study by its name, or any file by its path."""
     name = str(name)
-    path = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    path = Path(name).expanduser() if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
         remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
         raise ClearheadError(f"there is no study {name!r}; {remedy}")
