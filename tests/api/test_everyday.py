@@ -16,6 +16,7 @@ from torch import nn
 
 import clearhead as ch
 from clearhead import doctor
+from clearhead.api import study_worker
 from clearhead.api.results import Classified, DecodedText, Scored
 from clearhead.cli import main
 from tests.api.conftest import PAIRS, tiny_recipe
@@ -372,3 +373,11 @@ def test_buffers_of_ones_own_part_are_those_of_the_published_step_and_of_the_sta
     start = {"steps": 1, "validate_every": 0, "publish": "last", "start_from": str(run.folder)}
     again = replace(recipe, train=replace(recipe.train, **start))
     assert calls(again, "second")[1] == best + 1
+
+
+def test_a_study_measures_a_classifier_on_its_own_prepared_data(
+    classifier: ch.TrainedRun, place: Path
+):
+    task = {"prepared": str(place / "prepared" / "labels"), "beam": 1}
+    found = study_worker._measure(classifier, ["accuracy"], task, None, "")
+    assert 0 <= found["values"]["accuracy"] <= 100

@@ -206,6 +206,7 @@ def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
         ("model.d_ff = 24", "data.test = ['a', 'b']", "has test data of its own"),
         ("[arms.wide]", "[arms.'a/b']", "becomes the name of a folder"),
         ('"exact", "loss"', "5", "measures=[5] is not a list"),
+        ('"exact"', '"bleu"', "measures='bleu' is no measure of pairs; choose one of 'exact'"),
         ("recipe = ", "baseline = 'bsae'\nrecipe = ", "baseline='bsae' is not an arm"),
         (
             "[budget]",

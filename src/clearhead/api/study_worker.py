@@ -28,6 +28,7 @@ from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
 from clearhead.interop.folders import read_json
+from clearhead.models import MaskedLM
 from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
 from clearhead.studies.result_lines import ResultLine
 from clearhead.studies.statistics import N_BLOCKS
@@ -65,10 +66,10 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
     if run.ending is None or not run.ending.finished:
         return None
     texts = [name for name in task["measures"] if name not in GRADIENTS]
-    measured = _measure(run, texts, task["beam"], None, "")
+    measured = _measure(run, texts, task, None, "")
     for test in task["tests"]:
         files = [data_folder() / test[side] for side in ("source", "reference")]
-        further = _measure(run, texts, task["beam"], files, f"@{test['name']}")
+        further = _measure(run, texts, task, files, f"@{test['name']}")
         measured = {kind: measured[kind] | further[kind] for kind in measured}
     if len(texts) < len(task["measures"]):
         measured["gradients"] = norms = _gradients(run, task)
@@ -175,11 +176,17 @@ class ProcessorClock:
 
 
 def _measure(
-    run: TrainedRun, measures: Sequence[str], beam: int, files: list[Path] | None, suffix: str
+    run: TrainedRun,
+    measures: Sequence[str],
+    task: dict[str, Any],
+    files: list[Path] | None,
+    suffix: str,
 ) -> Measured:
     found: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
     if not run.opened.translates:
-        values = evaluate(run).values
+        # An encoder is measured on prepared data, and those of a study have no run's name.
+        where = {"prepared": task["prepared"]} if isinstance(run.model, MaskedLM) else {}
+        values = evaluate(run, **where).values
         for name in measures:
             if name not in values:
                 raise InputError(f"measures has {name!r}; this model has {', '.join(values)}")
@@ -187,7 +194,7 @@ def _measure(
         return found
     source, reference = files or (None, None)
     sources, references, _ = pairs_to_translate(run, None, source, reference)
-    figures = _Figures(run, sources, references, beam)
+    figures = _Figures(run, sources, references, task["beam"])
     blocks = [[i for i in range(len(sources)) if i % N_BLOCKS != g] for g in range(N_BLOCKS)]
     for name in measures:
         figure = figures.by_name(name)
@@ -220,8 +227,6 @@ class _Figures:
             "BLEU": partial(self._score, "BLEU"),
             "chrF++": partial(self._score, "chrF++"),
         }
-        if name not in known:
-            raise InputError(f"measures has {name!r}; for pairs there are {', '.join(known)}")
         return known[name]
 
     @property

@@ -28,7 +28,7 @@ SUFFIX = {"en": "", "zh": ".zh-CN"}
 def write_pages(result: StudyResult, folder: Path) -> list[Path]:
     """NAME.md, NAME.zh-CN.md, their pictures and NAME.jsonl."""
     if not result.arms:
-        remedy = f"run it first: clearhead study run {result.plan.name}"
+        remedy = f"run it first: clearhead study run {result.plan.given}"
         raise ClearheadError(f"{result.plan.name} has no finished run to show; {remedy}")
     folder.mkdir(parents=True, exist_ok=True)
     name = result.plan.name
@@ -71,7 +71,7 @@ def page(result: StudyResult, language: str) -> str:
     lines += ["", f"## {say['costs']}", "", *_costs(result, language)]
     lines += ["", f"## {say['method']}", "", _method(result, language), ""]
     lines += [_provenance(result, language), "", "```bash"]
-    lines += [f"clearhead study run {plan.name}", f"clearhead study page {plan.name}", "```", ""]
+    lines += [f"clearhead study run {plan.given}", f"clearhead study page {plan.given}", "```", ""]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -22,6 +23,7 @@ HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": Tru
 HIGHEST = {"exact": 1.0, "BLEU": 100.0, "chrF++": 100.0, "accuracy": 1.0}
 """Measures that are not named here have no upper limit. None is below 0."""
 GRADIENTS = ("gradients_at_start", "gradients_at_end")
+OF_PAIRS = ("exact", "loss", "BLEU", "chrF++")
 """Measures of a training batch, before the first step and after the last; no test set has them."""
 ByLanguage = dict[str, str]
 """A text for each of LANGUAGES."""
@@ -86,6 +88,8 @@ class StudyPlan:
     """What a study's file says, checked."""
 
     name: str
+    given: str
+    """What a command names it by: a shipped study by its name, any other by its file."""
     title: ByLanguage
     question: ByLanguage
     arms: tuple[Arm, ...]
@@ -156,14 +160,14 @@ def load_study(name: str | Path) -> StudyPlan:
         found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
-    return _study(path, found)
+    return _study(path, name, found)
 
 
 KEYS = ("title", "question", "recipe", "seeds", "measures", "baseline", "beam", "lr", "budget")
 TABLES = ("settings", "arms", "tests")
 
 
-def _study(path: Path, found: dict[str, Any]) -> StudyPlan:
+def _study(path: Path, given: str, found: dict[str, Any]) -> StudyPlan:
     for key in found:
         if key not in (*KEYS, *TABLES):
             raise ClearheadError(f"{path}: no key {key!r}; {nearest(key, (*KEYS, *TABLES))}")
@@ -185,13 +189,23 @@ def _study(path: Path, found: dict[str, Any]) -> StudyPlan:
         for arm in _arms(path, name, table, base, found.get("lr"))
     ]
     for arm in arms:
-        _check_sweep(arm, amount if budget == "steps" else math.inf)
+        check_sweep(arm, amount if budget == "steps" else math.inf)
     baseline = found.get("baseline", arms[0].name)
     if baseline not in {arm.name for arm in arms}:
         rule = "is not an arm"
         raise ConfigError("baseline", baseline, rule, nearest(baseline, [a.name for a in arms]))
+    measures = _list("measures", found["measures"], str, 'measures = ["loss"]')
+    if base.data.task == "pairs":
+        for measure in measures:
+            if measure not in (*OF_PAIRS, *GRADIENTS):
+                remedy = nearest(measure, [*OF_PAIRS, *GRADIENTS])
+                raise ConfigError("measures", measure, "is no measure of pairs", remedy)
+    elif found.get("tests"):
+        rule = "are for pairs, and this recipe has none"
+        raise ConfigError("tests", ", ".join(found["tests"]), rule, "leave them out")
     return StudyPlan(
         name=path.stem,
+        given=shlex.quote(given),
         title=_texts("title", found.get("title", path.stem)),
         question=_texts("question", found.get("question", "")),
         arms=tuple(arms),
@@ -199,7 +213,7 @@ def _study(path: Path, found: dict[str, Any]) -> StudyPlan:
         seeds=_list("seeds", found["seeds"], int, "seeds = [1, 2, 3]"),
         budget=budget,
         amount=amount,
-        measures=_list("measures", found["measures"], str, 'measures = ["loss"]'),
+        measures=measures,
         tests=tuple(
             _test(path, name, table)
             for name, table in _named(path, "tests", found.get("tests", {})).items()
@@ -243,7 +257,7 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
     ]
 
 
-def _check_sweep(arm: Arm, steps: float) -> None:
+def check_sweep(arm: Arm, steps: float) -> None:
     """The loss on the validation split chooses the learning rate: there has to be one."""
     often = arm.recipe.train.validate_every
     if arm.lr is not None and not 0 < often <= steps:
