@@ -186,6 +186,9 @@ def test_a_damaged_state_is_put_aside(
     assert "put aside" in captured.err and "hint 1 of 3" in captured.out
     assert (folder / "learn.1.damaged").is_file()
     assert json.loads((folder / STATE).read_text())["format"] == 1
+    (folder / STATE).write_text(damaged)
+    assert main(["learn"]) == 0
+    assert "put aside" in capsys.readouterr().err
 
 
 def test_a_wrong_name_or_folder_is_answered_with_a_remedy(tmp_path: Path, folder: Path):

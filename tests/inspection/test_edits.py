@@ -6,13 +6,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import clearhead as ch
 from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.errors import ConfigError, InputError
 from clearhead.inspection.edits import add, change, multiply, put, zero
+from clearhead.inspection.heads import head_kinds
+from clearhead.inspection.lens import rollout
 from clearhead.inspection.sites import names
 from clearhead.inspection.sweep import head_ablation, patching, sweep
 from clearhead.inspection.trace import mean_of, trace
 from clearhead.models import Model, Seq2Seq
+from clearhead.parts.attention import MultiHeadAttention
 from tests.inspection.models import CONFIGS, inputs_of, model_of
 
 
@@ -423,3 +427,48 @@ def test_a_mean_is_of_one_activation():
     model = model_of("GPT-2's")
     with pytest.raises(InputError, match=r"is not one activation; ch\.names\(model\) lists them"):
         mean_of(model, "decoder.layers.*.after", lambda: model(*inputs_of(model)))
+
+
+def test_hidden_scores_stay_hidden_when_scores_are_multiplied():
+    """Even attention over the keys that a token may see, and not one token more."""
+    model, scores = model_of("Llama's"), "decoder.layers.0.self_attention.scores"
+    tokens = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad(), trace(model, edit=[multiply(scores, 0.0)]) as t:
+        assert model(tokens).isfinite().all()
+    weights = t["decoder.layers.0.self_attention.weights"][0, 0]
+    even = torch.ones(4, 4).tril() / torch.arange(1, 5)[:, None]
+    torch.testing.assert_close(weights.float(), even)
+
+
+def test_weights_of_a_padded_run_are_not_patched_and_not_joined():
+    model, name = model_of("Llama's"), "decoder.layers.0.self_attention.weights"
+    padded = torch.tensor([[0, 0, 5, 6, 7], [9, 5, 8, 6, 7]])
+    with torch.no_grad(), trace(model) as t:
+        model(padded)
+    with pytest.raises(InputError, match="cannot be taken from a run with padding"):
+        patching(
+            model, lambda: model(padded), lambda logits: logits[0, -1, 3], source=t,
+            pattern=name, positions=[1],
+        )  # fmt: skip
+    cache = model.new_cache(2)
+    with torch.no_grad(), trace(model) as t:
+        model(padded, cache=cache)
+        model(torch.tensor([[4], [4]]), cache=cache)
+    with pytest.raises(InputError, match="trace one text at a time"):
+        head_kinds(t)
+    with pytest.raises(InputError, match="trace one text at a time"):
+        rollout(t, kind="causal")
+
+
+def test_an_attention_of_ones_own_has_no_weights_by_our_formula():
+    class OnlyItself(MultiHeadAttention):
+        def __init__(self, config: ch.ModelConfig, causal: bool):
+            width, n = config.d_model, config.n_heads
+            head = {"n_kv_heads": n, "d_head": width // n}
+            super().__init__(width, n, **head, causal=causal, bias=False)
+
+        def attend(self, queries, seen, view):
+            return seen.values
+
+    model = ch.build_model("tiny-decoder", attention=OnlyItself)
+    assert not names(model, "*.weights") and names(model, "*.heads")

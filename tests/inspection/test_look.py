@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as LibraryTokenizer
+from tokenizers.decoders import Metaspace
+from tokenizers.models import WordLevel
+from torch import nn
 
 import clearhead as ch
 from clearhead.cli import main
@@ -28,6 +32,7 @@ from clearhead.inspection.trace import trace
 from clearhead.inspection.walk import _source as walk_source
 from clearhead.inspection.walk import walk
 from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.text.tokenizer import Tokenizer
 from tests.inspection.models import inputs_of, model_of
 from tests.inspection.subjects import CONFIGS, subject
 
@@ -224,6 +229,27 @@ def test_parts_of_a_character_are_shown_as_bytes():
     labels = [label_of(token, tokenizer) for token in ids]
     assert " ".join(label.strip("⟨⟩") for label in labels) == "螭".encode().hex(" ")
     assert label_of(tokenizer.vocab_size, tokenizer) == f"⟨{tokenizer.vocab_size}⟩"
+
+
+def test_a_blank_that_a_decoder_would_leave_out_is_shown():
+    library = LibraryTokenizer(WordLevel({"<pad>": 0, "<bos>": 1, "<eos>": 2, "▁the": 3, "the": 4}))
+    library.decoder = Metaspace()
+    tokenizer = Tokenizer(library, ("<pad>", "<bos>", "<eos>"))
+    assert [label_of(token, tokenizer) for token in (3, 4)] == ["␣the", "the"]
+
+
+def test_a_norm_of_ones_own_leaves_the_page_without_attribution():
+    class Halves(nn.Module):
+        def __init__(self, config: ch.ModelConfig):
+            super().__init__()
+
+        def forward(self, x):
+            return x / 2
+
+    known = subject("decoder")
+    model = ch.build_model(known.model.config, norm=Halves)
+    document = see(known._replace(model=model), "We live")
+    assert document["attribution"] is None and document["attention"]
 
 
 def test_masks_in_an_encoders_text_are_its_mask():

@@ -49,12 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
         return _report(arguments)
     path = arguments.folder or (Path() if Path(STATE).is_file() else FOLDER)
     new = not (path / STATE).exists()
+    damaged = (path / STATE).is_file() and LearnFolder(path).state.damaged is not None
     if arguments.action == "start":
         folder = _start(path, arguments.language)
     else:
         folder = LearnFolder.open(path)
         folder.state.language = arguments.language or folder.state.language
-    if folder.state.damaged is not None:
+    if damaged:
         print(phrases(folder.state.language)["damaged"], file=sys.stderr)
     if arguments.watch:
         from clearhead.cli.learn_watch import watch

@@ -70,15 +70,23 @@ def read_class(folders: Sequence[Path]) -> Iterator[Student]:
         yield Student(folder, check_files(folder, there), state)
 
 
+def _names(students: Sequence[Student]) -> dict[Path, str]:
+    """Of their folders; the whole path where some are called the same."""
+    folders = [each.folder for each in students]
+    apart = len({folder.name for folder in folders}) == len(folders)
+    return {folder: folder.name if apart else str(folder) for folder in folders}
+
+
 def class_table(students: Sequence[Student], language: LearnLanguage) -> str:
     """Folder, passed, where it stopped, mistakes and hints; then the most frequent mistakes."""
     say = phrases(language)
     comma = say["comma"]
     rows = [[say["folder"], say["passed"], say["stopped"], say["mistakes"], say["hints"]]]
+    names = _names(students)
     for each in students:
         rows.append(
             [
-                each.folder.name,
+                names[each.folder],
                 f"{each.n_passed} / {len(EXERCISES)}",
                 each.error or _where(each, language),
                 comma.join(f"{name} ×{n}" if n > 1 else name for name, n in each.mistakes.items()),
@@ -115,6 +123,7 @@ def class_csv(students: Sequence[Student]) -> str:
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(COLUMNS)
+    names = _names(students)
     for each in students:
         for exercise in EXERCISES:
             there = exercise.name in each.verdicts
@@ -122,7 +131,7 @@ def class_csv(students: Sequence[Student]) -> str:
             progress = each.state.progress(exercise.name)
             out.writerow(
                 [
-                    each.folder.name,
+                    names[each.folder],
                     exercise.name,
                     int(there and verdict.complete),
                     len(verdict.passed),

@@ -29,7 +29,7 @@ def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> 
     """Of an attention without padding on the left."""
     n_queries, n_keys = weights.shape[-2:]
     count = real_queries.sum().clamp(min=1)
-    rows, columns = torch.arange(n_queries), torch.arange(n_keys)
+    rows, columns = (torch.arange(n, device=weights.device) for n in (n_queries, n_keys))
     offset = columns[None, :] - rows[:, None]
 
     def mean(per_query: Float[Tensor, "batch head query"]) -> Tensor:
@@ -50,14 +50,24 @@ def head_kinds(t: Trace) -> dict[str, HeadShares]:
         if name in t:
             tower = "encoder" if name.startswith("encoder") else "decoder"
             queries = t.real(tower)
-            weights = t.joined(name)
+            weights = joined_weights(t, name)
             keys = queries
             if "cross" in name:
-                keys = torch.ones(weights[:, 0, 0].shape, dtype=torch.bool)
+                keys = torch.ones_like(weights[:, 0, 0], dtype=torch.bool)
                 with suppress(InputError):  # the encoder may have run before the trace
                     keys = t.real("encoder")
             found[name] = head_shares(*_without_padding_on_the_left(weights, queries, keys))
     return found
+
+
+def joined_weights(t: Trace, name: str) -> Weights:
+    """The weights of all calls. A cache keeps no padding, so that its keys do not stand where the
+    queries of a padded batch do."""
+    if len(t.calls(name)) > 1 and not t.real_of(name).all():
+        raise InputError(
+            f"{name}: texts of several lengths were decoded together; trace one text at a time"
+        )
+    return t.joined(name)
 
 
 def _without_padding_on_the_left(

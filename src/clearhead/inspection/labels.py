@@ -16,6 +16,9 @@ def label_of(token: int, tokenizer: Tokenizer) -> str:
     if token >= tokenizer.vocab_size:
         return f"⟨{token}⟩"  # a row of the table that no token has
     label = tokenizer.decode([token], show_control=True).translate(SIGNS)
+    spelt = tokenizer.library.id_to_token(token) or ""
+    if spelt.startswith("▁") and not label.startswith("␣"):
+        label = f"␣{label}"  # which some decoders leave out at the beginning of a text
     if "\ufffd" not in label:
         return label
     try:

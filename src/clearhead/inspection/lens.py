@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import InputError
+from clearhead.inspection.heads import joined_weights
 from clearhead.inspection.sites import TowerName, embedding_of
 from clearhead.inspection.trace import Trace, checked_trace
 from clearhead.models import MaskedLM, Model, Seq2Seq
@@ -100,8 +101,9 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
         )
     flow: Tensor | None = None
     for index in range(len(getattr(t.model, pattern).layers)):
-        weights = t.joined(f"{pattern}.layers.{index}.self_attention.weights").mean(dim=1)
-        step = (weights + torch.eye(weights.shape[-1], dtype=weights.dtype)) / 2
+        name = f"{pattern}.layers.{index}.self_attention.weights"
+        weights = joined_weights(t, name).mean(dim=1)
+        step = (weights + torch.eye(weights.shape[-1]).to(weights)) / 2
         flow = step if flow is None else step @ flow
     assert flow is not None
     return flow
@@ -173,6 +175,11 @@ def _checked_token(token: object, shape: torch.Size, n_tokens: int) -> Tensor:
     return index
 
 
+def knows_norm(norm: nn.Module | None) -> bool:
+    """Whether `attribution` can be computed behind this norm; not behind one of the user's own."""
+    return norm is None or isinstance(norm, LayerNorm | RMSNorm)
+
+
 def _through_norm(norm: nn.Module | None, stream: Tensor, direction: Tensor):
     """A linear map from a part of the stream to its share of the logit."""
     if norm is None:
@@ -184,7 +191,9 @@ def _through_norm(norm: nn.Module | None, stream: Tensor, direction: Tensor):
         deviation = (stream.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()
         centred = False
     else:
-        raise InputError(f"attribution knows layer and rms norms, not {type(norm).__name__}")
+        raise InputError(
+            f"attribution knows layer and rms norms, not {type(norm).__name__}; use ch.trace"
+        )
     scaled = norm.weight * direction / deviation
 
     def share(part: Tensor) -> Tensor:

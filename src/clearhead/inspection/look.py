@@ -17,7 +17,14 @@ from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
 from clearhead.inspection.labels import label_of
-from clearhead.inspection.lens import attribution, norms, predicting_tower, project, stage_names
+from clearhead.inspection.lens import (
+    attribution,
+    knows_norm,
+    norms,
+    predicting_tower,
+    project,
+    stage_names,
+)
 from clearhead.inspection.trace import Trace, trace
 from clearhead.inspection.walk import walk
 from clearhead.models import MaskedLM, Model, Seq2Seq, count_parameters
@@ -88,6 +95,11 @@ def look(
         *(beam.tokens if beam else []),
     }
     attention = {kind: w for kind in KINDS if (w := _weights(t, kind)) is not None}
+    if not attention:
+        raise InputError(
+            "no attention of this model has weights that can be read: its own attention does not "
+            "call attend; see docs/en/python.md on parts of your own"
+        )
     fine = max(max(w.shape[2:]) for w in attention.values()) <= FINE
     return {
         "format": FORMAT,
@@ -259,7 +271,7 @@ def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
 
 
 def _attribution(t: Trace, written: Tensor) -> dict[str, Any] | None:
-    if isinstance(t.model, MaskedLM):
+    if isinstance(t.model, MaskedLM) or not knows_norm(t.model.decoder.norm):
         return None
     parts = attribution(t, written[None])
     return {"parts": parts.parts, "values": _f32(parts.values[:, 0])}

@@ -139,8 +139,9 @@ def _attention(
     yield Site(f"{path}.query", "heads", module.query, "heads out", tower, n)
     if rotary:
         yield Site(f"{path}.query_rotated", "heads", module, "queries_of", tower, n)
-    yield Site(f"{path}.scores", "matrix", module, "scores", tower, n)
-    yield Site(f"{path}.weights", "matrix", module, "weights", tower, n)
+    if type(module).attend is MultiHeadAttention.attend:  # another's formula is not known
+        yield Site(f"{path}.scores", "matrix", module, "scores", tower, n)
+        yield Site(f"{path}.weights", "matrix", module, "weights", tower, n)
     yield Site(f"{path}.heads", "heads", module.output, "heads in", tower, n)
     yield Site(f"{path}.head_outputs", "heads", module.output, "head_outputs", tower, n)
     yield Site(f"{path}.output", "stream", module.output, "output", tower)

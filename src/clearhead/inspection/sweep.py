@@ -88,6 +88,11 @@ def _from(source: Trace, name: str, position: int) -> Edit:
     """The token at that position of the other run, wherever its padding stands."""
     edit, real = put(name, source[name], positions=[position]), source.real_of(name)
     assert edit.value is not None
+    if name.endswith((".scores", ".weights")) and not real.all():
+        raise InputError(
+            f"{name} cannot be taken from a run with padding: its keys would stand elsewhere; "
+            "trace one text at a time"
+        )
     length = edit.value.dim() - 2
     if real.all() or real.shape[1] != edit.value.shape[length]:
         return edit

@@ -143,7 +143,14 @@ class Trace:
         """Which tokens of a tower are no padding, over all calls."""
         if tower not in self._tokens:
             raise InputError(f"the {tower} was not reached inside the trace")
-        return torch.cat([real for _, real in self._tokens[tower]], dim=1)
+        calls = [real for _, real in self._tokens[tower]]
+        if len({len(real) for real in calls}) > 1:
+            rows = ", ".join(str(len(real)) for real in calls)
+            raise InputError(
+                f"the calls of the {tower} have {rows} rows, which cannot be joined; decode with "
+                "beam=1, one text at a time"
+            )
+        return torch.cat(calls, dim=1)
 
     def real_of(self, name: str) -> Bool[Tensor, "batch length"]:
         """Which tokens of an activation are no padding."""

@@ -78,7 +78,7 @@ export function layersPanel(look, root) {
       rows.push(make("tr", {}, make("th", { scope: "row" }, label), make("td"), make("td", { "data-share": value, class: "share" }, signedBar(value, top(i)), make("span", { class: "bar-text" }, number(value)))));
     }
     const head = [make("th"), make("th", { scope: "col" }, word("length"))];
-    if (shares) head.push(make("th", { scope: "col" }, word("logit").replace("{}", look.tokens.written[i].text)));
+    if (shares) head.push(make("th", { scope: "col" }, word("logit").replace("{}", () => look.tokens.written[i].text)));
     adds.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)), ...(shares ? [] : [make("p", { class: "note" }, word("noAttribution"))]));
   }
 

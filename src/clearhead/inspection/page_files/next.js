@@ -73,7 +73,7 @@ export function nextPanel(look, root) {
     );
     const written = look.tokens.written[row];
     const before = look.tokens.fed ? look.tokens.fed[row] : look.tokens.source[row];
-    title.textContent = word(look.tokens.fed ? "afterWord" : "at").replace("{}", before.text);
+    title.textContent = word(look.tokens.fed ? "afterWord" : "at").replace("{}", () => before.text);
     const entries = [];
     let shown = 0;
     for (let i = 0; i < n && shown < 10; i++, shown++) entries.push(i);
