@@ -471,4 +471,6 @@ def test_an_attention_of_ones_own_has_no_weights_by_our_formula():
             return seen.values
 
     model = ch.build_model("tiny-decoder", attention=OnlyItself)
-    assert not names(model, "*.weights") and names(model, "*.heads")
+    assert names(model, "*.heads")
+    with pytest.raises(InputError, match="no activation of this model is called"):
+        names(model, "*.weights")
