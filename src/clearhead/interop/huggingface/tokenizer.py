@@ -82,8 +82,7 @@ def added_here(
     folder: Path, description: Description, tokenizer: Tokenizer
 ) -> tuple[list[int], list[int]]:
     """What clearhead puts before and behind a text: our texts end in <eos>, and prompts may begin
-    with <bos>. An encoder from elsewhere, which has no labels of ours, keeps what its tokenizer
-    adds."""
+    with <bos>. An encoder from elsewhere, which has no labels, keeps what its tokenizer adds."""
     start, end = description.ids.prompt_start, description.ids.eos
     if description.model.family == "decoder":
         return [] if start is None else [start], []
