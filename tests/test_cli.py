@@ -144,6 +144,7 @@ def test_a_reader_that_leaves_early_ends_every_verb_without_a_word():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the output")
 @pytest.mark.parametrize("words", ["--version >&-", "translate copy-task <&-"])
+@pytest.mark.slow
 def test_input_or_output_that_is_closed_from_the_start_is_no_error(words: str):
     command = ["sh", "-c", f'"{sys.executable}" -m clearhead {words}']
     run = subprocess.run(command, capture_output=True, text=True)

@@ -115,7 +115,7 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     assert first.model is not None and second.model is not None
     assert second.model.d_model == first.model.d_model
     assert second.train.lr == first.train.lr
-    assert second.train.also_validate == ("prepared/first",)
+    assert second.train.also_validate == (str(here / "prepared/first"),)
     trained("second")
     assert "starting from the weights of" in capsys.readouterr().out
     lines = (here / "runs/second/metrics.jsonl").read_text("utf-8").splitlines()
@@ -123,6 +123,7 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     assert valid and all("first_loss" in line for line in valid)
 
 
+@pytest.mark.slow
 def test_a_shipped_model_is_trained_further_by_its_name(here: Path, capsys):
     assert main([*PAIRS, "--from", "tatoeba-en-zh"]) == 0
     trained()

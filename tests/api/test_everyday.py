@@ -289,6 +289,7 @@ def test_a_recipe_is_made_of_names_files_values_and_dataclasses(tmp_path: Path):
     assert ch.recipe("multi30k-de-en", train=config).train == config
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_prepares_in_several_processes(tmp_path: Path):
     """A spawned worker would run the script again, which would start workers again."""
     script = tmp_path / "script.py"

@@ -20,6 +20,7 @@ def test_each_block_has_ten_lines_at_most_and_imports_little():
         assert len(lines) <= 10, code
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

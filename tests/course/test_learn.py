@@ -51,6 +51,7 @@ def test_the_files_and_the_messages_can_be_chinese(
     assert capsys.readouterr().out.startswith("提示 1/3")
 
 
+@pytest.mark.slow
 def test_every_kind_of_file_is_a_message_and_never_a_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -83,6 +84,7 @@ def test_every_kind_of_file_is_a_message_and_never_a_traceback(
     assert not learn.has_passed(EXERCISES[0])  # it holds for the file that passed only
 
 
+@pytest.mark.slow
 def test_editors_of_windows_and_code_that_ends_the_process_are_understood(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -198,6 +200,7 @@ def test_a_wrong_name_or_folder_is_answered_with_a_remedy(tmp_path: Path, folder
     assert main(["learn", "report", str(tmp_path / "nothing")]) == 2
 
 
+@pytest.mark.slow
 def test_a_class_is_a_table_and_no_state_is_believed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

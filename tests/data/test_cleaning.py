@@ -62,6 +62,7 @@ def sentences(config: DataConfig, split: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("name", ["by hand", "captions", "everyday"])
+@pytest.mark.slow
 def test_every_planted_defect_is_found_and_little_else(name: str):
     needs(*(() if name == "by hand" else ("multi30k", "tatoeba_cmn_eng", "ntrex128")))
     if name == "by hand":
@@ -95,6 +96,7 @@ def test_what_is_removed_is_listed_and_nothing_else_is(tmp_path: Path):
     assert again.hashes() == manifest.hashes()
 
 
+@pytest.mark.slow
 def test_no_sentence_is_on_two_sides_after_cleaning(tmp_path: Path):
     _, files = damaged_captions(tmp_path, 800)
     held_out: dict[str, Any] = {

@@ -15,6 +15,8 @@ from clearhead.data.prepare import prepare
 from clearhead.data.public import public_corpora, split_tatoeba
 from clearhead.data.shards import Job
 
+pytestmark = pytest.mark.slow  # whole corpora
+
 
 def make(name: str, data: Path, folder: Path) -> Corpus:
     prepare(Job(config=load_recipe(name).data, root=data, folder=folder, processes=2))

@@ -223,6 +223,7 @@ def test_a_run_that_has_no_model_yet_says_how_it_gets_one(tmp_path: Path, inside
     assert told.returncode == 2 and "has not written its model yet" in told.stderr
 
 
+@pytest.mark.slow
 def test_a_line_that_comes_alone_is_answered_at_once(folder: Path):
     process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
     assert process.stdin and process.stdout
@@ -352,6 +353,7 @@ def test_the_lines_of_a_packed_file_are_not_counted_in_its_bytes(tmp_path: Path)
     assert _count_lines(tmp_path / "a.gz") is None
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_with_one_line(folder: Path):
     process = start("translate", folder / "mt", "--max-new", 3, "--beam", 1)
     assert process.stdin and process.stdout and process.stderr

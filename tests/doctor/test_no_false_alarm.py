@@ -66,6 +66,7 @@ def crashed(report: Examination) -> list[object]:
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.slow
 def test_nothing_but_the_known_truth_is_said_of_other_peoples_models(name: str):
     build, how, known = OTHERS[name]
     torch.manual_seed(0)

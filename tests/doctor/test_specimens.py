@@ -52,6 +52,7 @@ TWINS: dict[str, Examination] = {}
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
+@pytest.mark.slow
 def test_a_healthy_twin_is_left_in_peace(specimen: Specimen):
     slow = specimen.check in SLOW
     # Many specimens have the same twin, which is examined once.

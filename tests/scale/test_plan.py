@@ -93,6 +93,7 @@ def test_layouts_of_a_batch_of_a_billion_rows_are_found_at_once():
     assert len(shares) == 100 and all(10**9 % each == 0 for each in shares)
 
 
+@pytest.mark.slow
 def test_the_fastest_that_fits_is_proposed_without_tensor_parallel_if_any_is():
     kind = accelerator("H100")
     settings = {"kind": kind, "length": 128, "utilisation": 0.4}

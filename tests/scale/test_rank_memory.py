@@ -15,6 +15,7 @@ MISSED = {("gpt-like, untied", "from 1 rank to 2 ranks, with recompute"): -0.103
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_a_rank_holds_what_was_planned(name: str):
     rows = compared(name, MEASURED[name])
     assert len(rows) == 16

@@ -296,6 +296,7 @@ def test_a_column_of_parquet_that_is_no_text_is_refused_by_its_name(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["text", "csv", "tmx", "parquet"])
+@pytest.mark.slow
 def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path):
     """300 MB of one record in 300 KB of gzip."""
     import gzip

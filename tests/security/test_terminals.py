@@ -86,6 +86,7 @@ def on_a_terminal(*arguments: str) -> str:
     return seen.decode("utf-8", errors="replace").replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_no_escape_sequence_that_a_model_wrote(evil: Path):
     seen = on_a_terminal("generate", str(evil / "decoder"), "--max-new", "12")
     assert "\\u001b]52;c;" in seen and "\\u009b8m" in seen, seen

@@ -160,6 +160,7 @@ def steps_7_and_8(honest: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 
 @pytest.mark.parametrize("name", METRICS)
+@pytest.mark.slow
 def test_lines_of_metrics_that_are_lost_or_changed_are_named_when_a_run_resumes(
     name: str, sent: Sent, steps_7_and_8: list[str], capsys: pytest.CaptureFixture[str]
 ):

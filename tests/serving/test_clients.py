@@ -19,6 +19,8 @@ import openai
 import clearhead as ch
 from tests.serving.process import RunningServer
 
+pytestmark = pytest.mark.slow  # a server and its clients
+
 DOCS = Path(__file__).parent.parent.parent / "docs"
 TEXTS = [
     "ein Hund läuft.",

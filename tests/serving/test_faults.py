@@ -16,6 +16,8 @@ from clearhead.cli import main
 from clearhead.serving.workers import PAUSE
 from tests.serving.process import RunningServer
 
+pytestmark = pytest.mark.slow  # servers that are stopped and killed
+
 TEXT = {"q": "ein Hund läuft", "source": "de", "target": "zh"}
 
 

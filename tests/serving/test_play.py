@@ -38,6 +38,7 @@ def asked(address: str, key: str, body: dict) -> dict:
         return json.load(answer)
 
 
+@pytest.mark.slow
 def test_a_process_serves_the_page_answers_and_ends_with_ctrl_c(playing):
     process, address, key = playing
     with urllib.request.urlopen(address, timeout=60) as answer:

@@ -23,6 +23,7 @@ from clearhead.studies.workers import StudyJob, run_jobs
 from tests.studies.conftest import STUDY
 
 
+@pytest.mark.slow
 def test_a_study_runs_and_a_second_call_has_nothing_left_to_do(place: Path, capsys):
     (place / "study.toml").write_text(STUDY.format(steps=12).replace("[3, 5]", "[3]"))
     arguments = ["study", "run", str(place / "study.toml"), "--folder", str(place / "out")]
@@ -125,6 +126,7 @@ def test_further_test_sets_are_measured_and_missing_ones_found_before_training(
         ch.study(place / "study.toml", folder=place / "out").run()
 
 
+@pytest.mark.slow
 def test_gradients_are_measured_by_layer_before_the_first_step_and_after_the_last(place: Path):
     text = (place / "study.toml").read_text().replace('"exact", ', "")
     text = text.replace('"loss"', '"loss", "gradients_at_start", "gradients_at_end"')

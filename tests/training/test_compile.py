@@ -43,6 +43,7 @@ for settings in ({}, {"recompute": True}, {"parallel": "fsdp"}, {"compile": Fals
 """
 
 
+@pytest.mark.slow
 def test_each_layer_is_one_graph_also_when_it_is_recomputed_or_sharded():
     """In a process of its own: the checks of shapes in these tests cannot be compiled."""
     process = subprocess.run(

@@ -80,6 +80,7 @@ def test_the_scale_follows_the_rule_of_torch(monkeypatch):
         assert state.loss_scale == torchs.get_scale()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(
     text: Corpus, tmp_path: Path, monkeypatch
 ):
@@ -188,6 +189,7 @@ class Enlarged(torch.autograd.Function):
         return gradient * 2.0**40
 
 
+@pytest.mark.slow
 def test_all_ranks_skip_a_step_that_overflows_on_one():
     for name, seen in on_ranks(2, overflow_on_one).items():
         for update, unchanged, finite_again in seen:

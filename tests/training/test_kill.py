@@ -58,6 +58,7 @@ def weights(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_reader_that_leaves_does_not_end_the_training(pairs: Corpus, tmp_path: Path, both: bool):
     """`clearhead train … | head -1`, and the same with `2>&1`."""
     recipe = with_train(PAIRS, steps=6, log_every=1, validate_every=3)

@@ -71,6 +71,7 @@ def check_like_one_process(found: Found, wanted: Found) -> None:
     assert largest_difference(found.weights, wanted.weights) <= AFTER_STEPS
 
 
+@pytest.mark.slow
 def test_two_tensor_parallel_ranks_compute_what_one_process_does():
     names = [name for name in MODELS if "grouped" in name]
     for (_, name), found in on_ranks(2, train_all, [PAIR], names, 2, {}).items():

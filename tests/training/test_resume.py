@@ -109,6 +109,7 @@ def test_a_run_that_resumes_needs_no_space_for_the_checkpoints_that_it_has(
         check_space(run)
 
 
+@pytest.mark.slow
 def test_best_and_patience_survive(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=60, lr=0.5, validate_every=3, patience=3, save_every=2)
     whole = go(recipe, text, tmp_path / "whole")

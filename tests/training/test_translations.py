@@ -23,6 +23,7 @@ def watched(pairs: Corpus) -> WatchedTranslations:
     return WatchedTranslations(pairs, 11, "stream")
 
 
+@pytest.mark.slow
 def test_translating_changes_no_bit_of_the_training(
     pairs: Corpus, watched: WatchedTranslations, tmp_path: Path
 ):
