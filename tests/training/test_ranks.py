@@ -19,12 +19,14 @@ from tests.training.small import go, with_train
 from tests.training.test_kill import ENVIRONMENT
 from tests.training.two_ranks import (
     LANGUAGE,
+    MEASURED,
     N_BATCHES,
     TWENTY,
     WATCHED,
     Watched,
     gradients,
     initial_weights,
+    measured,
     watched,
     weights_after,
 )
@@ -135,6 +137,14 @@ def test_averages_and_validation_on_two_ranks_are_those_of_one(
     assert there.best_step == wanted.best_step
     assert there.best == pytest.approx(wanted.best, rel=1e-5)
     check_equal([there.published], [wanted.published], 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_model_that_is_run_on_one_rank_to_be_measured_does_not_stop_the_others(
+    mode: str, found, text: Corpus, tmp_path: Path
+):
+    wanted = measured(MEASURED, text, tmp_path / "one", Ranks())
+    assert found[f"measured {mode}"] == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize("mode", MODES)
