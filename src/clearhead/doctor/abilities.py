@@ -108,9 +108,10 @@ def find_cache(patient: Patient, form: Form) -> Found:
         fed = feeding.Feeding(form, feeding.reset(forget), step)
         shown = "use_cache=True" + ("" if begins is None else f", {begins}=…")
         return {"cached": fed}, {"cache": f"model.{forget}(); model(…, {shown})"}
-    begins = form.start or next((n for n in STARTS if n in arguments_of(model)), None)
     given_back = any(n in arguments_of(model) for n in _CACHES)
-    if not given_back:
+    if given_back:
+        begins = form.start or next((n for n in STARTS if n in arguments_of(model)), None)
+    else:
         begins = form.start or _optional_start(patient, form)
     if begins is not None and not given_back:
         step = feeding.counted_by_the_caller(form, begins)

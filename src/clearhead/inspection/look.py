@@ -97,8 +97,8 @@ def look(
     attention = {kind: w for kind in KINDS if (w := _weights(t, kind)) is not None}
     if not attention:
         raise InputError(
-            "no attention of this model has weights that can be read: its own attention does not "
-            "call attend; see docs/en/python.md on parts of your own"
+            "no attention of this model has weights that can be read: a part of your own computes "
+            "them in its own way; look at its output with ch.trace"
         )
     fine = max(max(w.shape[2:]) for w in attention.values()) <= FINE
     return {
