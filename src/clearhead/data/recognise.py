@@ -43,8 +43,8 @@ WIDER = {"EUC-KR": "cp949", "GB18030": "gb18030", "BIG5": "big5hkscs", "EUC-JP":
 """With the rare characters of each."""
 ONE_BYTE = "a one-byte encoding of Europe"
 OF_EUROPE = (
-    "ENCODING is windows-1252 (Western Europe), windows-1250 or ISO-8859-2 (Polish, Czech, "
-    "Hungarian) or windows-1254 (Turkish); read some lines of the result"
+    "where ENCODING is windows-1252 for Western Europe, windows-1250 or ISO-8859-2 for Polish, "
+    "Czech and Hungarian, windows-1254 for Turkish; read some lines of the result"
 )
 
 
@@ -115,7 +115,7 @@ def _encoded(path: Path, encoding: str) -> DataError:
 def conversion(path: Path, encoding: str) -> str:
     """The command that writes a file anew as UTF-8."""
     if encoding == ONE_BYTE:
-        return f"{rewriting(path, 'iconv -f ENCODING -t UTF-8', 'utf8')} ({OF_EUROPE})"
+        return f"{rewriting(path, 'iconv -f ENCODING -t UTF-8', 'utf8')}, {OF_EUROPE}"
     return rewriting(path, f"iconv -f {encoding} -t UTF-8", "utf8")
 
 
