@@ -1,5 +1,6 @@
 """The command line, as a shell sees it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -115,15 +116,45 @@ def test_describe_changes_a_preset_or_refuses(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_mistyped_preset_suggests_the_nearest(capsys: pytest.CaptureFixture[str]):
-    assert main(["describe", "gpt-2"]) == 2
+    assert main(["describe", "gpt-2", "--train.steps", "7"]) == 2
     said, complaint = capsys.readouterr()
     assert said == ""
     assert complaint == "clearhead: there is no recipe or preset 'gpt-2'; did you mean 'gpt2'?\n"
 
 
-@pytest.mark.parametrize(
-    "what", ["import clearhead", "from clearhead import build_model, Recorder"]
-)
+@pytest.mark.parametrize("verb", [["train"], ["study", "run"]])
+def test_the_home_of_nobody_is_no_file(verb: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main([*verb, "~nobody-of-that-name/x.toml"]) == 2
+    assert "there is no" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_output_on_a_full_disk_is_one_line_and_exit_code_2():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "clearhead", "describe", "copy-task"]
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 2
+    assert run.stderr == "clearhead: the disk is full; free some space and run again\n"
+
+
+def test_a_verb_that_writes_files_outlives_its_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As after `clearhead prepare … &` and a closed ssh."""
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    recipe = '[data]\ntrain = ["a.txt"]\nvocab_size = 300\nheld_out = 0.3\n'
+    (tmp_path / "mine.toml").write_text(recipe)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    ours, theirs = os.openpty()
+    os.close(ours)  # nobody is there any more: writing is an error
+    command = [sys.executable, "-m", "clearhead", "prepare", "mine.toml"]
+    run = subprocess.run(command, cwd=tmp_path, stdout=theirs, stderr=subprocess.PIPE, text=True)
+    os.close(theirs)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "prepared/mine/manifest.json").is_file()
+
+
+@pytest.mark.parametrize("what", ["from clearhead import build_model, Recorder"])
 def test_importing_is_silent_and_costs_little_beyond_torch(what: str):
     """In seconds of processor time, which a busy machine does not stretch."""
     code = f"import time, torch; t = time.process_time(); {what}; t = time.process_time() - t"

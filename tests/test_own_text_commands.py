@@ -186,6 +186,7 @@ def test_the_commands_that_prepare_prints_work_when_they_are_pasted(here: Path, 
     assert "data.vocab_size was 300, is 400" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_recipe_that_was_changed_after_preparing_is_refused(here: Path, capsys):
     assert main(PAIRS) == 0
     assert main(["prepare", "first.toml", "--data.vocab_size", "300"]) == 0
@@ -326,6 +327,7 @@ def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], mes
         ("train.compile", "maybe", "train.compile='maybe' is of another type; write true or false"),
     ],
 )
+@pytest.mark.slow
 def test_a_value_of_another_type_is_refused_in_words(here: Path, capsys, key, value, message):
     assert main(PAIRS) == 0
     capsys.readouterr()

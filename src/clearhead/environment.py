@@ -5,6 +5,9 @@ import itertools
 import os
 import platform
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,3 +116,19 @@ def crash_point() -> None:
     wanted = os.environ.get("CLEARHEAD_CRASH_AT")
     if wanted is not None and next(_points_passed) == int(wanted):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def main_is_left_alone() -> Iterator[None]:
+    """A spawned process runs the main script again, to find what was defined there. Workers need
+    nothing of it, and a script without `if __name__ == "__main__":` would start itself again."""
+    main = sys.modules["__main__"]
+    names = ("__file__", "__spec__")
+    hidden = {name: getattr(main, name) for name in names if hasattr(main, name)}
+    for name in hidden:
+        setattr(main, name, None)
+    try:
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)

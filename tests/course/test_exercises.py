@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from clearhead.course import BlankError
 from clearhead.course.checking import Learned, Mistake, examine_answer
@@ -89,6 +90,57 @@ def test_an_unknown_mistake_is_not_given_a_reason():
     verdict = examined(exercise, learned)
     assert verdict.failed == "rows" and verdict.mistake is None
     assert "1.50" in tell_verdict(exercise, verdict, "en")
+
+
+def over_axis_2(scores: Tensor, allowed: Tensor) -> Tensor:
+    """Right for three axes, and wrong for heads."""
+    filled = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min / 2)
+    return filled.softmax(dim=2) * allowed.any(dim=-1, keepdim=True)
+
+
+def test_weights_that_are_right_without_heads_only_are_not_passed_on():
+    exercise = EXERCISES[1]
+    verdict = examined(exercise, {**exercise.solution(), "masked_weights": over_axis_2})
+    assert verdict.failed == "with_heads"
+    assert "dim=-1" in tell_verdict(exercise, verdict, "en")
+
+
+def in_place(x: Tensor, sublayer: Any, norm: Any, placement: str) -> Tensor:
+    if placement == "pre":
+        x += sublayer(norm(x))
+        return x
+    x += sublayer(x)
+    return norm(x)
+
+
+def test_what_changes_its_input_is_told_so():
+    exercise = EXERCISES[5]
+    verdict = examined(exercise, {**exercise.solution(), "residual": in_place})
+    assert verdict.failed == "input_unchanged" and verdict.mistake is None
+    layer = EXERCISES[6].solution()["PreNormDecoderLayer"]
+
+    class InPlace(layer):
+        def forward(self, x: Tensor, memory: Tensor, real: Tensor, real_source: Tensor) -> Tensor:
+            x[:] = super().forward(x, memory, real, real_source)
+            return x
+
+    verdict = examined(EXERCISES[6], {"PreNormDecoderLayer": InPlace})
+    assert verdict.failed == "input_unchanged"
+
+
+def test_masks_may_be_filled_in_place_and_norms_computed_in_single_precision():
+    def filled(scores: Tensor, allowed: Tensor) -> Tensor:
+        scores = scores.masked_fill_(~allowed, torch.finfo(scores.dtype).min / 2)
+        return scores.softmax(dim=-1) * allowed.any(dim=-1, keepdim=True)
+
+    masks = {**EXERCISES[1].solution(), "masked_weights": filled}
+    assert examined(EXERCISES[1], masks).complete
+    norm = EXERCISES[5].solution()["layer_norm"]
+    single = {
+        **EXERCISES[5].solution(),
+        "layer_norm": lambda x, w, b, eps: norm(x.float(), w.float(), b.float(), eps),
+    }
+    assert examined(EXERCISES[5], single).complete
 
 
 def test_what_the_checks_cannot_use_is_no_internal_error():

@@ -148,6 +148,13 @@ def test_hints_come_in_steps_and_are_remembered(folder: Path, capsys: pytest.Cap
     assert LearnState.read(folder).progress("03_heads").hints == 3
 
 
+def test_two_terminals_note_what_each_has_seen(folder: Path):
+    watching, exercise = LearnFolder.open(folder), find_exercise("heads")
+    assert main(["learn", "hint", "heads"]) == main(["learn", "solution", "heads", "--yes"]) == 0
+    assert watching.hint(exercise)[0] == 2
+    assert LearnState.read(folder).progress("03_heads").solution_shown
+
+
 def test_the_solution_is_shown_on_request_and_noted(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

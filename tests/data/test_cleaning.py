@@ -33,12 +33,18 @@ from clearhead.errors import ClearheadError
 from tests.data.damage import RATES, Line, captions, damaged, everyday, small, write_files
 
 N = 800
+CAPTIONS = [f"multi30k/train.{code}.gz" for code in ("en", "de", "fr", "cs")]
+EVERYDAY = [
+    "tatoeba_cmn_eng/train.tsv.gz",
+    "ntrex128/newstest2019-ref.deu.txt.gz",
+    "multi30k/val.fr.gz",
+]
 ROOT = Path("/")
 
 
-def needs(*folders: str) -> None:
+def needs(*files: str) -> None:
     try:
-        there = all((data_folder() / folder).is_dir() for folder in folders)
+        there = all((data_folder() / file).is_file() for file in files)
     except ClearheadError:
         there = False
     if not there:
@@ -51,7 +57,7 @@ def config_of(files: Mapping[str, Any], **changes: Any) -> DataConfig:
 
 
 def damaged_captions(folder: Path, n: int) -> tuple[list[Line], dict[str, Any]]:
-    needs("multi30k")
+    needs(*CAPTIONS)
     corpus = captions(data_folder(), n)
     lines = damaged(corpus, RATES, seed=1)
     return lines, write_files(folder, lines, corpus.held_out)
@@ -64,7 +70,7 @@ def sentences(config: DataConfig, split: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("name", ["by hand", "captions", "everyday"])
 @pytest.mark.slow
 def test_every_planted_defect_is_found_and_little_else(name: str):
-    needs(*(() if name == "by hand" else ("multi30k", "tatoeba_cmn_eng", "ntrex128")))
+    needs(*(() if name == "by hand" else (*CAPTIONS, *EVERYDAY)))
     if name == "by hand":
         lines, held_out = small()
     else:
@@ -398,3 +404,12 @@ def test_a_training_part_without_a_text_has_no_language(tmp_path: Path):
     files = {"train": (str(tmp_path / "blank.tsv"),), "valid": (str(tmp_path / "valid.tsv"),)}
     table = {"task": "pairs", "format": "tsv", "columns": (1, 2), "vocab_size": 300}
     assert find_defects(config_of(files, **table), ROOT).documents == 2
+
+
+def test_a_file_that_is_named_twice_is_no_duplicate_of_itself(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("one\ntwo\none\n")
+    config = DataConfig(
+        train=(str(tmp_path), str(tmp_path / "a.txt")), clean=("duplicate",), vocab_size=300
+    )
+    read = split_reader(config, "train", ROOT).documents(Cursor(), {})
+    assert [document.texts[0] for document in read] == ["one", "two"] * 2

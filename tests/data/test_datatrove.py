@@ -119,6 +119,10 @@ def test_token_files_without_an_index_or_of_another_width_are_refused(tmp_path: 
     (folder / "train/00000.ds.index").write_bytes(np.array([2], "<u8").tobytes())
     with pytest.raises(DataError, match=r"ends at token 2, and .* holds 4 of 2 bytes"):
         adopt(folder)
+    (folder / "train/00000.ds").write_bytes(np.array([5, 9_000], "<u2").tobytes())
+    with pytest.raises(DataError, match="9000"):
+        adopt(folder)
+    assert not (folder / "manifest.json").exists()
 
 
 def test_a_tokenizer_that_is_not_there_is_not_looked_for_on_a_hub(tmp_path: Path):

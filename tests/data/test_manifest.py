@@ -42,7 +42,7 @@ def test_one_changed_byte_is_found(prepared: Path, name: str, opened_before: boo
     if opened_before:
         open_corpus(prepared)
     flip_a_byte(prepared / name)
-    with pytest.raises(DataError, match=f"{name} has changed; prepare it again"):
+    with pytest.raises(DataError, match=f"{name} has changed; prepare again with --overwrite"):
         open_corpus(prepared)
 
 
@@ -82,13 +82,16 @@ def test_a_copy_is_hashed_once_and_opens(prepared: Path, tmp_path: Path):
         open_corpus(copy)
 
 
-def test_a_folder_that_cannot_be_written_to_still_opens(prepared: Path):
+def test_a_folder_that_cannot_be_written_to_still_opens(
+    prepared: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+):
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(cache))
+    monkeypatch.setattr("os.access", lambda *_: False)  # chmod forbids nothing to root
     (prepared / VERIFIED).unlink()
-    prepared.chmod(0o555)
-    try:
-        open_corpus(prepared)
-    finally:
-        prepared.chmod(0o755)
+    open_corpus(prepared)
+    assert not (prepared / VERIFIED).exists()
+    assert len(list((cache / "verified").iterdir())) == 1
 
 
 def test_a_folder_without_a_manifest_says_what_to_run(tmp_path: Path):

@@ -410,6 +410,9 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
     [
         ("他父亲去年去世了，这件事让他很难过。", "gbk", "GB18030"),
         ("他父親去年去世了，這件事讓他很難過。", "big5", "BIG5"),
+        ("你好", "big5", "BIG5"),
+        ("————第一章————", "gbk", "GB18030"),
+        ("……“好。”……", "gbk", "GB18030"),
         ("그의 아버지는 작년에 돌아가셨다.", "euc_kr", "EUC-KR"),
         ("彼の父は昨年亡くなった。", "euc_jp", "EUC-JP"),
         ("こんにちは", "euc_jp", "EUC-JP"),
@@ -421,6 +424,8 @@ def test_a_bad_byte_is_reported_in_the_file_that_has_it(tmp_path: Path):
         ("Teşekkür ederim, çok güzel.", "windows-1254", ONE_BYTE),
         ("Дом старый и красивый.", "windows-1251", None),
         ("Дом старый и красивый, и сад большой.", "koi8_r", None),
+        ("Привет", "koi8_r", None),
+        ("ПРИВЕТ, МИР", "windows-1251", None),
         ("彼の父は昨年亡くなった。", "shift_jis", None),
     ],
 )
@@ -728,3 +733,31 @@ def test_what_is_skipped_behind_the_last_document_is_counted_once(tmp_path: Path
     again = Reader(inputs, config, "train")
     assert not list(again.documents(chunk.cursor, chunk.counts))
     assert again.sieve.counts == first.sieve.counts == {"blank": 3}
+
+
+def test_a_table_inside_one_object_is_named_with_what_to_do(tmp_path: Path):
+    path = tmp_path / "a.json"
+    columns = {"en": {"0": "a dog", "1": "a cat"}, "zh": {"0": "狗", "1": "猫"}}
+    path.write_text(json.dumps(columns), encoding="utf-8")
+    with pytest.raises(DataError, match=r'orient="records"'):
+        propose(path)
+    records = {f"id{n}": {"en": en, "zh": zh} for n, (en, zh) in enumerate(PAIRS)}
+    path.write_text(json.dumps(records), encoding="utf-8")
+    with pytest.raises(DataError, match=r"jq '\[\.\[\]\]'"):
+        propose(path)
+
+
+def test_columns_by_number_are_not_taken_for_their_places(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps([None, en, zh], ensure_ascii=False) for en, zh in PAIRS]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert propose(path, (2, 3)).columns == (2, 3)
+    with pytest.raises(DataError, match="no column 1"):
+        propose(path, (1, 2))
+
+
+def test_half_a_surrogate_pair_in_the_first_text_can_be_told(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps({"en": f"\ud83d {en}", "zh": zh}) for en, zh in PAIRS]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert own_table(path).summary.encode("utf-8")

@@ -53,6 +53,16 @@ def test_the_number_of_processes_changes_no_byte(tmp_path: Path):
     assert contents(tmp_path / "out1") == contents(tmp_path / "out2") == contents(tmp_path / "out3")
 
 
+def test_a_tokenizer_that_was_made_for_other_settings_is_not_kept(tmp_path: Path):
+    made = prepare(pairs_job(tmp_path))
+    (tmp_path / "out/manifest.json").unlink()
+    with pytest.raises(DataError, match="nothing says what it was made from; choose another"):
+        prepare(pairs_job(tmp_path, vocab_size=310))
+    again = prepare(pairs_job(tmp_path, vocab_size=310), overwrite=True)
+    sizes = [each.tokenizers["source"].vocab_size for each in (made, again)]
+    assert sizes[0] <= 300 < sizes[1]
+
+
 @pytest.mark.usefixtures("small_pieces")
 def test_a_process_that_is_killed_while_it_encodes_is_named_and_the_same_command_continues(
     tmp_path: Path,

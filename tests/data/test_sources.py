@@ -12,6 +12,7 @@ import pytest
 
 from clearhead.config import DataConfig
 from clearhead.config.data import SPLITS
+from clearhead.data.proposal import propose
 from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.errors import DataError
 
@@ -86,6 +87,35 @@ def test_a_folder_and_a_glob_are_read_in_the_order_of_their_names(tmp_path: Path
     (tmp_path / "SOURCE.md").write_text("not text to train on")
     assert documents(tmp_path, train=(".",)) == [("a",), ("b",), ("sub/c",)]
     assert documents(tmp_path, train=("*.txt",)) == [("a",), ("b",)]
+
+
+def test_what_clearhead_wrote_into_a_folder_and_what_is_hidden_is_not_its_text(tmp_path: Path):
+    own = ["a.txt", "runs/mine/recipe.toml", "runs/mine/log.txt", "runs/mine/model/notes.txt"]
+    made = [f"prepared/mine/{name}" for name in ("manifest.json", "tokenizer.json", "x.txt")]
+    for name in (*own, *made, ".git/b.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one\n")
+    assert documents(tmp_path, train=(".",)) == [("one",)]
+    assert documents(tmp_path, train=("prepared/mine",)) == [("one",)]  # where it is named
+
+
+def test_a_file_without_the_columns_of_the_others_is_not_skipped_line_by_line(tmp_path: Path):
+    (tmp_path / "0.tsv").write_text("en\tzh\na\tb\n")
+    (tmp_path / "1.tsv").write_text("c\td\ne\tf\n")
+    table = {"task": "pairs", "format": "tsv", "columns": ("en", "zh"), "skip": ("malformed",)}
+    with pytest.raises(DataError, match=r"1\.tsv.*no column 'en'"):
+        documents(tmp_path, train=("*.tsv",), **table)
+
+
+def test_a_column_of_times_is_no_column_of_text(tmp_path: Path):
+    times = pytest.importorskip("pyarrow")
+    when = times.array([1, 2, 3], times.timestamp("ns"))
+    texts = ["one dog runs", "two cats sleep", "three birds sing"]
+    table = times.table({"text": texts, "when": when})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "a.parquet")
+    found = {"format": "parquet", "columns": ("text",), "train": ("a.parquet",)}
+    assert documents(tmp_path, **found) == [(text,) for text in texts]
+    assert propose(tmp_path / "a.parquet").columns == ("text",)
 
 
 def test_a_byte_order_mark_and_the_ends_of_lines_are_not_text(tmp_path: Path):

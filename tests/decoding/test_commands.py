@@ -149,9 +149,15 @@ def test_an_output_is_not_emptied_for_an_input_that_is_itself_or_is_not_there(
     again = inside("translate", folder / "mt", "--input", kept, "--output", kept)
     assert again.returncode == 2 and "is the input itself; name another" in again.stderr
     with kept.open() as file:
-        command = ["clearhead", "translate", str(folder / "mt"), "--output", str(kept)]
-        piped = subprocess.run(command, stdin=file, capture_output=True, text=True)
-    assert piped.returncode == 2 and kept.read_text() == "ein Hund\n"
+        command = ["translate", str(folder / "mt"), "--output", str(kept)]
+        piped = subprocess.run(
+            [sys.executable, "-m", "clearhead", *command],
+            stdin=file,
+            capture_output=True,
+            text=True,
+        )
+    assert piped.returncode == 2 and "is the input itself" in piped.stderr
+    assert kept.read_text() == "ein Hund\n"
     missing = inside("translate", folder / "mt", "--input", tmp_path / "no", "--output", kept)
     assert missing.returncode == 2 and "there is no file" in missing.stderr
     folders = inside("translate", folder / "mt", "--input", tmp_path, "--output", kept)

@@ -203,6 +203,6 @@ def test_a_precision_needs_the_engine_that_has_it(folder: Path, run):
 
 def test_groups_and_endless_patience_are_refused(folder: Path, tmp_path: Path):
     engine = CTranslate2Engine(folder / "mt", folder=tmp_path)
-    for beam in (BeamConfig(width=4, groups=2), BeamConfig(patience=None)):
+    for beam in (BeamConfig(width=4, groups=2, diversity=0.5), BeamConfig(patience=None)):
         with pytest.raises(ConfigError, match="is not supported by CTranslate2"):
             engine.translate([[5, 2]], DecodeConfig(), TranslateConfig(beam=beam))

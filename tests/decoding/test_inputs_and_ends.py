@@ -14,6 +14,7 @@ from clearhead.decoding import (
     one_of_strings,
     sample,
     score,
+    scoring,
     speculative,
     stream_text,
 )
@@ -21,6 +22,7 @@ from clearhead.decoding.ranking import N_BLOCKS, argmax, top_of_each
 from clearhead.decoding.sampling import draw, probabilities, uniform
 from clearhead.decoding.streaming import TextStream
 from clearhead.errors import ConfigError, InputError
+from clearhead.models import build_model
 from clearhead.text.train import train_bpe, train_characters
 from tests.decoding.reference import EOS, next_scores, random_inputs, vivid
 from tests.drawing import random_model
@@ -130,6 +132,7 @@ def test_an_encoder_generates_nothing():
         (lambda: Choice(repetition_penalty=0.0), "repetition_penalty=0.0 must be from 0.001"),
         (lambda: BeamConfig(width=2, n_best=3), "n_best=3 must be at most width=2; try width=3"),
         (lambda: BeamConfig(width=4, groups=3), "groups=3 must divide width=4"),
+        (lambda: BeamConfig(width=4, groups=2), "diversity=0.0 lets all groups=2 find the same"),
         (lambda: BeamConfig(alpha=-1.0), "alpha=-1.0 must be from 0 to 10"),
         (lambda: BeamConfig(alpha=200.0), "alpha=200.0 must be from 0 to 10"),
         (lambda: BeamConfig(patience=0.0), "patience=0.0 must be above 0"),
@@ -184,6 +187,34 @@ def test_beams_and_speculation_stop_for_the_same_reasons(model):
         speculative(model, model, [PROMPT], nothing)[0],
     ):
         assert (output.tokens, output.stop, output.score) == ([], "length", 0.0)
+
+
+@BOTH
+def test_a_draft_may_run_further_than_the_model_reads(model):
+    config = DecodeConfig(max_new=15, eos_id=None, window="stop")
+    (found,) = speculative(model, model, [PROMPT], config, n_ahead=24)
+    assert len(found.tokens) == 15
+
+
+def test_rows_of_unequal_length_decode_in_mixed_precision():
+    model = build_model(ModelConfig(family="decoder", **SIZES)).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = greedy(model, [PROMPT, [8]], CONFIG)
+    assert [len(output.tokens) for output in found] == [6, 6]
+
+
+def test_a_batch_that_is_scored_is_no_wider_than_its_limit(monkeypatch: pytest.MonkeyPatch):
+    batches: list[list[tuple[list[int], ...]]] = []
+    one_batch = scoring._score_batch
+
+    def noted(model, pairs):
+        batches.append(list(pairs))
+        return one_batch(model, pairs)
+
+    monkeypatch.setattr(scoring, "_score_batch", noted)
+    sources = [[5] * n for n in (18, 1, 17, 2)]
+    assert list(map(len, score(MT, sources, [[6]] * 4, max_tokens=36))) == [1] * 4
+    assert [[len(source) for source, *_ in pairs] for pairs in batches] == [[18, 17], [2, 1]]
 
 
 @BOTH

@@ -79,6 +79,19 @@ class Decoder(nn.Module):
         return self.run(t)[0]
 
 
+class CausalByAFlag(Decoder):
+    def run(self, tokens, causal):
+        n = tokens.shape[1]
+        x = self.tokens(tokens) + self.positions(torch.arange(n))
+        mask = torch.ones(n, n, dtype=torch.bool)
+        for block in self.blocks:
+            x = block(x, mask.tril() if causal else mask)[0]
+        return self.head(self.norm(x))
+
+    def forward(self, t, is_causal=False):
+        return self.run(t, is_causal)
+
+
 class SlipInTheLoss(Decoder):
     def forward(self, t, targets=None):
         logits = self.run(t)[0]
@@ -142,6 +155,23 @@ class LengthFirst(Decoder):
         return logits, F.cross_entropy(logits.reshape(-1, VOCAB), targets.reshape(-1))
 
 
+class LengthFirstByView(Decoder):
+    def forward(self, src, targets):
+        logits = self.run(src.t())[0].transpose(0, 1).contiguous()
+        return logits, F.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
+
+
+class StartBesideANewCache(Decoder):
+    def new_cache(self, batch, length):
+        return []
+
+    def forward(self, tokens, cache=None, start_pos=0):
+        logits, kept = self.run(tokens, start_pos, cache)
+        if cache is not None:
+            cache[:] = kept
+        return logits
+
+
 class Tied(Decoder):
     """The list keeps the table from being registered twice."""
 
@@ -184,6 +214,12 @@ class Both(nn.Module):
         return self.translate(src, tgt)
 
 
+class TwoVocabularies(Both):
+    def __init__(self, n_source: int):
+        super().__init__()
+        self.source = nn.Embedding(n_source, WIDTH)
+
+
 class WritesIntoTheSource(Both):
     def forward(self, src, tgt):
         src[:, -1] = 3
@@ -207,12 +243,20 @@ def found(model: nn.Module, kind: str, *only: str) -> set[str]:
         (LossBesideTheLogits, ["causal", "cache"]),
         (Samples, ["greedy", "stops", "batch_generation"]),
         (LengthFirst, ["causal", "loss_value", "ignored_targets"]),
+        (LengthFirstByView, ["causal", "batch", "loss_value"]),
+        (StartBesideANewCache, ["causal", "cache"]),
         (Tied, ["registered", "save_load"]),
         (lambda: Decoder(inplace=True), ["dropout"]),
     ],
 )
 def test_a_right_decoder_gets_no_error(build: Callable[[], nn.Module], checks: list[str]):
     assert found(build(), "decoder", *checks) == set()
+
+
+def test_a_flag_that_makes_a_decoder_causal_is_set_and_noted():
+    report = examine(CausalByAFlag(), kind="decoder", only=["causal"])
+    assert report.healthy and report.recognised["causal"] == "is_causal=True"
+    assert [finding.case for finding in report.findings] == ["causal.by_caller"]
 
 
 def test_positions_that_forget_the_cache_are_found_beside_a_start():
@@ -223,8 +267,50 @@ def test_the_target_may_come_first():
     assert found(Both(), "encoder-decoder", "causal", "source", "lengths") == set()
 
 
+@pytest.mark.parametrize("n_source", [31, 97])
+@pytest.mark.parametrize("vocab_size", [None, VOCAB])
+def test_an_adapter_may_be_of_two_vocabularies(n_source: int, vocab_size: int | None):
+    calls = Calls(logits=lambda model, inputs: model(inputs.tokens, inputs.source))
+    report = examine(
+        TwoVocabularies(n_source),
+        kind="encoder-decoder",
+        vocab_size=vocab_size,
+        calls=calls,
+        only=["causal", "source", "lengths"],
+    )
+    assert report.healthy and report.not_run == []
+
+
+def test_lengths_are_of_the_source_by_their_names():
+    class WithLengths(Both):
+        def forward(self, tgt, src, tgt_lens, src_lens):
+            assert int(src_lens.max()) <= src.shape[1] and int(tgt_lens.max()) <= tgt.shape[1]
+            return self.translate(src, tgt)
+
+    report = examine(WithLengths(), kind="encoder-decoder", only=["causal"])
+    assert report.healthy and "src_lens" in report.recognised["source_real"]
+
+
+def test_the_adapter_that_is_shown_knows_a_target_that_comes_first():
+    class Scaled(Both):
+        def forward(self, tgt, src, scale):
+            return self.translate(src, tgt) * scale["by"]
+
+    with pytest.raises(RecognitionError, match=r"model\(inputs\.tokens, inputs\.source, scale="):
+        examine(Scaled(), kind="encoder-decoder", only=["causal"])
+
+
 def test_a_model_that_writes_into_its_source_is_found():
     assert found(WritesIntoTheSource(), "encoder-decoder", "determinism") == {"determinism.input"}
+
+
+def test_a_length_first_model_that_writes_into_its_tokens_is_found():
+    class Writes(LengthFirst):
+        def forward(self, src, targets=None):
+            src[0] = 3
+            return super().forward(src, targets)
+
+    assert "determinism.input" in found(Writes(), "decoder", "determinism")
 
 
 def test_dropout_that_never_drops_is_found():
@@ -277,3 +363,93 @@ def test_the_adapter_that_is_shown_works_when_it_is_completed():
 def test_pytest_starts_without_torch():
     code = "import sys, clearhead.doctor.plugin; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_missing_scale_is_found_behind_a_softmax_that_is_a_module():
+    class ByModule(Attention):
+        def __init__(self):
+            super().__init__()
+            self.softmax = nn.Softmax(dim=-1)
+
+        def forward(self, x, mask=None, memory=None, past=None):
+            q, k, v = (
+                each(x).unflatten(2, (HEADS, -1)).transpose(1, 2)
+                for each in (self.q, self.k, self.v)
+            )
+            scores = (q @ k.transpose(-1, -2)).masked_fill(~mask, -1e9)
+            return self.o((self.softmax(scores) @ v).transpose(1, 2).flatten(2)), (k, v)
+
+    model = Decoder()
+    for block in model.blocks:
+        block.attention = ByModule()
+    assert {case.split(".")[0] for case in found(model, "decoder", "attention_scale")} == {
+        "attention_scale"
+    }
+
+
+class Translates(Both):
+    def forward(self, src, tgt):
+        return self.translate(src, tgt)
+
+    @torch.no_grad()
+    def greedy_decode(self, src, max_len, eos_id=2, *, any_row=False):
+        tokens = torch.ones(len(src), 1, dtype=torch.long)
+        ended = torch.zeros(len(src), dtype=torch.bool)
+        for _ in range(max_len):
+            new = self(src, tokens)[:, -1].argmax(-1)
+            tokens = torch.cat((tokens, new[:, None]), 1)
+            ended |= new == eos_id
+            if ended.any() if any_row else ended.all():
+                break
+        return tokens[:, 1:]
+
+
+class EndsWithTheFirst(Translates):
+    def greedy_decode(self, src, max_len, eos_id=2):
+        return super().greedy_decode(src, max_len, eos_id, any_row=True)
+
+
+def test_a_translation_may_come_back_without_its_start():
+    assert found(Translates(), "encoder-decoder", "greedy", "stops") == set()
+
+
+def test_rows_of_a_translation_that_are_cut_with_the_first_that_ends_are_found():
+    assert "stops.any_row" in found(EndsWithTheFirst(), "encoder-decoder", "stops")
+
+
+def test_a_loss_that_leaves_out_a_token_that_nobody_names_gets_no_error():
+    class LeavesOutOne(Decoder):
+        def forward(self, t, targets=None):
+            logits = self.run(t)[0]
+            if targets is None:
+                return logits, None
+            flat = logits.flatten(0, 1), targets.flatten()
+            return logits, F.cross_entropy(*flat, ignore_index=1)
+
+    report = examine(LeavesOutOne(), kind="decoder", only=["loss_value", "ignored_targets"])
+    assert report.healthy and "ignored" not in report.recognised["loss"]
+
+
+def test_places_that_are_masked_are_no_mask():
+    class OfPlaces(Decoder):
+        def forward(self, input_ids, masked_pos):
+            states = self.run(input_ids)[0]
+            return states.gather(1, masked_pos[:, :, None].expand(-1, -1, VOCAB))
+
+    with pytest.raises(RecognitionError, match=r"masked_pos=\.\.\."):
+        examine(OfPlaces(), kind="encoder", only=["lengths"])
+
+
+def test_a_table_of_rotations_is_no_table_of_sinusoids():
+    model = Decoder()
+    angles = torch.outer(torch.arange(32.0), 0.1 ** torch.arange(8.0))
+    model.register_buffer("pos_cis", torch.polar(torch.ones_like(angles), angles))
+    assert found(model, "decoder", "sinusoids") == set()
+
+
+def test_a_start_among_further_arguments_is_passed():
+    class StartInKwargs(Decoder):
+        def forward(self, t, past_key_values=None, **args):
+            return self.run(t, args.get("start_pos", 0), past_key_values)
+
+    assert found(StartInKwargs(), "decoder", "causal", "cache") == set()

@@ -46,6 +46,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_every_defect_of_the_tutorial_model_is_named():
     torch.manual_seed(0)
     report = examine(TutorialTransformer(), kind="encoder-decoder", quick=True)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import clearhead as ch
 from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.errors import ConfigError, InputError
+from clearhead.inspection.attention import self_attention
 from clearhead.inspection.edits import add, change, multiply, put, zero
 from clearhead.inspection.heads import head_kinds
 from clearhead.inspection.lens import rollout
@@ -398,6 +399,24 @@ def test_patching_takes_the_same_position_wherever_the_padding_stands(padded: st
     torch.testing.assert_close(grid(source, edited), expected)
 
 
+def test_a_position_from_the_end_is_that_of_each_run():
+    model, long, short = model_of("Llama's"), [9, 5, 8, 6, 7, 4], [5, 6, 7]
+    with torch.no_grad(), trace(model) as t:
+        model(torch.tensor([long]))
+
+    def last(logits: Tensor) -> Tensor:
+        return logits[0, -1, 3]
+
+    name = "decoder.layers.1.around_feed_forward.after"
+    grid = patching(
+        model, lambda: model(torch.tensor([short])), last, source=t, pattern=name, positions=[-1]
+    )
+    with torch.no_grad():
+        assert grid.values.item() == pytest.approx(last(model(torch.tensor([long]))).item())
+    with pytest.raises(InputError, match="position 6 is asked for, and the other run has 6"):
+        patching(model, lambda: None, last, source=t, pattern=name, positions=[6])
+
+
 def test_a_value_with_more_rows_than_the_batch_is_refused():
     model = model_of("GPT-2's")
     with torch.no_grad(), trace(model) as t:
@@ -445,11 +464,14 @@ def test_weights_of_a_padded_run_are_not_patched_and_not_joined():
     padded = torch.tensor([[0, 0, 5, 6, 7], [9, 5, 8, 6, 7]])
     with torch.no_grad(), trace(model) as t:
         model(padded)
-    with pytest.raises(InputError, match="cannot be taken from a run with padding"):
-        patching(
-            model, lambda: model(padded), lambda logits: logits[0, -1, 3], source=t,
-            pattern=name, positions=[1],
-        )  # fmt: skip
+    with torch.no_grad(), trace(model) as whole:
+        model(padded[1:])
+    for source, run in ((t, padded[1:]), (whole, padded[:1])):
+        with pytest.raises(InputError, match="or put into a run with padding"):
+            patching(
+                model, lambda run=run: model(run), lambda logits: logits[0, -1, 3], source=source,
+                pattern=name, positions=[1],
+            )  # fmt: skip
     cache = model.new_cache(2)
     with torch.no_grad(), trace(model) as t:
         model(padded, cache=cache)
@@ -474,3 +496,5 @@ def test_an_attention_of_ones_own_has_no_weights_by_our_formula():
     assert names(model, "*.heads")
     with pytest.raises(InputError, match="no activation of this model is called"):
         names(model, "*.weights")
+    with pytest.raises(InputError, match="computes them in its own way"):
+        self_attention(model, [5, 6, 7], tokenizer=None)

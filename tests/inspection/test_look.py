@@ -238,7 +238,8 @@ def test_a_blank_that_a_decoder_would_leave_out_is_shown():
     assert [label_of(token, tokenizer) for token in (3, 4)] == ["␣the", "the"]
 
 
-def test_a_norm_of_ones_own_leaves_the_page_without_attribution():
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_a_norm_of_ones_own_leaves_the_page_without_attribution(placement: str):
     class Halves(nn.Module):
         def __init__(self, config: ch.ModelConfig):
             super().__init__()
@@ -247,7 +248,8 @@ def test_a_norm_of_ones_own_leaves_the_page_without_attribution():
             return x / 2
 
     known = subject("decoder")
-    model = ch.build_model(known.model.config, norm=Halves)
+    config = replace(known.model.config, norm_placement=placement)
+    model = ch.build_model(config, norm=Halves)
     document = see(known._replace(model=model), "We live")
     assert document["attribution"] is None and document["attention"]
 

@@ -171,6 +171,19 @@ def test_a_decoder_begins_its_prompts_as_its_tokenizer_does_elsewhere(
         assert (given == elsewhere("hello there")["input_ids"]) == (name == "ours")
 
 
+def test_padding_that_starts_every_text_is_none_in_an_imported_decoder(
+    tokenizer: Path, tmp_path: Path
+):
+    """Its config.json names other ids than its tokenizer uses."""
+    theirs = KINDS["llama"].make(vocab_size=310, bos_token_id=0, eos_token_id=2, pad_token_id=1)
+    theirs.save_pretrained(tmp_path / "theirs")
+    folder = changed(tokenizer, tmp_path / "t", lambda content: content.update(post_processor=BOS))
+    shutil.copy(folder / "tokenizer.json", tmp_path / "theirs" / "tokenizer.json")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    found = read_description(tmp_path / "ours")
+    assert (found.model.pad_id, found.ids.prompt_start) == (None, 1)
+
+
 def test_padding_that_also_starts_or_ends_a_text_is_none_in_an_imported_decoder(tmp_path: Path):
     KINDS["gpt2"].make(pad_token_id=2).save_pretrained(tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "ours")
@@ -240,8 +253,8 @@ def test_a_tokenizer_that_knows_few_letters_is_imported_with_its_start(tmp_path:
     assert read_description(tmp_path / "ours").ids.prompt_start == 1
     tokenizer = load_tokenizer(tmp_path / "ours" / "tokenizer.json", ("<pad>", "<s>", "</s>"))
     assert tokenizer.encode("A") == [3]
-    with pytest.raises(DataError, match="cannot encode a letter of the text"):
-        tokenizer.encode("a")
+    with pytest.raises(DataError, match="cannot encode a letter of 'a'"):
+        tokenizer.encode_batch(["A", "a", "C"])
 
 
 def test_a_tokenizer_that_lengthens_every_text_is_refused_at_the_import(

@@ -84,7 +84,7 @@ def test_a_sharded_folder_is_read(sharded: Path):
         ({"n_head": 5}, "n_heads=5 must divide d_model=24"),
         ({"layer_norm_epsilon": -1e-5}, "norm_eps=-1e-05 must be above 0"),
         ({"layer_norm_epsilon": 1e400}, "is not valid JSON|beyond any machine"),
-        ({"eos_token_id": 50256}, "tokens.eos=50256 is not a token of a vocabulary of 53"),
+        ({"eos_token_id": 99}, "eos_token_id=99 is not a token of a vocabulary of 53"),
         ({"eos_token_id": [2, 3]}, r"eos_token_id=\[2, 3\]; keep the one id"),
         ({"eos_token_id": "2"}, "eos='2' must be int or null"),
         ({"pad_token_id": 99}, "pad_id=99 must be below vocab_size=53"),
@@ -95,6 +95,16 @@ def test_a_sharded_folder_is_read(sharded: Path):
 def test_a_config_that_lies_is_refused(folder: Path, changes: dict[str, Any], message: str):
     change_json(folder / "config.json", **changes)
     refused(folder, message)
+
+
+def test_keys_that_change_nothing_are_taken_as_they_come(folder: Path, tmp_path: Path):
+    """As old and new versions of transformers, and the authors of models, write them."""
+    keys = {"_attn_implementation_autoset": True, "pruned_heads": {}, "is_decoder": False}
+    keys |= {"temperature": 1.0, "top_k": 50, "rope_interleaved": False, "bos_token_id": 50256}
+    change_json(folder / "config.json", **keys)
+    assert import_model(folder, tmp_path / "taken").ids.bos is None  # the default, beyond the table
+    change_json(folder / "config.json", rope_interleaved=True, new_thing=1)
+    refused(folder, "'new_thing', 'rope_interleaved' are not keys that clearhead knows")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def test_a_rank_holds_what_was_planned(name: str):
 
 
 @pytest.mark.parametrize("language", PAGES)
+@pytest.mark.slow
 def test_the_page_shows_what_was_measured(language: str):
     found = TABLES.search(PAGES[language].read_text(encoding="utf-8"))
     assert found is not None and found[0] == tables(language)

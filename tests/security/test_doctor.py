@@ -97,5 +97,38 @@ def test_a_kernel_named_in_a_config_is_not_fetched(folder: Path, capsys):
     assert "_attn_implementation" in capsys.readouterr().err
 
 
+def cut_short(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+
+
+def sent_elsewhere(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "other.safetensors")
+    index = {"weight_map": {"lm_head.weight": "../other.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def linked(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "other.safetensors")
+    (folder / "model.safetensors").symlink_to(folder.parent / "other.safetensors")
+
+
+def piped(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.safetensors")
+
+
+def of_another_size(folder: Path) -> None:
+    change(folder, vocab_size=37)
+
+
+@pytest.mark.parametrize("damage", [cut_short, sent_elsewhere, linked, piped, of_another_size])
+def test_weights_that_cannot_be_read_are_one_error(damage, folder: Path, capsys):
+    damage(folder)
+    assert examine(folder) == 2
+    error = capsys.readouterr().err
+    assert "cannot be opened" in error.replace("\n", " ") and "Traceback" not in error
+
+
 def test_a_healthy_folder_is_examined(folder: Path):
     assert examine(folder) == 0

@@ -157,8 +157,11 @@ def test_a_tokenizer_whose_merges_spell_a_control_token_is_refused(tokenizer_jso
     for number, (left, right) in enumerate(merges):
         content["model"]["merges"].insert(number, [left, right])
         content["model"]["vocab"].setdefault(left + right, 300 + number)
-    with pytest.raises(DataError, match="can spell that token"):
-        tokenizer_from_json(json.dumps(content))
+    tokenizer = tokenizer_from_json(json.dumps(content))
+    assert tokenizer.encode("a")
+    for spelt in (tokenizer.check_control_tokens, lambda: tokenizer.encode("a<eos>b")):
+        with pytest.raises(DataError, match="can spell that token"):
+            spelt()
 
 
 def test_zstd_is_unpacked_within_bounds(tmp_path: Path):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 import clearhead as ch
 from clearhead.api import serving as serving_api
@@ -20,7 +21,7 @@ from clearhead.decoding.text import Decoded, EncodedSource
 from clearhead.errors import ConfigError, FolderError, InputError
 from clearhead.interop.model_folder import TokenIds
 from clearhead.serving.batching import Batcher
-from clearhead.serving.bodies import SentFile, _multipart  # pyright: ignore
+from clearhead.serving.bodies import SentFile, _form, _multipart  # pyright: ignore
 from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
 from clearhead.serving.languages import Detector, find_language, pair_in_name
 from clearhead.serving.limits import Limits, RequestError
@@ -412,3 +413,56 @@ def test_a_decoder_that_translates_is_not_served(tmp_path: Path):
     ch.save_model(ch.build_model("tiny-decoder"), tmp_path / "de-en", ids=TokenIds(target_start=1))
     with pytest.raises(FolderError, match="use it with: clearhead translate"):
         ch.serve(tmp_path / "de-en")
+
+
+def test_a_decoder_that_cannot_be_opened_is_said_before_the_port_is_taken(tmp_path: Path):
+    ch.save_model(ch.build_model("tiny-decoder"), tmp_path / "lm")
+    with pytest.raises(FolderError, match=r"tokenizer\.json"):
+        ch.serve(tmp_path / "lm")
+
+
+def test_parts_of_ones_own_are_not_served(tmp_path: Path):
+    class Halves(nn.Module):
+        def __init__(self, config: ch.ModelConfig):
+            super().__init__()
+
+        def forward(self, x):
+            return x / 2
+
+    ch.save_model(ch.build_model("tiny-decoder", norm=Halves), tmp_path / "lm")
+    with pytest.raises(FolderError, match="which the server does not know"):
+        ch.serve(tmp_path / "lm")
+
+
+def test_a_form_may_hold_text_that_is_not_escaped():
+    body = "q=你好 schön&source=zh&target=%64e".encode()
+    assert _form(body) == {"q": "你好 schön", "source": "zh", "target": "de"}
+
+
+def test_a_tag_does_not_cut_a_number():
+    document = HtmlText("10 Hunde und <b>1</b> Katze")
+    known = {text: text for text in document.wanted}
+    whole = "10 Hunde und 1 Katze"
+    assert document.translated({**known, whole: "10 dogs and 1 cat"}) == "10 dogs and <b>1</b> cat"
+    assert document.translated({**known, whole: "10 dogs, a cat"}) == "10 Hunde und <b>1</b> Katze"
+    found = document.translated({**known, whole: "1.5 dogs and 1 cat"})
+    assert found == "1.5 dogs and <b>1</b> cat"
+
+
+def test_a_server_is_not_started_beside_a_notebook_or_in_a_thread(tmp_path: Path):
+    async def in_a_notebook() -> None:
+        ch.serve(tmp_path)
+
+    with pytest.raises(ch.ClearheadError, match="run it in a terminal"):
+        asyncio.run(in_a_notebook())
+    said: list[str] = []
+
+    def in_a_thread() -> None:
+        with pytest.raises(ch.ClearheadError) as caught:
+            ch.serve(tmp_path)
+        said.append(str(caught.value))
+
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    assert "run it in a terminal" in said[0]

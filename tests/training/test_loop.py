@@ -334,7 +334,9 @@ def test_half_precision_trains_in_bf16(text: Corpus, tmp_path: Path):
     assert all(p.dtype == torch.float32 for p in half.run.objective.parameters())
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adafactor", "muon"])
+@pytest.mark.parametrize(
+    "optimizer", [pytest.param("adamw", marks=pytest.mark.slow), "adafactor", "muon"]
+)
 def test_every_optimizer_learns(optimizer: str, text: Corpus, tmp_path: Path):
     lr = {"adamw": 0.01, "adafactor": 0.1, "muon": 0.01}[optimizer]
     recipe = with_train(TEXT, steps=60, optimizer=optimizer, lr=lr, save_every=0)
@@ -410,6 +412,26 @@ def test_trackers_get_the_numbers_of_every_logged_step(text: Corpus, tmp_path: P
     found = EventAccumulator(str(events.parent)).Reload()
     assert [(e.step, e.value) for e in found.Scalars("train/loss")] == [(2, 0.5), (4, 0.25)]
     assert found.Scalars("valid/loss")[0].value == 0.5
+
+
+def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    pytest.importorskip("accelerate", reason="trackers are accelerate's: clearhead[track]")
+    pytest.importorskip("tensorboard", reason="no tensorboard: clearhead[track]")
+    trackers, names = Trackers(["tensorboard"], tmp_path, {}, 1), []
+
+    class Fails:
+        def log(self, numbers: dict[str, float], step: int) -> None:
+            names.extend(numbers)
+            raise OSError(28, "No space left on device")
+
+    trackers.trackers.append(Fails())
+    for step in (1, 2):
+        trackers.validation({"step": step, "chrF++": 1.0})
+    trackers.close()
+    assert names == ["valid/chrFpp"] and len(trackers.trackers) == 1
+    assert "Fails fails and is left out" in caplog.text
 
 
 def test_a_full_disk_does_not_end_a_run_for_its_log(tmp_path: Path):

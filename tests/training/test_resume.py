@@ -109,6 +109,16 @@ def test_a_run_that_resumes_needs_no_space_for_the_checkpoints_that_it_has(
         check_space(run)
 
 
+def test_what_a_killed_run_left_unfinished_takes_no_space(text: Corpus, tmp_path: Path):
+    run = go(with_train(TEXT, steps=2), text, tmp_path / "run").run
+    for name in ("checkpoints/.step-00000009.unfinished", "..model.new.unfinished-abc"):
+        (tmp_path / "run" / name).mkdir()
+        (tmp_path / "run" / name / "weights").write_bytes(bytes(9))
+    check_space(run)
+    left = [*(tmp_path / "run/checkpoints").iterdir(), *(tmp_path / "run").iterdir()]
+    assert left and not [path for path in left if "unfinished" in path.name]
+
+
 @pytest.mark.slow
 def test_best_and_patience_survive(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=60, lr=0.5, validate_every=3, patience=3, save_every=2)

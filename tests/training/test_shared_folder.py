@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from clearhead.training.checkpoint_index import CheckpointError
 from clearhead.training.distributed import Ranks
 from clearhead.training.shared_folder import check_shared
@@ -21,6 +23,7 @@ def of_one(folder: Path, ranks: Ranks) -> str:
     return "shared"
 
 
+@pytest.mark.slow
 def test_every_rank_says_what_is_wrong_with_the_folder_and_leaves_nothing(tmp_path: Path):
     first, second, file = (tmp_path / name for name in ("first", "second", "file"))
     file.touch()

@@ -175,6 +175,9 @@ def test_a_recipe_from_elsewhere_names_the_tokens_of_its_tokenizer(text: Corpus,
     save_model(model, tmp_path / "gpt", tokenizer=tmp_path / "t", ids=ids)
     found = recipe_from(TEXT, tmp_path / "gpt")
     assert found.data.special_tokens == ("<|endoftext|>",) * 3
+    # Names that a tokenizer has are not those of a model that has no padding.
+    save_model(model, tmp_path / "ours", tokenizer=text.folder, ids=ids)
+    assert recipe_from(TEXT, tmp_path / "ours").data.special_tokens == ("<eos>",) * 3
     prepare(Job(config=found.data, root=text.folder.parent, folder=tmp_path / "prepared"))
     run = opened(found, open_corpus(tmp_path / "prepared"), tmp_path / "run")
     table = objective_of(run.objective).model.tokens.weight

@@ -16,8 +16,10 @@ from clearhead.doctor import examine as examine_module
 from clearhead.doctor.patient import ModelKind
 from clearhead.doctor.texts import Language, error_text, listed
 from clearhead.errors import ClearheadError, FolderError, InputError
+from clearhead.files import refuse_unusual
 from clearhead.interop.folders import read_json
 from clearhead.interop.model_folder import CONFIG, load_model
+from clearhead.interop.tensor_files import TensorFiles
 
 
 def examine(
@@ -163,12 +165,16 @@ def _open_hugging_face(folder: Path, config: dict[str, object], language: Langua
         named = {"folder": folder, "names": str(names)[:200]}
         raise ClearheadError(error_text("no_architecture", language, **named))
     try:
+        refuse_unusual(folder)  # transformers would follow a link, and wait for a pipe
+        with TensorFiles(folder):
+            pass
         return kind.from_pretrained(
             folder, trust_remote_code=False, use_safetensors=True, local_files_only=True
         )
-    except OSError as error:  # transformers' own words for weights that are missing or pickled
-        words = error_text("not_opened", language, folder=folder, reason=error)
-        raise ClearheadError(words) from None
+    except Exception as error:  # whatever transformers raises at damaged or foreign weights
+        reason = error if isinstance(error, ClearheadError | OSError) else first_line(error)
+        words = error_text("not_opened", language, folder=folder, reason=reason)
+        raise FolderError(words) from None
 
 
 CODE_KEYS = {

@@ -16,6 +16,7 @@ from clearhead.api.loading import place_of
 from clearhead.api.paths import PREPARED, as_path
 from clearhead.api.preparing import defect_kinds
 from clearhead.config import Recipe, explained_toml, with_values
+from clearhead.config.checks import user_path
 from clearhead.config.data import DataConfig
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.data.cleaning import Defects, find_defects
@@ -151,7 +152,7 @@ def _given_text(
     if files := _as_files(given, what):
         for path in files:
             check_name(path)
-        return {"train": tuple(str(path.expanduser().absolute()) for path in files)}
+        return {"train": tuple(str(user_path(path).absolute()) for path in files)}
     rows = _strings(given) if pairs is None else _rows(given)
     first = list(islice(rows, FEW))
     plain = [row for row in first if "text" in row and row["text"].strip()]

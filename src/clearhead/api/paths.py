@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from clearhead.config.checks import user_path
 from clearhead.errors import InputError
 
 PREPARED = Path("prepared")
@@ -20,7 +21,4 @@ def as_path(name: str, given: str | Path | None, default: Path | None = None) ->
         raise InputError(f"{name}={given!r} is not a path; give a string or a pathlib.Path")
     if "\0" in str(given):
         raise InputError(f"{name}={str(given)!r} holds a zero byte; check the path")
-    try:
-        return Path(given).expanduser()
-    except RuntimeError:  # the home of nobody: it may be a name
-        return Path(given)
+    return user_path(given)

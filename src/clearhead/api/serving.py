@@ -1,6 +1,8 @@
 """Models behind HTTP."""
 
+import asyncio
 import re
+import threading
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +16,11 @@ from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.config.checks import check_at_least
 from clearhead.decoding.engine import EnginePrecision
 from clearhead.decoding.engine import engine_folder as make_engine_folder
-from clearhead.decoding.opening import checked_folder, run_name
+from clearhead.decoding.opening import checked_folder, open_folder, run_name
 from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
 from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, nearest
-from clearhead.interop.model_folder import read_description
+from clearhead.interop.model_folder import read_description, refuse_own_parts
 from clearhead.serving.limits import Limits  # without what the extra `serve` installs
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def serve(
     ask. `max_characters` and `max_texts` of a request, `max_waiting` tokens of a model's queue,
     `seconds` for an answer: what is more is refused.
     """
+    _check_main_thread()
     for package in PACKAGES:
         if find_spec(package) is None:
             raise ClearheadError(
@@ -107,6 +110,19 @@ def serve(
     run_server(plan, listening, workers)
 
 
+def _check_main_thread() -> None:
+    """A server takes over signals, threads and logs, which a notebook needs itself."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        if threading.current_thread() is threading.main_thread():
+            return
+    raise ClearheadError(
+        "a server cannot be started in a notebook or in another thread than the main one; run it "
+        "in a terminal, or as a process of its own: clearhead serve MODEL"
+    )
+
+
 def _named(given: str | Path) -> tuple[str | None, TextModel]:
     """A name, where one was given, and the model."""
     found = _NAMED.fullmatch(str(given))
@@ -134,6 +150,8 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
             "encoder-decoders only; use it with: clearhead translate"
         )
     if family == "decoder":
+        refuse_own_parts(model.folder, description, "the server")
+        open_folder(folder)  # what is wrong with it is said now, and not by a worker
         return ModelToServe(name=called, folder=folder, pair=None, opened=model)
     pair = pair_in_name(called)
     if pair is None and name is not None:

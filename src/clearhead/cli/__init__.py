@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     outlives = arguments[:1] and arguments[0] in WRITE_FILES
-    with text_only_terminal(), output_may_close() if outlives else nullcontext():
+    with output_may_close() if outlives else nullcontext(), text_only_terminal():
         return _run_to_its_end(arguments)
 
 
@@ -88,6 +88,8 @@ def _run_to_its_end(arguments: list[str]) -> int:
         if full:
             where = f" ({error.filename})" if error.filename else ""
             reason = f"the disk is full{where}; free some space and run again"
+            if error.filename is None:
+                discard(sys.stdout)  # Python would flush it once more
         print(f"clearhead: {visible(reason)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

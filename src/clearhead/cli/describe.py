@@ -29,6 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
     from clearhead.errors import ClearheadError, ConfigError, nearest
     from clearhead.models import PRESETS, build_model, count_parameters, preset
 
+    if name is not None and name not in PRESETS:
+        remedy = nearest(name, [*recipe_names(), *PRESETS])
+        raise ClearheadError(f"there is no recipe or preset {name!r}; {remedy}")
     given = given_keys(arguments)
     for key, text in given:
         if name is None or not key.startswith("model."):
@@ -43,9 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
             total = count_parameters(build_model(config, device="meta")).total
             print(f"  {known:<22}{config.family:<17}{total:>16,} parameters")
         return 0
-    if name not in PRESETS:
-        remedy = nearest(name, [*recipe_names(), *PRESETS])
-        raise ClearheadError(f"there is no recipe or preset {name!r}; {remedy}")
     config, _ = revise_model(preset(name), TrainConfig(), given)
     for field in fields(config):
         print(f"{field.name:<22}{getattr(config, field.name)}")

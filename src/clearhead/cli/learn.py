@@ -129,6 +129,7 @@ def _check(folder: LearnFolder, arguments: argparse.Namespace) -> int:
 
 def move_on(folder: LearnFolder) -> None:
     """The current exercise is the next that has not passed."""
+    folder.read_again()
     if (following := folder.next_after(folder.current)) is not None:
         folder.state.current = following.name
         folder.save()

@@ -70,32 +70,34 @@ def text_only_terminal() -> Iterator[None]:
 
 
 class MayClose:
-    """Standard output or standard error whose reader may leave: what it no longer reads is
-    discarded."""
+    """Standard output or standard error whose reader or terminal may leave, or whose disk may be
+    full: what cannot be written is discarded."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream, self.name = stream, name
 
     def write(self, text: str) -> int:
-        """Writes the text, as long as there is a reader."""
+        """Writes the text, as long as it can be written."""
         try:
             self.stream.write(text)
-        except BrokenPipeError:
-            self._discard()
+        except OSError as error:
+            self._discard(error)
         return len(text)
 
     def flush(self) -> None:
-        """Flushes the stream, as long as there is a reader."""
+        """Flushes the stream, as long as it can be written."""
         try:
             self.stream.flush()
-        except BrokenPipeError:
-            self._discard()
+        except OSError as error:
+            self._discard(error)
 
-    def _discard(self) -> None:
+    def _discard(self, error: OSError) -> None:
         discard(self.stream)
         if self.name == "standard output":
-            what = "the reader of standard output has left; the command continues without output"
-            print(f"clearhead: {what}", file=sys.stderr)
+            what = "the reader of standard output has left"
+            if not isinstance(error, BrokenPipeError):
+                what = f"standard output cannot be written ({error.strerror})"
+            print(f"clearhead: {what}; the command continues without output", file=sys.stderr)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -111,13 +113,12 @@ def discard(stream: TextIO) -> None:
 
 @contextmanager
 def output_may_close() -> Iterator[None]:
-    """Inside the block, a reader that leaves (`| head`) ends nothing. For verbs whose product is
-    files: their output only tells how far they are. A terminal does not leave in this way."""
+    """Inside the block, a reader that leaves (`| head`), a terminal that is closed or a full disk
+    under the output ends nothing. For verbs whose product is files: their output only tells how far
+    they are."""
     before = sys.stdout, sys.stderr
-    if not before[0].isatty():
-        sys.stdout = cast(TextIO, MayClose(before[0], "standard output"))
-    if not before[1].isatty():
-        sys.stderr = cast(TextIO, MayClose(before[1], "standard error"))
+    sys.stdout = cast(TextIO, MayClose(before[0], "standard output"))
+    sys.stderr = cast(TextIO, MayClose(before[1], "standard error"))
     try:
         yield
     finally:

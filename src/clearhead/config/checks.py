@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, get_args, get_origin, get_type_hints
 
 from clearhead.errors import ConfigError, nearest
@@ -86,3 +86,11 @@ def nearest_divisor(of: int, to: int) -> int:
             if n >= 1 and of % n == 0:
                 return n
     return 1
+
+
+def user_path(given: str | Path) -> Path:
+    """A path as users write it: ~ is the folder of a user, or part of a name."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:  # there is no such user
+        return Path(given)

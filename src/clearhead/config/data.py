@@ -79,8 +79,9 @@ class DataConfig:
     """Documents (or pairs with a side) that are exactly one of these strings are left out."""
     clean: tuple[Defect, ...] = ()
     """Kinds of defects whose documents prepare removes, each listed in removed.tsv: "copy" (source
-    = target), "swapped", "language" (neither of the corpus's two), "markup" (broken tags),
-    "length" (absurd ratio), "duplicate", "overlap" (training text that is in valid or test)."""
+    = target), "swapped", "language" (not that of its side), "markup" (broken tags), "length"
+    (absurd ratio), "duplicate", "overlap" (also in a file that is held out). From validation and
+    test files as well."""
     max_bytes: int = 1 << 20
     """A longer line is too long, so that a file without line ends cannot fill the memory."""
     max_tokens: int | None = None

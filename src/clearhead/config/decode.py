@@ -103,7 +103,8 @@ class BeamConfig:
     before them have just chosen (Vijayakumar et al. 2018)."""
     diversity: float = 0.0
     """What a group pays for a token, in nats, for each hypothesis of the groups before it that has
-    just chosen the same. It decides what is kept; scores are without it."""
+    just chosen the same; above 0 where there are groups. It decides what is kept; scores are
+    without it."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -115,6 +116,9 @@ class BeamConfig:
         if self.width % self.groups:
             rule = f"must divide width={self.width}"
             raise ConfigError("groups", self.groups, rule, f"try width={2 * self.groups}")
+        if self.groups > 1 and self.diversity == 0:
+            rule = f"lets all groups={self.groups} find the same texts"
+            raise ConfigError("diversity", self.diversity, rule, "try diversity=0.5")
         if not 0 <= self.alpha <= 10:
             raise ConfigError("alpha", self.alpha, "must be from 0 to 10", "use 0 for no penalty")
         if not (self.diversity >= 0 and isfinite(self.diversity)):

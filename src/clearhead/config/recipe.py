@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from clearhead.config.batches import BatchConfig
+from clearhead.config.checks import user_path
 from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.train import TrainConfig
@@ -57,7 +58,7 @@ def recipe_keys() -> list[str]:
 def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
     name = str(name)
-    path = Path(name).expanduser() if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    path = user_path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():

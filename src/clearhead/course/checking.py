@@ -39,7 +39,9 @@ def require(holds: object, **numbers: object) -> None:
 
 def close(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
     """Equal shapes, and equal numbers but for rounding."""
-    return one.shape == other.shape and torch.allclose(one, other, atol=tolerance, rtol=tolerance)
+    return one.shape == other.shape and torch.allclose(
+        one.double(), other.double(), atol=tolerance, rtol=tolerance
+    )
 
 
 Learned = Mapping[str, Any]

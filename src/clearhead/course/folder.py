@@ -6,11 +6,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from clearhead.course.exercises import EXERCISES, Exercise
-from clearhead.course.state import LearnLanguage, LearnState, hash_of, spare_name
+from clearhead.course.state import STATE, LearnLanguage, LearnState, hash_of, spare_name
 from clearhead.course.verdict import Trouble, Verdict
 from clearhead.environment import environment_with
 from clearhead.errors import DataError, nearest
@@ -83,6 +84,11 @@ class LearnFolder:
         """Writes the state."""
         self.state.write(self.path)
 
+    def read_again(self) -> None:
+        """Before a change: what a command in another terminal has noted meanwhile is kept."""
+        if (self.path / STATE).is_file():
+            self.state = replace(LearnState.read(self.path), language=self.state.language)
+
     def has_passed(self, exercise: Exercise) -> bool:
         """This very file has passed."""
         file = self.path / exercise.file
@@ -105,6 +111,7 @@ class LearnFolder:
                 raise missing_file(file, exercise)
             hashes[exercise.name] = hash_of(file)
         verdicts = check_files(self.path, exercises)
+        self.read_again()
         for exercise in exercises:
             verdict, progress = verdicts[exercise.name], self.state.progress(exercise.name)
             progress.attempts += verdict.trouble != "blank"
@@ -120,6 +127,7 @@ class LearnFolder:
 
     def hint(self, exercise: Exercise) -> tuple[int, str]:
         """The next hint and its number; the last one again when all were shown."""
+        self.read_again()
         hints = exercise.texts(self.state.language)["hints"]
         progress = self.state.progress(exercise.name)
         progress.hints = min(progress.hints + 1, len(hints))
@@ -128,6 +136,7 @@ class LearnFolder:
 
     def solution(self, exercise: Exercise) -> str:
         """The reference; that it was shown is noted, unless the exercise has passed."""
+        self.read_again()
         if not self.has_passed(exercise):
             self.state.progress(exercise.name).solution_shown = True
             self.save()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, remember, sha256_of
+from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, sha256_of, verify
 from clearhead.data.token_files import INDEX, FileFacts, TokenFile, token_dtype
 from clearhead.errors import DataError
 from clearhead.files import refuse_unusual
@@ -47,8 +47,8 @@ def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Ma
         },
         splits=splits,
     )
+    verify(folder, manifest)
     manifest.write(folder)
-    remember(folder, manifest)
     return manifest
 
 

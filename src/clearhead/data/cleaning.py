@@ -98,7 +98,8 @@ def _find(
     n = 0
     for split, each in by_split.items():
         seen: set[tuple[int | str, ...]] = set()
-        for document in _read(config, each):
+        # A file that is named twice is no duplicate of itself.
+        for document in _read(config, tuple(dict.fromkeys(each))):
             n += 1
             found = usual.judge(document, split, seen)
             if found is not None:

@@ -79,7 +79,8 @@ class Corpus:
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")
         if tokenizer.mask_id is None:
             raise DataError(
-                f"{self.folder} is for masked-lm, and its tokenizer names no mask; prepare it again"
+                f"{self.folder} is for masked-lm, and its tokenizer names no mask; "
+                "prepare again with --overwrite"
             )
         return MaskedLayout(
             stream,
@@ -108,7 +109,9 @@ class Corpus:
         """The token of each label (classification)."""
         labels = self.manifest.data.get("labels")
         if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
-            raise DataError(f"{self.folder}: its manifest names no labels; prepare the data again")
+            raise DataError(
+                f"{self.folder}: its manifest names no labels; prepare again with --overwrite"
+            )
         return label_ids(self.tokenizers["text"], labels)
 
 
@@ -141,6 +144,7 @@ def open_corpus(folder: Path) -> Corpus:
         if tokenizer.vocab_size != manifest.tokenizers[side].vocab_size:
             raise DataError(
                 f"{folder / manifest.tokenizers[side].file} has {tokenizer.vocab_size} tokens, and "
-                f"the manifest says {manifest.tokenizers[side].vocab_size}; prepare the data again"
+                f"the manifest says {manifest.tokenizers[side].vocab_size}; "
+                "prepare again with --overwrite"
             )
     return Corpus(folder, manifest, tokenizers)

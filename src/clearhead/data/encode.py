@@ -3,20 +3,18 @@ that a worker starts quickly."""
 
 import multiprocessing
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from clearhead.data.token_files import Integers, TokenArray, token_dtype
-from clearhead.environment import one_tokenizer_thread
+from clearhead.environment import main_is_left_alone, one_tokenizer_thread
 from clearhead.errors import ClearheadError
 from clearhead.text.tokenizer import Tokenizer, tokenizer_from_json
 
@@ -72,7 +70,7 @@ def encode_in_order(
         return
     # Fresh processes: a fork would copy the library's threads in an unknown state.
     with (
-        _main_is_left_alone(),
+        main_is_left_alone(),
         ProcessPoolExecutor(
             processes,
             mp_context=multiprocessing.get_context("spawn"),
@@ -96,22 +94,6 @@ def encode_in_order(
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _main_is_left_alone() -> Iterator[None]:
-    """A spawned process runs the main script again, to find what was defined there. Workers need
-    nothing of it, and a script without `if __name__ == "__main__":` would start itself again."""
-    main = sys.modules["__main__"]
-    names = ("__file__", "__spec__")
-    hidden = {name: getattr(main, name) for name in names if hasattr(main, name)}
-    for name in hidden:
-        setattr(main, name, None)
-    try:
-        yield
-    finally:
-        for name, value in hidden.items():
-            setattr(main, name, value)
 
 
 _tokenizers: list[Tokenizer] = []  # a worker's own, set once when it starts

@@ -21,6 +21,7 @@ from clearhead.data.tables import (
     read_units,
 )
 from clearhead.data.unpack import READ_SIZE, OpenedFile, naming, read_all
+from clearhead.errors import DataError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -194,5 +195,7 @@ def _records(file: OpenedFile, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Ra
                 yield Raw(fields, place)
         except UnicodeDecodeError:
             sieve.decode(content, place)  # counts or raises
+        except DataError as error:  # of the whole file: its columns have other names
+            raise DataError(f"{place.path}: {error}") from None
         except ValueError as error:
             sieve.reject("malformed", place, str(error))

@@ -136,13 +136,14 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = _from_json(path)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{path} is not a manifest ({type(error).__name__}: {error}); prepare the data again"
+            f"{path} is not a manifest ({type(error).__name__}: {error}); "
+            "prepare again with --overwrite"
         ) from None
     for name in manifest.hashes():
         # As Windows reads it, everywhere: there a name can begin with a drive, or with a backslash.
         if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
             raise DataError(
-                f"{path} names {name!r}, which is not in its folder; prepare the data again"
+                f"{path} names {name!r}, which is not in its folder; prepare again with --overwrite"
             )
     return manifest
 
@@ -152,7 +153,7 @@ def _from_json(path: Path) -> Manifest:
     if plain.get("format") != FORMAT:
         raise DataError(
             f"{path} is of format {plain.get('format')}, and this clearhead reads {FORMAT}; "
-            "prepare the data again"
+            "prepare again with --overwrite"
         )
     plain["tokenizers"] = {n: TokenizerFacts(**facts) for n, facts in plain["tokenizers"].items()}
     for split in plain["splits"].values():
@@ -239,7 +240,8 @@ def verify(folder: Path, manifest: Manifest) -> None:
     if wrong:
         raise DataError(
             f"the data in {folder} is not what its manifest describes: {'; '.join(wrong[:8])}"
-            f"{' …' if len(wrong) > 8 else ''}; prepare it again, or restore these files"
+            f"{' …' if len(wrong) > 8 else ''}; "
+            "prepare again with --overwrite, or restore these files"
         )
     for split in manifest.splits.values():
         for side, files in split.files.items():

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clearhead.config.checks import user_path
 from clearhead.config.data import Task
 from clearhead.data.proposal import propose
 from clearhead.errors import ClearheadError, DataError, InputError
@@ -35,7 +36,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     summary = f"Table: {found.format}, columns {names}, for {found.task}"
     if found.labels:
         summary += f" (labels: {', '.join(found.labels)})"
-    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in found.sample)
+    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in map(_valid, found.sample))
     summary += f". The first: {' | '.join(shown)}."
     if others:
         summary += f" Other columns: {', '.join(others)}; choose with --columns."
@@ -47,6 +48,11 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
         "data.document": "line",
     }
     return OwnData(TEMPLATES[found.task], values, summary)
+
+
+def _valid(text: str) -> str:
+    """Half a surrogate pair cannot be written down."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def own_labels(given: list[str]) -> OwnData:
@@ -83,7 +89,7 @@ def check_name(path: Path) -> None:
 
 def _absolute(path: Path) -> Path:
     check_name(path)
-    place = path.expanduser().absolute()
+    place = user_path(path).absolute()
     if not place.is_file():
         raise DataError(f"there is no file {place}; check the path")
     return place

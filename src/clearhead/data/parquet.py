@@ -19,6 +19,8 @@ HEAD = 2**16
 MAX_HEAD = 2**24
 TYPES = ("BYTE_ARRAY", "INT32", "INT64", "BOOLEAN")
 """How text is stored, and labels that are numbers."""
+LOGICAL_TYPES = ("STRING", "INT", "ENUM", "JSON", "NONE")
+"""Not dates and times, which are stored as integers."""
 DICTIONARY_PAGE = 2
 DELTA_BYTE_ARRAY = 7
 
@@ -50,6 +52,7 @@ class Table(NamedTuple):
             column.path: n
             for n, column in found.items()
             if column.physical_type in TYPES and column.max_repetition_level == 0
+            if column.logical_type.type in LOGICAL_TYPES
         }
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:

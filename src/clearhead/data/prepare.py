@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from clearhead.config.checks import user_path
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.cleaning import REPORT, removal_report, removed
 from clearhead.data.equality import shared_targets
@@ -106,6 +107,8 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
             tokenizer = _make_tokenizer(job, inputs["train"], served)
             write_whole(job.folder / file, tokenizer.to_json())
     loaded = {file: load_tokenizer(job.folder / file, config.special_tokens) for file in files}
+    for tokenizer in loaded.values():
+        tokenizer.check_control_tokens()
     sides = {side: loaded[file] for file, served in files.items() for side in served}
     return Manifest(
         data=plan["data"],
@@ -165,7 +168,7 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
 def tokenizer_path(config: DataConfig, root: Path) -> Path:
     """Of `data.tokenizer_file`: in the folder of the corpora, or where the command is run."""
     assert config.tokenizer_file is not None
-    path = Path(config.tokenizer_file).expanduser()
+    path = user_path(config.tokenizer_file)
     return root / path if (root / path).exists() else path
 
 
@@ -233,8 +236,15 @@ def _begin(job: Job, plan: PreparePlan) -> None:
     path = job.work / "plan.json"
     if path.is_file() and read_note(path) != plan:
         _remove(job, MADE_FILES)
-    if not path.is_file():
-        write_whole(path, to_json(plan))
+    if path.is_file():
+        return
+    for file in _tokenizer_files(job.config) if job.config.tokenizer != "file" else ():
+        if (job.folder / file).exists():
+            raise DataError(
+                f"{job.folder} holds {file}, and nothing says what it was made from; choose "
+                "another --out, or replace it with --overwrite"
+            )
+    write_whole(path, to_json(plan))
 
 
 def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:

@@ -19,6 +19,8 @@ from clearhead.data.unpack import COMPRESSIONS, OpenedFile, open_bytes
 from clearhead.errors import DataError
 
 LABELS_AT_MOST = 100
+SHOWN = 9
+"""Columns that an error lists."""
 TABLES: dict[str, Format] = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -144,7 +146,8 @@ def _named(column: int | str, names: list[str | int], kind: Format) -> int | str
     if isinstance(column, int):
         if column in names or str(column) in names:
             return column if column in names else str(column)
-        return names[column - 1] if 0 < column <= len(names) else column
+        by_place = 0 < column <= len(names) and not any(isinstance(n, int) for n in names)
+        return names[column - 1] if by_place else column
     return column.lower().replace("_", "-") if kind == "tmx" else column
 
 
@@ -205,9 +208,9 @@ def _choose(
         return (texts[0],)
     names = texts + labels or list(values)
     what = "columns of text" if texts + labels else "columns, and none that is clearly text"
-    seen = ", ".join(
-        f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in names
-    )
+    listed = [f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in names]
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    seen = ", ".join(listed[:SHOWN]) + more
     if not seen:
         raise DataError(f"{path} has nothing below its first row; name a file with text in it")
     example = " ".join(shlex.quote(str(name)) for name in names[:2])

@@ -31,16 +31,18 @@ SAVED_AS = {
     **dict.fromkeys((".docx", ".doc", ".odt"), "plain text"),
 }
 
-# The first bytes that punctuation and frequent characters have in a codec, and how many characters
-# are needed to tell: bytes of frequent Korean are those of half of the frequent Chinese.
+# The first bytes that punctuation and frequent characters have in a codec, and how many of the
+# latter are needed to tell: bytes of frequent Korean are those of half of the frequent Chinese.
 EAST_ASIAN: dict[str, tuple[str, set[int], int]] = {
     "EUC-KR": ("euc_kr", {*range(0xA1, 0xA4), *range(0xB0, 0xC9)}, 6),
-    "GB18030": ("gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 1),  # GBK and GB2312 too
+    "GB18030": ("gb2312", {*range(0xA1, 0xA4), *range(0xB0, 0xD8)}, 0),  # GBK and GB2312 too
     "BIG5": ("big5", {*range(0xA1, 0xC7)}, 1),
     "EUC-JP": ("euc_jp", {0xA1, 0xA4, 0xA5}, 4),  # kana
 }
 WIDER = {"EUC-KR": "cp949", "GB18030": "gb18030", "BIG5": "big5hkscs", "EUC-JP": "euc_jp"}
 """With the rare characters of each."""
+RUSSIAN = re.compile(rb"[\xe0-\xff]?[\xa3\xc0-\xdf]+")
+"""A word in KOI8-R, or one of capitals in windows-1251."""
 ONE_BYTE = "a one-byte encoding of Europe"
 OF_EUROPE = (
     "where ENCODING is windows-1252 for Western Europe, windows-1250 or ISO-8859-2 for Polish, "
@@ -136,16 +138,24 @@ def guess_encoding(raw: bytes) -> str | None:
     characters, or one of Europe if letters beyond ASCII stand alone. None: impossible to tell, or
     UTF-8 that is damaged in some places."""
     letters = _beyond_ascii(raw, "utf-8")
-    if letters.count("\ufffd") < len(letters) / 3:
+    if not letters or letters.count("\ufffd") < len(letters) / 3:
         return None
-    lengths = [len(run) for run in re.findall(rb"[\x80-\xff]+", raw)]
-    if sum(lengths) < 2 * len(lengths):
+    runs = re.findall(rb"[\x80-\xff]+", raw)
+    if sum(map(len, runs)) < 2 * len(runs) and not _is_all_big5(raw):
         return ONE_BYTE
+    if all(map(RUSSIAN.fullmatch, runs)) and max(map(len, runs)) > 4:
+        return None
     shares = {encoding: _share_of_frequent(raw, *each) for encoding, each in EAST_ASIAN.items()}
     fitting = [name for name, share in shares.items() if share >= 0.5 and _fits(raw, name)]
     # Japanese kana look like frequent characters of others.
     fitting = ["EUC-JP"] if "EUC-JP" in fitting else fitting
     return max(fitting, key=lambda name: shares[name], default=None)
+
+
+def _is_all_big5(raw: bytes) -> bool:
+    """Half of the second bytes of Big5 are ASCII, so that others stand alone."""
+    letters = raw.decode("big5", "replace")
+    return "\ufffd" not in letters and re.search("[A-Za-z]", letters) is None
 
 
 def _fits(raw: bytes, encoding: str) -> bool:
@@ -156,8 +166,10 @@ def _fits(raw: bytes, encoding: str) -> bool:
 
 def _share_of_frequent(raw: bytes, codec: str, first: set[int], at_least: int) -> float:
     letters = _beyond_ascii(raw, codec)
-    n_frequent = sum(letter.encode(codec, "replace")[0] in first for letter in letters)
-    return n_frequent / len(letters) if n_frequent >= at_least else 0.0
+    frequent = [letter for letter in letters if letter.encode(codec, "replace")[0] in first]
+    # Dashes and quotes are the same bytes for all.
+    can_tell = sum(map(str.isalpha, frequent)) >= at_least
+    return len(frequent) / len(letters) if can_tell else 0.0
 
 
 def _beyond_ascii(raw: bytes, codec: str) -> list[str]:

@@ -1,10 +1,12 @@
 """Finding the input files of a recipe, and reading them as one stream of documents."""
 
+import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from clearhead.config.checks import user_path
 from clearhead.config.data import DataConfig
 from clearhead.data.equality import lines_of
 from clearhead.data.formats import Document, count_lines, read_documents
@@ -36,7 +38,7 @@ def data_root(config: DataConfig) -> Path:
     """Where the paths of a recipe start from: CLEARHEAD_DATA, unless all of them are absolute. A
     tokenizer may also stand where the command is run."""
     paths = [*config.train, *config.valid, *config.test]
-    if not all(Path(path).expanduser().is_absolute() for path in paths):
+    if not all(user_path(path).is_absolute() for path in paths):
         return data_folder()
     try:
         return data_folder()
@@ -66,12 +68,12 @@ def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
 
 
 def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
-    path = root / Path(pattern).expanduser()
+    path = root / user_path(pattern)
     if path.is_file():
         return [path]
     if path.is_dir():
         suffixes = tuple(s + c for s in SUFFIXES[kind] for c in COMPRESSIONS)
-        found = [p for p in path.rglob("*") if p.is_file() and p.name.lower().endswith(suffixes)]
+        found = [p for p in _files_below(path) if p.name.lower().endswith(suffixes)]
         missing = f"holds no file that ends in {', '.join(suffixes)}"
     else:
         anchor = Path(path.anchor)
@@ -82,11 +84,25 @@ def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
     return sorted(found)
 
 
+def _files_below(folder: Path) -> Iterator[Path]:
+    """But what is hidden, and what clearhead itself wrote there: runs and prepared data."""
+    for place, folders, files in os.walk(folder):
+        below = Path(place)
+        prepared = "manifest.json" in files and any(n.startswith("tokenizer") for n in files)
+        if below != folder and (prepared or {"recipe.toml", "log.txt"} <= {*files}):
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            if not name.startswith(".") and (below / name).is_file():
+                yield below / name
+
+
 def _remedy(pattern: str) -> str:
     for name, corpus in public_corpora().items():
         if Path(pattern).parts[:1] == (corpus.folder,):
             return f"get it with: clearhead data get {name}"
-    if Path(pattern).expanduser().is_absolute():
+    if user_path(pattern).is_absolute():
         return "check the path"
     return (
         "check the name, and that CLEARHEAD_DATA is the folder that the recipe's paths start from"

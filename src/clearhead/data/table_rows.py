@@ -140,7 +140,7 @@ def _json(file: OpenedFile, _: Columns) -> Iterator[Row]:
     values = read_values(file)
     first = list(islice(values, 2))
     if len(first) == 1 and isinstance(first[0], dict):
-        _refuse_lists_inside(file.path, first[0])
+        _refuse_one_object(file.path, first[0])
     for value in chain(first, values):
         yield from _row_of(value)
 
@@ -154,8 +154,19 @@ def _row_of(value: Any) -> Iterator[Row]:
             yield row
 
 
-def _refuse_lists_inside(path: Path, value: dict[str, Any]) -> None:
-    """The records may stand inside one object, beside a version and the like."""
+def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
+    """The records may stand inside one object: by their names, by columns as pandas writes them, or
+    in a list, beside a version and the like."""
+    inner = list(value.values())
+    if len(inner) > 1 and all(isinstance(each, dict) and each for each in inner):
+        if all(name.isdecimal() for each in inner for name in each):
+            raise DataError(
+                f"{path} is one object with a table by columns, as pandas writes it; write it by "
+                'rows: to_json(…, orient="records")'
+            )
+        if inner[0].keys() == inner[1].keys():
+            made = rewriting(path, "jq '[.[]]'", "records", ".json")
+            raise DataError(f"{path} is one object, with a record under each name; run: {made}")
     lists = [name for name, inner in value.items() if isinstance(inner, list)]
     if lists:
         made = rewriting(

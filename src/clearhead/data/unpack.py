@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -141,7 +142,7 @@ class _Zstd(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO, path: Path) -> None:
         self._module = need("zstandard", path)
-        self._raw = raw
+        self._raw, self._path = raw, path
         self._frame = self._module.ZstdDecompressor().decompressobj()
         self._inside = False
         self._ready = memoryview(b"")
@@ -167,6 +168,14 @@ class _Zstd(io.RawIOBase):
             try:
                 unpacked += self._frame.decompress(packed)
             except self._module.ZstdError as error:
+                if "too much memory" in str(error):
+                    plain = self._path.with_suffix("")
+                    again = plain.with_suffix(f".again{plain.suffix}.zst")
+                    given, made = (shlex.quote(str(path)) for path in (self._path, again))
+                    raise DataError(
+                        f"{self._path} was packed with a window that takes much memory to unpack; "
+                        f"pack it again, and remove it: zstd -dc --long=31 {given} | zstd > {made}"
+                    ) from None
                 raise OSError(str(error)) from None
             packed = self._frame.unused_data
             self._inside = not self._frame.eof

@@ -103,7 +103,7 @@ class SentenceBeam:
         """No unfinished hypothesis can still be among the n best, or the beam's patience is over.
 
         Proof: a text that comes of a hypothesis with log-probability t ≤ 0 has a log-probability of
-        at most t, since every further token adds a logarithm of at most 1, and a length of at most
+        at most t, since every further token adds log p, which is at most 0, and a length of at most
         `max_tokens`. The normaliser does not fall with the length, so that its score is at most
         t / normaliser(max_tokens). Where the n-th best finished score is no less, nothing displaces
         it.

@@ -166,14 +166,17 @@ def _open(path: Path, ids: TokenIds, config: ModelConfig) -> Tokenizer:
     start = ids.bos if ids.bos is not None else ids.decoder_start
     end = ids.eos
     names: list[str] = []
+    added = library.get_added_tokens_decoder()
+    special = sorted(index for index, token in added.items() if token.special)
     for role, index in (("pad", config.pad_id), ("start", start), ("end", end)):
         # A role that the model does not have is given to a control token that it has.
-        index = next(i for i in (index, end, start, config.pad_id, 0) if i is not None)
+        known = (index, end, start, config.pad_id, *special, 0)
+        index = next(i for i in known if i is not None)
         name = library.id_to_token(index)
         if name is None:
             raise FolderError(f"{path} has no token {index}, which config.json makes the {role}")
         names.append(name)
     if config.family == "encoder":
-        added = {token.content for token in library.get_added_tokens_decoder().values()}
-        names += [name for name in (MASK, "[MASK]") if name in added][:1]
+        contents = {token.content for token in added.values()}
+        names += [name for name in (MASK, "[MASK]") if name in contents][:1]
     return load_tokenizer(path, names)

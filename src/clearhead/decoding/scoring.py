@@ -32,12 +32,13 @@ def score(
             f"{len(inputs)} inputs and {len(targets)} targets; give one target for each input"
         )
     pairs = [_checked(model, i, pair, start_id) for i, pair in enumerate(zip(inputs, targets))]
-    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][1]) + len(pairs[i][2]))
+    # Both sides of a batch are as wide as its longest pair, whichever side is the longer one.
+    width = [max(len(source), len(first) + len(target)) for source, first, target in pairs]
+    order = sorted(range(len(pairs)), key=width.__getitem__)
     found: list[list[float]] = [[] for _ in pairs]
     while order:
         rows = [order.pop()]  # the longest first: the others need no more memory than it
-        longest = len(pairs[rows[0]][1]) + len(pairs[rows[0]][2])
-        while order and (len(rows) + 1) * longest <= max_tokens:
+        while order and (len(rows) + 1) * width[rows[0]] <= max_tokens:
             rows.append(order.pop())
         for row, log_probs in zip(rows, _score_batch(model, [pairs[row] for row in rows])):
             found[row] = log_probs

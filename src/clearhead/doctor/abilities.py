@@ -4,6 +4,7 @@ Each function returns the entries of `Calls` that it found and how they are show
 of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty answer.
 """
 
+import inspect
 import typing
 from dataclasses import replace
 from itertools import product
@@ -42,8 +43,12 @@ def find_loss(patient: Patient, form: Form) -> Found:
         return NOTHING  # targets are not tokens
 
     def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
-        given = targets.t() if form.length_first else targets
-        return _loss_in(form.call(model, inputs, **{name: given}))
+        if not form.length_first:
+            return _loss_in(form.call(model, inputs, **{name: targets}))
+        given = targets.t().contiguous()
+        output = form.call(model, inputs, **{name: given})
+        targets.copy_(given.t())  # what the model has written into them is seen
+        return _loss_in(output)
 
     # Hugging Face's word for "the inputs again, and the model shifts them".
     shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
@@ -63,8 +68,12 @@ def find_loss(patient: Patient, form: Form) -> Found:
     # The one that does not count; or counts as a place and costs nothing; or the first.
     counts = {ignored: _share(loss, model, inputs, ignored) for ignored in taken}
     ignored = min(taken, key=lambda one: min(abs(counts[one] - 1), 0.01 + abs(counts[one] - 0.5)))
-    found = {"loss": loss, "labelled": loss, "loss_shift": shift, "ignored": ignored}
-    return found, {"loss": f"loss = model(…, {name}=…), {ignored} is ignored"}
+    # Token 0 is the last that was tried: where it counts, none is known that does not.
+    ignores = counts[ignored] in (1.0, 0.5) or ignored in (-100, -1, patient.pad_id)
+    found = {"loss": loss, "labelled": loss, "loss_shift": shift}
+    found |= {"ignored": ignored, "ignores": ignores}
+    told = f", {ignored} is ignored" if ignores else ""
+    return found, {"loss": f"loss = model(…, {name}=…){told}"}
 
 
 def _share(loss: Any, model: nn.Module, inputs: CallInputs, ignored: int) -> float:
@@ -84,6 +93,8 @@ def _share(loss: Any, model: nn.Module, inputs: CallInputs, ignored: int) -> flo
 
 def _loss_in(output: Any) -> Tensor:
     loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    if isinstance(output, torch.Tensor):
+        loss = output
     if loss is None and isinstance(output, tuple):
         loss = next((t for t in output if isinstance(t, torch.Tensor) and t.dim() == 0), None)
     if not isinstance(loss, torch.Tensor) or loss.dim():
@@ -100,7 +111,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
     if forget is not None and "use_cache" in arguments_of(model):
-        begins = next((n for n in STARTS if n in arguments_of(model)), None)
+        begins = _start_of(model)
         if begins is None:
             step = feeding.kept_by_the_model(form, {"use_cache": True})
         else:
@@ -110,7 +121,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
         return {"cached": fed}, {"cache": f"model.{forget}(); model(…, {shown})"}
     given_back = any(n in arguments_of(model) for n in _CACHES)
     if given_back:
-        begins = form.start or next((n for n in STARTS if n in arguments_of(model)), None)
+        begins = form.start or _start_of(model)
     else:
         begins = form.start or _optional_start(patient, form)
     if begins is not None and not given_back:
@@ -124,6 +135,9 @@ def find_cache(patient: Patient, form: Form) -> Found:
         fed = feeding.Feeding(form, made, step)
         with torch.no_grad():
             made(model, inputs)  # one that takes other arguments is not ours to judge
+        if begins is not None and not (patient.has_source or _counts_itself(patient, fed)):
+            counted = feeding.grown_and_counted(begins)
+            fed = feeding.Feeding(form, feeding.new_cache_at_zero, counted)
         shown = "cache = model.new_cache(…)"
     else:
         name = next((n for n in _CACHES if n in arguments_of(model)), None)
@@ -131,9 +145,10 @@ def find_cache(patient: Patient, form: Form) -> Found:
             return NOTHING
         flags = {"use_cache": True} if "use_cache" in arguments_of(model) else {}
         step = feeding.returned_by_the_model(form, name, flags)
-        if begins is not None and (form.start or not _counts_itself(patient, form, step)):
-            step = feeding.counted_and_returned(form, name, begins, flags)
         fed = feeding.Feeding(form, feeding.none_yet, step)
+        if begins is not None and (form.start or not _counts_itself(patient, fed)):
+            step = feeding.counted_and_returned(form, name, begins, flags)
+            fed = feeding.Feeding(form, feeding.none_yet, step)
         with torch.no_grad():
             step(model, inputs, None, {})  # what fails from here on is the model's own doing
         shown = f"model(…, {name}=…)"
@@ -149,10 +164,20 @@ def find_cache(patient: Patient, form: Form) -> Found:
     return found, {"cache": shown}
 
 
+def _start_of(model: nn.Module) -> str | None:
+    """An argument that says where tokens begin; one of `**kwargs` stands as a text in the code."""
+    arguments = arguments_of(model)
+    known: tuple[object, ...] = tuple(arguments)
+    if any(each.kind is each.VAR_KEYWORD for each in arguments.values()):
+        code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
+        known += getattr(code, "co_consts", ())
+    return next((name for name in STARTS if name in known), None)
+
+
 def _optional_start(patient: Patient, form: Form) -> str | None:
     """An argument that says where new tokens begin, in a model that keeps what came before: a
     token then knows of the ones in an earlier call."""
-    name = next((n for n in STARTS if n in arguments_of(patient.model)), None)
+    name = _start_of(patient.model)
     if name is None:
         return None
     model, inputs = patient.copy(), patient.draw(2)
@@ -171,14 +196,13 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
     return name if change_size(*found) > 1e-6 else None
 
 
-def _counts_itself(patient: Patient, form: Form, step: feeding.Step) -> bool:
+def _counts_itself(patient: Patient, fed: feeding.Feeding) -> bool:
     """Whether the cache alone says where new tokens begin."""
     model, inputs = patient.plain, patient.draw(2)
-    fed = feeding.Feeding(form, feeding.none_yet, step)
     try:
         with torch.no_grad():
             pieces = fed(model, inputs, [patient.length - 1, 1])
-            return change_size(form.logits(model, inputs), pieces) < 1e-4
+            return change_size(fed.form.logits(model, inputs), pieces) < 1e-4
     except CALL_ERRORS:
         return False
 

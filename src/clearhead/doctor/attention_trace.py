@@ -80,8 +80,13 @@ class _Trace(_Mode):
         elif func in _PRODUCT and tuple(args[-2].shape[-2:]) in self.shapes:
             self._values(args[-2], args[-1])
         elif func in _SOFTMAX and tuple(result.shape[-2:]) in self.shapes and result.dim() > 2:
-            self._note(here, args[0], result, args[1])
+            self._note(self._owner(result.numel()), args[0], result, args[1])
         return result
+
+    def _owner(self, size: int) -> _Module:
+        """The innermost module that multiplied queries and keys; a softmax may be a module too."""
+        ours = (m for m in reversed(self.running) if any(p[0].numel() == size for p in m.products))
+        return next(ours, self.running[-1])
 
     def _note(self, here: _Module, scores: Tensor, weights: Tensor, axis: int) -> None:
         seen = Attention(

@@ -1,5 +1,6 @@
 """A causal mask that the caller passes: which argument it is and how it is written, by trying."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -20,19 +21,21 @@ _OF_ANOTHER = ("enc", "mem", "cross")
 
 
 def with_causal_mask(patient: Patient, form: Form) -> Form:
-    """The form with a causal mask in an optional argument, where the model leaks without it and
-    leaks less with it; the same form otherwise."""
-    names = _names(patient, form)
-    if not names:
+    """The form with a causal mask in an optional argument, or with a flag that switches one on,
+    where the model leaks without it and leaks less with it; the same form otherwise."""
+    if patient.kind == "encoder" or patient.one_sequence or form.methods or form.one_by_one:
+        return form
+    if any(mask.causal for mask in form.masks.values()):
+        return form
+    flags, names = _flags(patient), _names(patient, form)
+    if not (flags or names):
         return form
     asked = replace(patient, calls=replace(patient.calls, logits=form.logits))
     least = _leaks(asked, form)
     if least is None or least == (0, 0):
         return form
     best = form
-    for name, shape, (sense, dtype) in product(names, _SHAPES, SENSES):
-        mask = MaskForm(name, shape, sense, dtype, causal=True, always=True, padding=False)
-        tried = replace(form, masks={**form.masks, "real causal": mask})
+    for tried in _ways(form, flags, names):
         try:
             leaks = _leaks(asked, tried)
         except CALL_ERRORS:
@@ -44,13 +47,23 @@ def with_causal_mask(patient: Patient, form: Form) -> Form:
     return _with_padding(patient, form, best)
 
 
+def _ways(form: Form, flags: list[str], names: list[str]) -> Iterator[Form]:
+    for flag in flags:
+        yield replace(form, constants={**form.constants, flag: True})
+    for name, shape, (sense, dtype) in product(names, _SHAPES, SENSES):
+        mask = MaskForm(name, shape, sense, dtype, causal=True, always=True, padding=False)
+        yield replace(form, masks={**form.masks, "real causal": mask})
+
+
+def _flags(patient: Patient) -> list[str]:
+    """Arguments that switch a model's own causal mask on."""
+    arguments = arguments_of(patient.model).items()
+    return [n for n, a in arguments if a.default is False and ("causal" in n or is_mask(n))]
+
+
 def _names(patient: Patient, form: Form) -> list[str]:
     """Optional arguments that may be a causal mask. One that hides padding as (batch, length) is
     none: such a model makes its causal mask itself, or has forgotten it."""
-    if patient.kind == "encoder" or patient.one_sequence or form.methods or form.one_by_one:
-        return []
-    if any(mask.causal for mask in form.masks.values()):
-        return []
     others = OF_SOURCE if patient.has_source else _OF_ANOTHER
     used = {mask.argument for mask in form.masks.values()}
     return [

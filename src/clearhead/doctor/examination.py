@@ -17,12 +17,15 @@ from clearhead.doctor.checks import CHECKS, Check
 from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError, Outcome, Status
 from clearhead.doctor.patient import Calls, ModelKind, Patient
-from clearhead.doctor.recognition import recognise
+from clearhead.doctor.recognition import RecognitionError, recognise
 from clearhead.doctor.report import Examination
 from clearhead.doctor.texts import Language, error_text, nearest_text
 from clearhead.errors import ClearheadError
 
 _log = logging.getLogger(__name__)
+
+OF_A_DEVICE = ("device", "backend", "cpu", "gpu", "cuda", "triton", "assertionerror")
+"""Words in the errors of a model that runs on its own device only."""
 
 
 def examine(
@@ -93,7 +96,11 @@ def _recognised(model: nn.Module, **how: Any) -> Patient:
     if elsewhere:
         try:
             patient = _recognised(copy_model(model).cpu(), **how)
-        except Exception:  # it may name its device in its own code
+        except Exception as error:  # it may name its device in its own code
+            said = str(error).lower()
+            names_one = any(word in said for word in (*OF_A_DEVICE, *elsewhere))
+            if isinstance(error, RecognitionError) and not names_one:
+                raise
             _log.info("on the processor", exc_info=True)
         else:
             device = {"device": f"{', '.join(elsewhere)} → cpu"}

@@ -123,6 +123,24 @@ def grown_in_place(
     return model(inputs.tokens, cache=cache, **more), cache
 
 
+def new_cache_at_zero(model: Any, inputs: CallInputs) -> Any:
+    """The same beside the number of tokens so far."""
+    return new_cache(model, inputs), 0
+
+
+def grown_and_counted(start: str) -> Step:
+    """A step of a model that also wants to know at which position the tokens begin."""
+
+    def step(
+        model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        kept, so_far = cache
+        logits, kept = grown_in_place(model, inputs, kept, {start: so_far, **more})
+        return logits, (kept, so_far + inputs.tokens.shape[1])
+
+    return step
+
+
 def new_cache_of_source(model: Any, inputs: CallInputs) -> Any:
     """A cache from an encoder-decoder's own encode and new_cache."""
     masked = inputs.source_real is not None and "real" in arguments_of(model, "encode")

@@ -146,7 +146,14 @@ class Form:
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
-        turned = (lambda t: t.t()) if self.length_first else (lambda t: t)
+        copies: list[tuple[Tensor, Tensor]] = []
+
+        def turned(tokens: Any) -> Tensor:
+            if not self.length_first:
+                return tokens
+            copies.append((tokens, tokens.t().contiguous()))
+            return copies[-1][1]
+
         masks = self.mask_arguments(model, inputs)
         args, kwargs = [], {**self.constants, **masks}
         if self.two_sequences and self.source is None:
@@ -162,7 +169,10 @@ class Form:
         args += [kwargs.pop(name) for name in self.rest]
         if self.targets is not None:
             kwargs[self.targets] = turned(inputs.tokens)
-        return model(*args, **{**kwargs, **more})
+        output = model(*args, **{**kwargs, **more})
+        for tokens, given in copies:
+            tokens.copy_(given.t())  # what the model has written into them is seen
+        return output
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         """The logits (batch, length, vocab) of these inputs."""

@@ -19,13 +19,14 @@ from clearhead.doctor.form import (
     logits_in,
     states_in,
 )
-from clearhead.doctor.masks import is_length, is_mask, required_masks
+from clearhead.doctor.masks import OF_SOURCE, is_length, is_mask, required_masks
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import watch, watching
 
 LABELS = ("targets", "labels", "lm_labels", "label", "gold")
 """Arguments of a loss; never what a decoder reads, unless nothing else is there."""
-_TARGETS, _SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
+TARGETS, SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
+"""How the names of arguments begin that are a target, and a source."""
 STARTS = ("start_pos", "start_position", "start", "offset")
 """Arguments that say at which position the tokens begin."""
 _SHORT = 5
@@ -66,7 +67,7 @@ def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
             two = replace(plain, two_sequences=True, source=plain.tokens, tokens=None)
             if two.source is not None or _by_keyword(arguments, second, 1):
                 two = replace(two, tokens=second)
-            if first.startswith(_TARGETS) and second.startswith(_SOURCES):
+            if first.startswith(TARGETS) and second.startswith(SOURCES):
                 two = replace(two, source=second, tokens=first)
             if "decoder_input_ids" in arguments:
                 shown = f"logits = model({first}, decoder_input_ids=…)"
@@ -105,11 +106,14 @@ def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:
         constants[start] = 0
     segments = next((n for n in needed if "segment" in n or "token_type" in n), None)
     plain = Form(None, patient.vocab_size, constants=constants, segments=segments, start=start)
+    counts = [name for name in needed if is_length(name)]
+    named = [name for name in counts if any(word in name.lower() for word in OF_SOURCE)]
+    of_source = [*named, *counts][:1] if patient.kind == "encoder-decoder" else []
     lengths = {
-        "source_real" if index == 0 and patient.kind == "encoder-decoder" else "real": MaskForm(
+        "source_real" if name in of_source else "real": MaskForm(
             name, "(batch,) lengths", True, torch.long, always=True
         )
-        for index, name in enumerate([n for n in needed if is_length(n)])
+        for name in counts
     }
     for masks in _required(patient, [name for name in needed if is_mask(name)]):
         yield replace(plain, masks={**masks, **lengths})

@@ -49,7 +49,8 @@ _SETTINGS = {
     ),
     "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
 }
-_NEVER = -1
+NEVER = -1
+"""An end that no token is."""
 
 
 def find_generate(patient: Patient, form: Form) -> Found:
@@ -87,9 +88,13 @@ def _named(
     masks = [n for n in arguments if is_mask(n) and padding is not None]
     mask = masks[0] if masks and not patient.has_source else None
     stripped = None
-    if patient.has_source and "new" in new:
+    if inspect.isgeneratorfunction(inspect.unwrap(getattr(patient.model, method))):
+        return NOTHING
+    if patient.has_source:
         stripped = _stripped_start(
-            patient, lambda model, source: getattr(model, method)(source, **{new: 1})
+            patient,
+            lambda model, source: getattr(model, method)(source, **{new: 3}),
+            exactly="new" in new,
         )
 
     def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
@@ -101,7 +106,7 @@ def _named(
         if "do_sample" in arguments and {"temperature", "top_k"} & set(settings):
             given["do_sample"] = True  # without it they mean nothing
         prompt = inputs.tokens if inputs.source is None else inputs.source
-        with _ending_at(model, ends, settings.get("eos", _NEVER)):
+        with _ending_at(model, ends, settings.get("eos", NEVER)):
             output = getattr(model, method)(prompt, **{new: n_new}, **given)
         tokens, scores = output if isinstance(output, tuple) else (output, None)
         tokens = _rows(tokens, settings.get("eos", 0))
@@ -131,9 +136,11 @@ def _named(
     return found, {"generation": f"model.{method}(…, {', '.join(known)})"}
 
 
-def _stripped_start(patient: Patient, generate: Callable[[nn.Module, Tensor], Any]) -> int | None:
-    """The token that starts an encoder-decoder, where generation leaves it out: asked for one new
-    token, it returns one. The start is seen as it goes through a table of tokens."""
+def _stripped_start(
+    patient: Patient, generate: Callable[[nn.Module, Tensor], Any], *, exactly: bool
+) -> int | None:
+    """The token that starts an encoder-decoder, where three tokens that were asked for come back
+    without it. It is seen as it goes through a table of tokens. `exactly`: all three are new."""
     model, source = patient.copy(), patient.draw(3).source
     assert source is not None
     seen: list[int] = []
@@ -150,7 +157,10 @@ def _stripped_start(patient: Patient, generate: Callable[[nn.Module, Tensor], An
         tokens = _rows(output[0] if isinstance(output, tuple) else output, 0)
     except Exception:  # nobody knows what it raises
         return None
-    return seen[0] if tokens.shape == (len(source), 1) and seen else None
+    if not seen or tokens.dim() != 2 or len(tokens) != len(source) or not tokens.shape[1]:
+        return None
+    kept = tokens.shape[1] > 3 if exactly else bool((tokens[:, 0] == seen[0]).all())
+    return None if kept else seen[0]
 
 
 def _rows(tokens: Any, end: int) -> Tensor:

@@ -49,8 +49,9 @@ _HIDDEN = 2
 
 
 def is_mask(name: str) -> bool:
-    """Whether an argument of this name is a mask."""
-    return "mask" in name.lower() or name in ("real", "source_real")
+    """Whether an argument of this name is a mask: `masked_pos` is a list of places."""
+    low = name.lower()
+    return ("mask" in low and "masked" not in low) or name in ("real", "source_real")
 
 
 def is_length(name: str) -> bool:

@@ -93,6 +93,8 @@ class Calls:
     """How far the model itself moves the targets: 1 where users pass the inputs as labels."""
     ignored: int = -100
     """The target that does not count."""
+    ignores: bool = True
+    """Whether there is one; if not, `ignored` is a target like others."""
     labelled: Callable[[nn.Module, CallInputs, Tensor], Any] | None = None
     """A call with labels, also where they are what the decoder reads."""
     own_loss: Callable[[nn.Module, CallInputs], Tensor] | None = None

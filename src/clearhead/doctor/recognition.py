@@ -5,6 +5,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ from clearhead.doctor import abilities
 from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.causal_masks import with_causal_mask
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
-from clearhead.doctor.forms import LABELS, forms, settle
+from clearhead.doctor.forms import LABELS, SOURCES, TARGETS, forms, settle
 from clearhead.doctor.masks import is_mask, optional_masks, score
 from clearhead.doctor.patient import KINDS, CallInputs, Calls, ModelKind, Patient
 from clearhead.doctor.texts import Language, error_text, nearest_text
@@ -124,10 +125,16 @@ def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
     known = _setting(model, ("vocab_size", "n_vocab", "num_tokens"))
     if known is not None:
         return [known]
-    tables = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+    tables = _tables(model)
     if not tables:
         raise RecognitionError(error_text("no_vocabulary", language))
-    return sorted(tables, reverse=True)
+    return tables
+
+
+def _tables(model: nn.Module) -> list[int]:
+    """The sizes of a model's tables, the largest first."""
+    sizes = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+    return sorted(sizes, reverse=True)
 
 
 def _pad_id(model: nn.Module) -> int | None:
@@ -210,7 +217,9 @@ def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> 
     tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
     names = [name for name in arguments_of(model) if name not in LABELS]
     needed = names[:2] if patient.kind == "encoder-decoder" else names[:1]
-    given = ["inputs.source", "inputs.tokens"] if len(needed) > 1 else ["inputs.tokens"]
+    given = ["inputs.source", "inputs.tokens"][-max(len(needed), 1) :]
+    if len(needed) > 1 and needed[0].startswith(TARGETS) and needed[1].startswith(SOURCES):
+        given.reverse()
     for name in names[len(needed) :]:
         if is_mask(name):
             role = "source_real" if "src" in name or "source" in name else "real"
@@ -236,17 +245,25 @@ def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> 
 
 
 def _with_lengths(patient: Patient, language: Language) -> Patient:
-    """Try a call that was given, with source and target of equal length if nothing else works."""
+    """Try a call that was given, with a vocabulary of the source's own where it has one, and with
+    source and target of equal length if nothing else works."""
     problem: Exception | None = None
     calls = replace(patient.calls, logits=_with_all_real(patient.calls))
-    for equal in (False, True) if patient.has_source else (False,):
-        tried = replace(patient, equal_lengths=equal, calls=calls)
+    sources = dict.fromkeys([*_tables(patient.model), patient.vocab_size])
+    if patient.device.type != "cpu":  # where a token beyond a table ends the process
+        sources = [patient.vocab_size]
+    ways = product((False, True), sources) if patient.has_source else [(False, None)]
+    for equal, source in ways:
+        tried = replace(patient, equal_lengths=equal, source_vocab_size=source, calls=calls)
         inputs = tried.draw(3)
+        if inputs.source is not None and source is not None:
+            inputs.source[0, 0] = source - 1  # a token that a smaller table does not have
         try:
             with torch.no_grad():
                 logits = tried.logits(tried.plain, inputs)
         except CALL_ERRORS as error:
-            problem = problem or error
+            if problem is None or isinstance(problem, IndexError):
+                problem = error
             continue
         wanted = (*inputs.tokens.shape, patient.vocab_size)
         found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
@@ -271,7 +288,7 @@ def _with_all_real(calls: Calls) -> Callable[[nn.Module, CallInputs], torch.Tens
 
 def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
     unread: dict[str, str] = {}
-    required = set(form.masks)
+    required, given = set(form.masks), set(form.constants)
     if not form.methods:
         form = with_causal_mask(patient, form)
         form, unread = optional_masks(patient, form)
@@ -281,6 +298,9 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
         kind = role.split()[0]
         shown[kind] = f"{shown[kind]}; {mask}" if kind in shown else str(mask)
     causal = [m.argument for r, m in form.masks.items() if m.causal and r not in required]
+    for flag in set(form.constants) - given:
+        causal.append(flag)
+        shown["causal"] = f"{flag}=True"
     inverted = [m.argument for m in form.masks.values() if m.is_inverted]
     sides = frozenset({"right"} if any("lengths" in m.shape for m in form.masks.values()) else ())
     calls = replace(

@@ -102,13 +102,15 @@ def label_texts(
     found: dict[int, dict[str, float]] = {}
     for first in range(0, len(by_length), batch):
         places = by_length[first : first + batch]
-        made = labelled_batch(
+        new = labelled_batch(
             [np.array(rows[place]) for place in places],
             [ids[0]] * len(places),  # which nobody looks at
             mask_id=labels.mask,
             pad_id=codec.source.pad_id,
             samples=tuple((row,) for row in range(len(places))),
         )
+        made = move(new, next(model.parameters()).device)
+        assert isinstance(made, LabelledBatch)
         for place, row in zip(places, label_probabilities(model, made, ids).tolist()):
             found[place] = dict(zip(labels.ids, row))
     return [found.get(place) for place in range(len(texts))]

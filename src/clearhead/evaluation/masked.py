@@ -13,7 +13,7 @@ from clearhead.config import BatchConfig
 from clearhead.data.batches import IGNORED, MaskedBatch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
-from clearhead.decoding.cached import in_full
+from clearhead.decoding.cached import evaluating, in_full
 from clearhead.evaluation.perplexity import exponential
 from clearhead.models import MaskedLM
 
@@ -50,12 +50,13 @@ def masked_loss(
     )
     device = next(model.parameters()).device
     nats, n_tokens = 0.0, 0
-    for batch in Loader(corpus, config, split=split, epochs=1):
-        batch = move(batch, device)
-        assert isinstance(batch, MaskedBatch)
-        chosen = batch.targets != IGNORED
-        hidden = model.hidden(batch.inputs, real="all")[chosen]
-        logits = in_full(model.output(hidden[None], model.tokens)[0])
-        nats += F.cross_entropy(logits, batch.targets[chosen], reduction="sum").item()
-        n_tokens += len(logits)
+    with evaluating(model.modules()):
+        for batch in Loader(corpus, config, split=split, epochs=1):
+            batch = move(batch, device)
+            assert isinstance(batch, MaskedBatch)
+            chosen = batch.targets != IGNORED
+            hidden = model.hidden(batch.inputs, real="all")[chosen]
+            logits = in_full(model.output(hidden[None], model.tokens)[0])
+            nats += F.cross_entropy(logits, batch.targets[chosen], reduction="sum").item()
+            n_tokens += len(logits)
     return MaskedLoss(nats=nats, n_tokens=n_tokens)

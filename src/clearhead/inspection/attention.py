@@ -11,6 +11,7 @@ from clearhead.errors import ConfigError, InputError, ModelError
 from clearhead.inspection.labels import label_of
 from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
+from clearhead.inspection.sites import has_our_weights, no_weights
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Float, Tensor
@@ -64,6 +65,7 @@ def cross_attention(
     """Of a translation. `layer` is the decoder's, from 0; None: the last. `head` counts from 0;
     None: the mean of all."""
     layer = _chosen("layer", layer, model.config.decoder_layers)
+    _check_weights(model.decoder.layers[layer].cross_attention)
     recorder = attention_of(model, source, output, start_id=start_id)
     return AttentionMap(
         weights=_of_heads(recorder["cross", layer][0], head),
@@ -85,6 +87,8 @@ def self_attention(
 ) -> AttentionMap:
     """Of a text that attends to itself, in a decoder or an encoder alone."""
     layer = _chosen("layer", layer, model.config.decoder_layers)
+    tower = model.decoder if isinstance(model, CausalLM) else model.encoder
+    _check_weights(tower.layers[layer].self_attention)
     recorder = Recorder(layers=[layer])
     tokens = torch.tensor([list(ids)], device=model.tokens.weight.device)
     with evaluating(model.modules()):
@@ -94,6 +98,11 @@ def self_attention(
     weights = _of_heads(recorder[role, layer][0], head)
     kind = f"self-attention, {model.config.family}"
     return AttentionMap(weights, labels, labels, layer, head, kind)
+
+
+def _check_weights(attention: object) -> None:
+    if not has_our_weights(attention):
+        raise no_weights()
 
 
 def _of_heads(weights: Float[Tensor, "heads query key"], head: int | None) -> Tensor:

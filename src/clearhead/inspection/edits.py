@@ -72,9 +72,7 @@ class Edit:
     kind: str
     function: Callable[[Tensor, Tensor | None], Tensor]
     value: Tensor | None = None
-    n_real: Int[Tensor, " batch"] | None = None
-    """Of a value that holds a run's real tokens from column 0 on: how many of each row. None: it
-    is taken column by column if it is as long as this run, and its column is a position if not."""
+    """Taken column by column if it is as long as this run; if not, its column is a position."""
     heads: Chosen = None
     positions: Chosen = None
     keys: Chosen = None
@@ -170,7 +168,7 @@ class Edit:
         value = value.to(x.device, x.dtype)
         length = 1 if site.form == "stream" else 2
         other = value.dim() == x.dim() and value.shape[length] not in (1, x.shape[length])
-        if (other or self.n_real is not None) and tokens is not None and site.form != "matrix":
+        if other and tokens is not None and site.form != "matrix":
             self._check_long_enough(value.shape[length], tokens)
             index = tokens.numbers.clamp(0, value.shape[length] - 1)
             if len(index) == 1 or len(value) == 1:
@@ -190,12 +188,10 @@ class Edit:
         numbers = tokens.numbers
         if self.positions is not None:
             numbers = numbers.masked_fill(~tokens.chosen(self.positions), -1)
-        known = numbers.new_tensor(columns) if self.n_real is None else self.n_real.to(numbers)
-        if (beyond := numbers >= known.view(-1, 1)).any():
+        if (last := int(numbers.max())) >= columns:
             raise InputError(
-                f"{self}: position {int(numbers[beyond.expand_as(numbers)].max())} is asked for, "
-                f"and the value has {int(known.min())} positions; choose positions that both runs "
-                "have"
+                f"{self}: position {last} is asked for, and the value has {columns} positions; "
+                "choose positions that both runs have"
             )
 
     @staticmethod

@@ -66,14 +66,12 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
         )
     stages = stage_names(model, tower)
     places = [stage.removesuffix(".after") for stage in stages[1:]]
-    around = [model.get_submodule(place) for place in places]
-    last = around[-1]
-    assert isinstance(last, Residual)
+    last, norm = _last_residual(model, tower), last_norm(model)
     if last.placement == "pre":
-        norm, parts = getattr(model, tower).norm, [stages[0], *(f"{p}.added" for p in places)]
+        parts = [stages[0], *(f"{p}.added" for p in places)]
         stream = t.joined(stages[-1])
     else:
-        norm, parts = last.norm, [f"{places[-1]}.before", f"{places[-1]}.added"]
+        parts = [f"{places[-1]}.before", f"{places[-1]}.added"]
         stream = t.joined(f"{places[-1]}.sum")
     if not last.residual:
         parts = parts[-1:]
@@ -173,6 +171,19 @@ def _checked_token(token: object, shape: torch.Size, n_tokens: int) -> Tensor:
         rule = f"is not in a vocabulary of {n_tokens}"
         raise InputError(f"token={token!r:.60} {rule}; give 0 to {n_tokens - 1}")
     return index
+
+
+def last_norm(model: Model) -> nn.Module | None:
+    """The norm between the stream and the logits: the tower's, or a post-norm tower's last."""
+    tower = predicting_tower(model)
+    last = _last_residual(model, tower)
+    return getattr(model, tower).norm if last.placement == "pre" else last.norm
+
+
+def _last_residual(model: Model, tower: TowerName) -> Residual:
+    last = model.get_submodule(stage_names(model, tower)[-1].removesuffix(".after"))
+    assert isinstance(last, Residual)
+    return last
 
 
 def knows_norm(norm: nn.Module | None) -> bool:

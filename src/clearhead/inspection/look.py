@@ -20,11 +20,13 @@ from clearhead.inspection.labels import label_of
 from clearhead.inspection.lens import (
     attribution,
     knows_norm,
+    last_norm,
     norms,
     predicting_tower,
     project,
     stage_names,
 )
+from clearhead.inspection.sites import no_weights
 from clearhead.inspection.trace import Trace, trace
 from clearhead.inspection.walk import walk
 from clearhead.models import MaskedLM, Model, Seq2Seq, count_parameters
@@ -96,10 +98,7 @@ def look(
     }
     attention = {kind: w for kind in KINDS if (w := _weights(t, kind)) is not None}
     if not attention:
-        raise InputError(
-            "no attention of this model has weights that can be read: a part of your own computes "
-            "them in its own way; look at its output with ch.trace"
-        )
+        raise no_weights()
     fine = max(max(w.shape[2:]) for w in attention.values()) <= FINE
     return {
         "format": FORMAT,
@@ -271,7 +270,7 @@ def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
 
 
 def _attribution(t: Trace, written: Tensor) -> dict[str, Any] | None:
-    if isinstance(t.model, MaskedLM) or not knows_norm(t.model.decoder.norm):
+    if isinstance(t.model, MaskedLM) or not knows_norm(last_norm(t.model)):
         return None
     parts = attribution(t, written[None])
     return {"parts": parts.parts, "values": _f32(parts.values[:, 0])}

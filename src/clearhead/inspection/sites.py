@@ -139,7 +139,7 @@ def _attention(
     yield Site(f"{path}.query", "heads", module.query, "heads out", tower, n)
     if rotary:
         yield Site(f"{path}.query_rotated", "heads", module, "queries_of", tower, n)
-    if type(module).attend is MultiHeadAttention.attend:  # another's formula is not known
+    if has_our_weights(module):
         yield Site(f"{path}.scores", "matrix", module, "scores", tower, n)
         yield Site(f"{path}.weights", "matrix", module, "weights", tower, n)
     yield Site(f"{path}.heads", "heads", module.output, "heads in", tower, n)
@@ -155,3 +155,17 @@ def _feed_forward(module: nn.Module, path: str, tower: TowerName) -> Iterator[Si
     if isinstance(down := getattr(module, "down", None), nn.Linear):
         yield Site(f"{path}.inner", "stream", down, "input", tower)
     yield Site(f"{path}.output", "stream", module, "output", tower)
+
+
+def has_our_weights(attention: object) -> bool:
+    """Whether its weights are those of the formula; another's are not known."""
+    known = MultiHeadAttention
+    return isinstance(attention, known) and type(attention).attend is known.attend
+
+
+def no_weights() -> InputError:
+    """The error for an attention whose weights are not known."""
+    return InputError(
+        "no attention of this model has weights that can be read: a part of your own computes "
+        "them in its own way; look at its output with ch.trace"
+    )

@@ -1,13 +1,12 @@
 """Many runs, each with one edit, and a number for each: patching and ablation as a table."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
 from clearhead.errors import InputError
-from clearhead.inspection.edits import Edit, put, zero
+from clearhead.inspection.edits import Edit, counted, put, zero
 from clearhead.inspection.pictures import heatmap_text
 from clearhead.inspection.sites import names
 from clearhead.inspection.trace import Trace, checked_trace, trace
@@ -80,26 +79,40 @@ def patching(
     the other run knew? `source` is the trace of that run."""
     places = names(model, pattern)
     checked_trace(source)
+    matrices = [name for name in places if name.endswith((".scores", ".weights"))]
+    if matrices:
+        with torch.no_grad(), trace(model, read=[]) as own:
+            run()
+        for name in matrices:
+            _check_no_padding(source, name)
+            _check_no_padding(own, name)
     edits = [[_from(source, name, i) for i in positions] for name in places]
     return sweep(model, run, metric, edits=edits, columns=[str(i) for i in positions])
 
 
 def _from(source: Trace, name: str, position: int) -> Edit:
     """The token at that position of the other run, wherever its padding stands."""
-    edit, real = put(name, source[name], positions=[position]), source.real_of(name)
-    assert edit.value is not None
-    if name.endswith((".scores", ".weights")) and not real.all():
+    value, real = source[name], source.real_of(name)
+    length = value.dim() - 2
+    if real.shape[1] == value.shape[length]:
+        chosen = counted(real).chosen([position])
+        if not chosen.any(dim=1).all():
+            raise InputError(
+                f"position {position} is asked for, and the other run has "
+                f"{int(real.sum(dim=1).min())} positions; choose positions that both runs have"
+            )
+        column = chosen.int().argmax(dim=1).view(-1, *[1] * (value.dim() - 1))
+        value = value.take_along_dim(column, dim=length)
+    return put(name, value, positions=[position])
+
+
+def _check_no_padding(run: Trace, name: str) -> None:
+    keys = [run.real("encoder")] if ".cross_attention." in name else []
+    if not all(real.all() for real in (run.real_of(name), *keys)):
         raise InputError(
-            f"{name} cannot be taken from a run with padding: its keys would stand elsewhere; "
-            "trace one text at a time"
+            f"{name} cannot be taken from or put into a run with padding: its keys would stand "
+            "elsewhere; run one text at a time"
         )
-    length = edit.value.dim() - 2
-    if real.all() or real.shape[1] != edit.value.shape[length]:
-        return edit
-    order = (~real).int().argsort(dim=1, stable=True)  # real tokens first
-    shape = [len(real), *[1] * (length - 1), -1, 1]
-    value = edit.value.gather(length, order.view(shape).expand_as(edit.value))
-    return replace(edit, value=value, n_real=real.sum(dim=1))
 
 
 def head_ablation(

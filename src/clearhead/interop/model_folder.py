@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from clearhead.config import ModelConfig
+from clearhead.config.checks import user_path
 from clearhead.errors import ConfigError, FolderError, InputError, nearest
 from clearhead.interop.folders import has_file, read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
@@ -138,7 +139,7 @@ def load_model(
 def _as_path(name: str, given: str | Path) -> Path:
     if not isinstance(given, str | Path):
         raise InputError(f"{name}={given!r:.60} is not a path; give a string or a pathlib.Path")
-    return Path(given).expanduser()
+    return user_path(given)
 
 
 def _check_own_parts(folder: Path, description: Description, given: OwnParts) -> None:
@@ -165,11 +166,11 @@ def _check_own_parts(folder: Path, description: Description, given: OwnParts) ->
 
 
 def refuse_own_parts(folder: Path, description: Description, software: str) -> None:
-    """Before an export: no other software knows a part of the user's own."""
+    """Other software, and the processes of a server, know no part of the user's own."""
     for role, name in description.own_parts.items():
         raise FolderError(
             f"{folder} has a part of your own, {role}={name}, which {software} does not know; "
-            "export a model that is built from our parts only"
+            "take a model that is built from our parts only"
         )
 
 
@@ -182,7 +183,10 @@ def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
             rule = f"is more layers than {n_tensors} tensors can be"
             raise ConfigError(name, getattr(config, name), rule, "is config.json damaged?")
     rows = config.max_length + config.first_position
-    if rows * max(config.d_model, config.head_width) > MAX_TABLE:
+    width = {"rotary": config.head_width, "alibi": 0, "none": 0}.get(
+        config.positions, config.d_model
+    )
+    if rows * width > MAX_TABLE:
         rule = f"makes a table of more than {MAX_TABLE:,} numbers"
         raise ConfigError("max_length", config.max_length, rule, "is config.json damaged?")
 

@@ -165,7 +165,12 @@ def _write_shard(path: Path, shard: list[Piece], dtype: torch.dtype) -> None:
         for (name, shape), tensor in zip(piece.shapes.items(), piece.make(), strict=True):
             assert tensor.shape == torch.Size(shape), f"{name} became {tuple(tensor.shape)}"
             tensors[name] = tensor.to(dtype).contiguous()
-    save_file(tensors, path, metadata={"format": "pt"})
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise FolderError(
+            f"{path} could not be written ({error}); free some space and run again"
+        ) from None
 
 
 def _n_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:

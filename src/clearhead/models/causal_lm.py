@@ -48,8 +48,7 @@ class CausalLM(nn.Module):
 
         Padding may stand on either side; `real` says how it is known (see `RealGiven`).
         `documents` numbers the documents packed into each row. With a cache, `tokens` are only
-        the new ones, and the cache grows by them.
-        """
+        the new ones, and the cache grows by them."""
         x = self.hidden(tokens, real=real, documents=documents, cache=cache, recorder=recorder)
         return self.output(x, self.tokens)
 
@@ -63,7 +62,8 @@ class CausalLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """The input of the output projection, for losses that never hold all logits."""
-        check_length(tokens.shape[1], self.config.max_length)
+        if cache is None:
+            check_length(tokens.shape[1], self.config.max_length)
         mask = resolve_real(tokens, real, self.config)
         if cache is not None and documents is not None:
             raise InputError("packed documents cannot be cached; give each document its own row")

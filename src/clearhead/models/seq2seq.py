@@ -61,8 +61,7 @@ class Seq2Seq(nn.Module):
         """Logits of the token that follows each target token, given the whole source.
 
         Padding may stand on either side; `source_real` and `target_real` say how it is known
-        (see `RealGiven`).
-        """
+        (see `RealGiven`)."""
         memory = self.encode(source, real=source_real, recorder=recorder)
         return self.decode(target, memory, real=target_real, recorder=recorder)
 

@@ -128,7 +128,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(p_dropout)
 
     def look_at(self, x: Stream, rotation: Rotation | None = None) -> KeysValues:
-        """The keys and values of x, for this or another sequence's queries."""
+        """K = x·Wᴷ and V = x·Wⱽ, which queries of this or another sequence look at in `forward`."""
         keys = split_heads(self.key(x), self.n_kv_heads)
         values = split_heads(self.value(x), self.n_kv_heads)
         return KeysValues(keys if rotation is None else rotate(keys, rotation), values)

@@ -2,8 +2,7 @@
 
 A cache is made by a model (`new_cache`), passed to its calls, and grows with each of them. Column c
 of a row holds the row's token at position c; padding is not kept. So rows of different lengths
-stand side by side, each counting for itself, and rows can leave, join and take tokens back.
-"""
+stand side by side, each counting for itself, and rows can leave, join and take tokens back."""
 
 from typing import NamedTuple
 
@@ -142,7 +141,7 @@ class LayerCache(NamedTuple):
                 mine[:, :, cache.shown - n_tokens : cache.shown] = theirs
             else:
                 row = torch.arange(len(mine), device=mine.device)[:, None]
-                mine.transpose(1, 2)[row, cache.columns] = theirs.transpose(1, 2)
+                mine.transpose(1, 2)[row, cache.columns] = theirs.transpose(1, 2).to(mine.dtype)
         return KeysValues(*(t[:, :, : cache.shown] for t in own))
 
 

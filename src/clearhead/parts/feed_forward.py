@@ -25,8 +25,7 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """W₂ · (activation(W_gate · x) ⊙ W₁ · x): SwiGLU with SiLU, GEGLU with GELU (Shazeer 2020).
 
-    Three matrices: at equal size, d_ff is two thirds of the plain network's.
-    """
+    Three matrices: at equal size, d_ff is two thirds of the plain network's."""
 
     def __init__(self, d_model: int, d_ff: int, *, activation: Activation, bias: bool) -> None:
         super().__init__()

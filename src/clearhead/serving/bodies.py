@@ -75,7 +75,7 @@ def read_json_object(body: bytes) -> dict[str, Any]:
 def _form(body: bytes) -> dict[str, Any]:
     try:
         pairs = parse_qsl(
-            body.decode("ascii"),
+            body.decode("utf-8"),
             keep_blank_values=True,
             errors="strict",
             max_num_fields=MAX_FIELDS,

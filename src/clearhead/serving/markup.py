@@ -6,6 +6,7 @@ is translated on its own too, and where that is found in the whole, the tag is p
 is not found, each piece of text between two tags is translated on its own.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -113,7 +114,7 @@ class Stretch:
         end = 0
         for place in anchors:
             inner = known[texts[place]].strip()
-            start = whole.find(inner, end) if inner else -1
+            start = _find_words(whole, inner, end)
             if start < 0:
                 return None
             parts += [escape(whole[end:start], quote=False), before[place]]
@@ -271,3 +272,22 @@ class HtmlText(HTMLParser):
 class _OrItself(dict[str, str]):
     def __missing__(self, text: str) -> str:
         return text
+
+
+_LETTER = "[^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+"""Of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana or Chinese."""
+_JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
+"""A place, marked by |, inside a word or a number."""
+
+
+def _find_words(whole: str, inner: str, start: int) -> int:
+    """Where whole words stand in a text, from a place on; -1: nowhere. A tag in the middle of a
+    word or a number would be worse than one around nothing."""
+    place = whole.find(inner, start) if inner else -1
+    while place >= 0:
+        end = place + len(inner)
+        cuts = (whole[max(0, at - 2) : at] + "|" + whole[at : at + 2] for at in (place, end))
+        if not any(map(_JOINS.search, cuts)):
+            return place
+        place = whole.find(inner, place + 1)
+    return -1

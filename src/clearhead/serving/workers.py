@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import uvicorn
 
-from clearhead.environment import one_tokenizer_thread, share_metrics
+from clearhead.environment import main_is_left_alone, one_tokenizer_thread, share_metrics
 from clearhead.errors import ClearheadError
 from clearhead.serving.connections import BoundedConnection
 from clearhead.serving.logs import LOGGER, log_as_json
@@ -94,9 +94,7 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
         nonlocal stopping
         stopping = True
 
-    for number in STOPS:
-        signal.signal(number, stop)
-
+    before = [signal.signal(number, stop) for number in STOPS]
     workers: dict[int, BaseProcess] = {}  # by place
     started = [-PAUSE] * n_workers
     failed = False
@@ -105,7 +103,8 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
             if place not in workers and time.monotonic() - started[place] >= PAUSE:
                 started[place] = time.monotonic()
                 workers[place] = context.Process(target=run_worker, args=(plan, listening))
-                workers[place].start()
+                with main_is_left_alone():
+                    workers[place].start()
         wait([worker.sentinel for worker in workers.values()], timeout=0.5)
         for place, worker in list(workers.items()):
             if worker.exitcode is None or stopping:
@@ -119,6 +118,8 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
         worker.terminate()
     for worker in workers.values():
         worker.join()
+    for number, handler in zip(STOPS, before):
+        signal.signal(number, handler)
     if failed:
         raise ClearheadError("a worker could not open its models; its log says why")
 

@@ -53,7 +53,8 @@ class DecoderLayer(nn.Module):
         cache: LayerCache | None = None,
         record: Record | None = None,
     ) -> Stream:
-        """A cache already holds the projected source."""
+        """A sublayer is given norm(x) by `Residual`; with post-norm, x itself. A cache already
+        holds the projected source."""
 
         def attend_to_the_past(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)

@@ -30,6 +30,8 @@ class EncoderLayer(nn.Module):
         self.around_self_attention, self.around_feed_forward = residuals
 
     def forward(self, x: Stream, view: View, record: Record | None = None) -> Stream:
+        """A sublayer is given norm(x) by `Residual`; with post-norm, x itself."""
+
         def attend_to_itself(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)
             return self.self_attention(x, seen, view, record and partial(record, "self"))

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.config import Recipe, load_recipe, revise_recipe
+from clearhead.config.checks import user_path
+from clearhead.config.data import Task
 from clearhead.config.recipe import FROM_DATA, SECTIONS, with_values
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
@@ -23,8 +25,17 @@ HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": Tru
 HIGHEST = {"exact": 1.0, "BLEU": 100.0, "chrF++": 100.0, "accuracy": 1.0}
 """Measures that are not named here have no upper limit. None is below 0."""
 GRADIENTS = ("gradients_at_start", "gradients_at_end")
-OF_PAIRS = ("exact", "loss", "BLEU", "chrF++")
 """Measures of a training batch, before the first step and after the last; no test set has them."""
+MEASURES: dict[Task, tuple[str, ...]] = {
+    "pairs": ("exact", "loss", "BLEU", "chrF++"),
+    "language-model": (
+        "bits_per_byte",
+        *(f"perplexity_per_{unit}" for unit in ("token", "byte", "character", "word")),
+    ),
+    "masked-lm": ("loss", "perplexity"),
+    "classification": ("accuracy",),
+}
+"""By task; those of models that do not translate as `evaluate` names them."""
 ByLanguage = dict[str, str]
 """A text for each of LANGUAGES."""
 BudgetKind = Literal["steps", "tokens", "core_minutes"]
@@ -152,7 +163,7 @@ def study_names() -> list[str]:
 def load_study(name: str | Path) -> StudyPlan:
     """A shipped study by its name, or any file by its path."""
     name = str(name)
-    path = Path(name).expanduser() if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    path = user_path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not path.is_file():
         remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
         raise ClearheadError(f"there is no study {name!r}; {remedy}")
@@ -195,14 +206,15 @@ def _study(path: Path, given: str, found: dict[str, Any]) -> StudyPlan:
         rule = "is not an arm"
         raise ConfigError("baseline", baseline, rule, nearest(baseline, [a.name for a in arms]))
     measures = _list("measures", found["measures"], str, 'measures = ["loss"]')
-    if base.data.task == "pairs":
-        for measure in measures:
-            if measure not in (*OF_PAIRS, *GRADIENTS):
-                remedy = nearest(measure, [*OF_PAIRS, *GRADIENTS])
-                raise ConfigError("measures", measure, "is no measure of pairs", remedy)
-    elif found.get("tests"):
+    task = base.data.task
+    for measure in measures:
+        if measure not in (known := [*MEASURES[task], *GRADIENTS]):
+            rule = f"is no measure of the task {task!r}"
+            raise ConfigError("measures", measure, rule, nearest(measure, known))
+    tests = _named(path, "tests", found.get("tests", {}))
+    if tests and task != "pairs":
         rule = "are for pairs, and this recipe has none"
-        raise ConfigError("tests", ", ".join(found["tests"]), rule, "leave them out")
+        raise ConfigError("tests", ", ".join(tests), rule, "leave them out")
     return StudyPlan(
         name=path.stem,
         given=shlex.quote(given),
@@ -214,10 +226,7 @@ def _study(path: Path, given: str, found: dict[str, Any]) -> StudyPlan:
         budget=budget,
         amount=amount,
         measures=measures,
-        tests=tuple(
-            _test(path, name, table)
-            for name, table in _named(path, "tests", found.get("tests", {})).items()
-        ),
+        tests=tuple(_test(path, name, table) for name, table in tests.items()),
         beam=_whole("beam", found.get("beam", 1)),
     )
 

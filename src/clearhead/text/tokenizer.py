@@ -49,7 +49,10 @@ class Tokenizer:
         self.control_ids = frozenset(ids) | {
             index for index, token in library.get_added_tokens_decoder().items() if token.special
         }
-        for token in special_tokens:  # an early word; encode_batch is what keeps the promise
+
+    def check_control_tokens(self) -> None:
+        """Raises if text can spell one: an early word; `encode_batch` keeps the promise."""
+        for token in self.special_tokens:
             with suppress(UnknownLetterError):
                 self.encode_batch([token, f"a{token}b"])
 
@@ -93,9 +96,12 @@ class Tokenizer:
         except Exception as error:
             if type(error) is not Exception:  # the library raises nothing narrower
                 raise
+            if len(texts) > 1:
+                for text in texts:
+                    self.encode_batch([text])  # one of them says so of itself
             raise UnknownLetterError(
-                f"this tokenizer cannot encode a letter of the text ({error}), and has no token "
-                "for unknown ones; leave such texts out, or use another tokenizer"
+                f"this tokenizer cannot encode a letter of {texts[0][:40]!r} ({error}), and has no "
+                "token for unknown ones; leave such texts out, or use another tokenizer"
             ) from None
         ids = [each.ids for each in encoded]
         if not all(map(self._role_ids.isdisjoint, ids)):
@@ -108,8 +114,8 @@ class Tokenizer:
                 name = self.library.id_to_token(min(found))
                 raise DataError(
                     f"this tokenizer turns the text {text[:40]!r} into the control token {name!r}: "
-                    "its model can spell that token; name other data.special_tokens, or use "
-                    "another tokenizer"
+                    "its model can spell that token; leave such texts out, name other "
+                    "data.special_tokens, or use another tokenizer"
                 )
 
     def decode(

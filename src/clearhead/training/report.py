@@ -5,8 +5,10 @@ import hashlib
 import json
 import logging
 import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -174,13 +176,18 @@ class Trackers:
             try:
                 tracker = kind(folder.name, **where)
                 tracker.start()
+                tracker.store_init_configuration(_flat(facts))
             except ImportError as error:
                 package = error.name or name
                 raise ClearheadError(
                     f"train.trackers: {name!r} needs another package; install it with: "
                     f"pip install {package}"
                 ) from None
-            tracker.store_init_configuration(_flat(facts))
+            except Exception as error:  # of any tracker's own kind
+                raise ClearheadError(
+                    f"train.trackers: {name!r} does not start ({type(error).__name__}: {error}); "
+                    "set it up, or leave it out"
+                ) from error
             self.trackers.append(tracker)
 
     def step(self, record: MetricsLine) -> None:
@@ -194,17 +201,30 @@ class Trackers:
         pass
 
     def close(self) -> None:
-        for tracker in self.trackers:
-            tracker.finish()
+        for tracker in list(self.trackers):
+            self._try(tracker, tracker.finish)
 
     def _send(self, record: MetricsLine, prefix: str) -> None:
-        numbers = {
-            f"{prefix}/{name}": value
+        numbers = {  # MLflow takes no other characters
+            re.sub(r"[^\w./ -]", "p", f"{prefix}/{name}"): value
             for name, value in record.items()
             if type(value) in (int, float) and name != "step"
         }
-        for tracker in self.trackers:
-            tracker.log(numbers, step=record["step"])
+        for tracker in list(self.trackers):
+            self._try(tracker, partial(tracker.log, numbers, step=record["step"]))
+
+    def _try(self, tracker: Any, call: Callable[[], object]) -> None:
+        """A tracker that fails is left out from then on: the run does not depend on it."""
+        try:
+            call()
+        except Exception as error:
+            self.trackers.remove(tracker)
+            _log.warning(
+                "%s fails and is left out from here on (%s: %s); metrics.jsonl has everything",
+                type(tracker).__name__,
+                type(error).__name__,
+                error,
+            )
 
 
 def read_metrics(path: Path) -> list[MetricsLine]:

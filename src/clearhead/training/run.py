@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.optim import Optimizer
 
 from clearhead.config import BatchConfig, ModelConfig, Recipe
+from clearhead.config.checks import user_path
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
@@ -230,7 +231,7 @@ def open_run(
     )
     checkpoint = run.checkpoints.newest(say)
     if checkpoint is None and config.start_from is not None:
-        start_from(Path(config.start_from).expanduser(), objective_of(objective).model, corpus)
+        start_from(user_path(config.start_from), objective_of(objective).model, corpus)
         run.ema = None if run.ema is None else copy_weights(objective_of(objective))
         say(f"starting from the weights of {config.start_from}")
     if checkpoint is not None:
@@ -240,9 +241,13 @@ def open_run(
 
 
 def check_space(run: Run) -> None:
-    """Before hours of work: whether the checkpoints that will be kept fit on the disk."""
+    """Before hours of work: whether the checkpoints that will be kept fit on the disk. What a
+    killed process left unfinished goes first."""
     if run.place is None or not run.ranks.first:
         return
+    unfinished = (run.place / CHECKPOINTS).glob(".step-*")
+    for leftover in (*unfinished, *run.place.glob("..model.new.unfinished-*")):
+        shutil.rmtree(leftover, ignore_errors=True)
     numbers = sum(p.numel() * p.element_size() for p in run.objective.parameters())
     moments = {"adamw": 2, "muon": 1, "adafactor": 1}[run.recipe.train.optimizer]
     copies = 1 + moments + (run.ema is not None)

@@ -74,7 +74,7 @@ class _Text:
     longest: int
     """Tokens of the longest side of a document."""
     too_long: float
-    """Share of the sample's documents that have more than TOO_LONG."""
+    """Share of the sample's documents that have more than `_lengths` allows."""
 
 
 Clock = Callable[[], float]
@@ -258,9 +258,12 @@ def _shape(template: Recipe, text: _Text, size: Size, batch_tokens: int) -> dict
         held_out = _held_out(text.survey.documents)
         pairs = text.corpus.facts("train").documents
         if pairs < PAIRS_AT_LEAST:
+            limit = f"{most} tokens a side"
+            if most < TOO_LONG:
+                limit += ", the length of the model that training starts from"
             raise DataError(
-                f"there are only {pairs} {_documents(template)} of at most {TOO_LONG} tokens a "
-                f"side, and a model needs {PAIRS_AT_LEAST}, and many more to be good; give more"
+                f"there are only {pairs} {_documents(template)} of at most {limit}, and a model "
+                f"needs {PAIRS_AT_LEAST}, and many more to be good; give more"
             )
         return shape | {
             "data.held_out": held_out,
@@ -361,7 +364,7 @@ def _about_the_text(template: Recipe, text: _Text, shape: dict[str, Any]) -> lis
         limit = shape["data.max_tokens"]
         rest = ""
         if text.longest > limit:
-            known = text.too_long > 0 and limit == TOO_LONG
+            known = text.too_long > 0 and limit == _lengths(template)[0]
             share = f": about {100 * text.too_long:.2g}% of the {what}" if known else ""
             rest = f" Longer ones are skipped and counted{share}."
         reasons.append(

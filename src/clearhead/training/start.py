@@ -8,6 +8,7 @@ import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from clearhead.config import ModelConfig, Recipe, load_recipe
+from clearhead.config.checks import user_path
 from clearhead.config.data import Task
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
@@ -120,7 +121,7 @@ def _special_tokens(
     tokenizer, ids, pad = open_tokenizer(place), description.ids, description.model.pad_id
     known = tokenizer.get_vocab()
     for names in (usual, OF_BERT[: len(usual)]):
-        if known.keys() >= {*names}:
+        if known.keys() >= {*names} and known[names[0]] == pad:
             return names
     if ids.eos is None:
         raise FolderError(
@@ -165,7 +166,7 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
                 f"ends in the same name as {found[folder.name].folder}, and names tell them apart"
             )
             raise ConfigError("train.also_validate", str(folder), rule, "rename one of the folders")
-        other = open_corpus(folder.expanduser())
+        other = open_corpus(user_path(folder))
         vocabularies = [
             {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
             for opened in (other, corpus)
@@ -194,8 +195,12 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
             raise FolderError(
                 f"train.start_from={str(folder)!r}: its {name} is not that of {corpus.folder} "
                 f"({len(there)} and {len(here)} tokens), and its weights would mean other words; "
-                "prepare the data with it: data.tokenizer='file', "
-                f"data.tokenizer_file={str(folder / TOKENIZER)!r}"
+                + (
+                    f"prepare the data with it: data.tokenizer='file', "
+                    f"data.tokenizer_file={str(folder / TOKENIZER)!r}"
+                    if name == TOKENIZER
+                    else "name a model with one vocabulary for both sides"
+                )
             )
     described = read_description(folder).model
     there = asdict(described)

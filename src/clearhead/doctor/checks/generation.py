@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.doctor.findings import Finding, NotApplicableError, Severity
 from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.generating import NEVER
 from clearhead.doctor.patient import CallInputs, Generated, Patient
 from clearhead.doctor.witness import watching
 
@@ -140,10 +141,9 @@ def stops(patient: Patient) -> Iterator[Finding]:
 def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> Iterator[Finding]:
     """One row of a batch ends at once; the other continues as it would alone."""
     prompt = patient.draw(_N_ROWS, min(_PROMPT, patient.length))
-    if prompt.source is not None:
-        return
     try:
-        free = _generate(patient, model, prompt, _N_NEW, **settings).tokens
+        # Without an end: one that it has by itself may come too soon.
+        free = _generate(patient, model, prompt, _N_NEW, **settings, eos=NEVER).tokens
     except CALL_ERRORS:
         return  # it takes one prompt at a time
     if free.shape != (_N_ROWS, _N_NEW):

@@ -96,6 +96,8 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if isinstance(value, torch.Tensor)
     ]
     for name, tensor in [*frozen, *model.named_buffers(), *kept]:
+        if tensor.is_complex():  # rotations
+            continue
         table = tensor.detach().double()
         while table.dim() > 2 and 1 in table.shape:
             table = table.squeeze(table.shape.index(1))

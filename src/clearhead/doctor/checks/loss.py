@@ -83,6 +83,8 @@ def _own_loss(patient: Patient) -> Iterator[Finding]:
 
 def ignored_targets(patient: Patient) -> Iterator[Finding]:
     """Targets that do not count change nothing, and a batch of nothing else has a loss."""
+    if not patient.calls.ignores:
+        raise NotApplicableError("nothing_ignored")
     yield from _of_every_draw(patient, _ignored_targets)
 
 
@@ -190,7 +192,7 @@ def _smoothed(
 def accumulation(patient: Patient) -> Iterator[Finding]:
     """Micro-batches with different numbers of targets leave the gradient of one big batch; and a
     loss does not average averages by itself."""
-    if patient.calls.loss is not None:
+    if patient.calls.loss is not None and patient.calls.ignores:
         yield from _of_every_draw(patient, _mean_of_means)
     accumulate = patient.calls.accumulate
     if accumulate is None:

@@ -23,10 +23,25 @@ HARMLESS = words(
     output_attentions output_hidden_states output_past problem_type return_dict
     return_dict_in_generate task_specific_params tokenizer_class torch_dtype dtype torchscript
     transformers_version use_bfloat16 use_cache use_return_dict length_penalty no_repeat_ngram_size
-    do_sample early_stopping bad_words_ids forced_bos_token_id forced_eos_token_id"""
+    do_sample early_stopping bad_words_ids forced_bos_token_id forced_eos_token_id temperature top_k
+    top_p typical_p repetition_penalty diversity_penalty num_beam_groups output_scores prefix
+    encoder_no_repeat_ngram_size exponential_decay_length_penalty remove_invalid_values
+    suppress_tokens begin_suppress_tokens sep_token_id tf_legacy_loss is_llama_config
+    _attn_implementation_autoset transformers.js_config"""
 )
 """Keys of a `config.json` that change nothing in what the weights compute. Settings of decoding are
 among them: the caller decides about decoding."""
+
+
+HARMLESS_AS: Mapping[str, Any] = {
+    "add_cross_attention": False,
+    "cross_attention_hidden_size": None,
+    "is_decoder": False,
+    "pruned_heads": {},
+    "rope_interleaved": False,
+    "tie_encoder_decoder": False,
+}
+"""Keys that change nothing with this value."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +95,10 @@ class Setting:
         values = [keys.take(key, self.default) for key in self.theirs]
         if any(value != values[0] for value in values):
             said = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
-            raise FolderError(
-                f"config.json: {said} are one option here, {self.ours}; make them equal"
-            )
+            remedy = "make them equal"  # which changes weights, but for dropout
+            if not self.ours.startswith("p_"):
+                remedy = "a model in which they differ cannot be imported"
+            raise FolderError(f"config.json: {said} are one option here, {self.ours}; {remedy}")
         if self.words is None:
             return values[0]
         ours = {word: value for value, word in self.words.items()} | dict(self.spellings)
@@ -106,10 +122,12 @@ class Keys:
 
     def refuse_the_rest(self, model_type: str, harmless: frozenset[str]) -> None:
         """Raises if a key is left that no rule has taken and that may change the computation."""
-        for key in sorted(self._left.keys() - harmless - HARMLESS):
+        left = {k for k, v in self._left.items() if k not in HARMLESS_AS or v != HARMLESS_AS[k]}
+        if unknown := sorted(left - harmless - HARMLESS):
+            what = "is not a key" if len(unknown) == 1 else "are not keys"
             raise FolderError(
-                f"config.json: {key!r} is not a key that clearhead knows of {model_type!r}; "
-                "if it changes nothing in what the model computes, take it out"
+                f"config.json: {', '.join(map(repr, unknown))} {what} that clearhead knows of "
+                f"{model_type!r}; what changes nothing in what the model computes can be taken out"
             )
 
 
@@ -186,6 +204,14 @@ class HuggingFaceFamily:
         for need in self.unmet(config):
             value = getattr(config, need.option)
             raise ConfigError(need.option, value, f"is no {self.name}", need.remedy(config))
+        for key, value in tokens.items():
+            if type(value) is int and value >= config.output_vocab_size:
+                if value != self.ids[key]:  # which nobody has chosen
+                    raise FolderError(
+                        f"config.json: {key}={value} is not a token of a vocabulary of "
+                        f"{config.output_vocab_size}; write the id of one, or null"
+                    )
+                tokens[key] = None
         ids = {key.removesuffix("_token_id"): value for key, value in tokens.items()}
         ids.setdefault("decoder_start", None)
         found = token_ids(ids, config)

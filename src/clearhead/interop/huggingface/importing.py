@@ -57,6 +57,8 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
             copy_labels(folder, unfinished, config)
             if has_tokenizer(unfinished):
                 ids = _as_their_tokenizer_starts(unfinished, config, ids)
+                if config.pad_id is not None and config.pad_id == ids.prompt_start:
+                    config = replace(config, pad_id=None)  # what starts a text is no padding here
             description = Description(model=config, ids=ids)
             write_description(unfinished, description)
     return description

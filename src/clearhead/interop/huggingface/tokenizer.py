@@ -41,6 +41,12 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
     if config.family == "encoder" and (mask := _mask(model_folder, config, tokenizer)) is not None:
         named["mask_token"] = mask
     added = added_here(model_folder, description, tokenizer)
+    if config.family == "encoder" and list(map(len, added)) == [1, 1]:  # as BERT has it
+        for role, (index,) in zip(("cls", "sep"), added):
+            named[f"{role}_token"] = str(tokenizer.id_to_token(index))
+        unknown = read_json(out, TOKENIZER).get("model", {}).get("unk_token")
+        if isinstance(unknown, str) and tokenizer.token_to_id(unknown) is not None:
+            named["unk_token"] = unknown
     _rewrite(out, tokenizer, added, named.get("mask_token"))
     segments = ["token_type_ids"] if config.n_segments > 1 else []
     write_json(out, "special_tokens_map.json", named)

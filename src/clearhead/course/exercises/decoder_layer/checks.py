@@ -56,6 +56,16 @@ def shape(it: Learned) -> None:
 
 
 @CHECKS.about("PreNormDecoderLayer")
+def input_unchanged(it: Learned) -> None:
+    """`x += …` overwrites what the norms and the caller still need."""
+    given = _given()
+    before = given[0].clone()
+    with torch.no_grad():
+        _layer(it)(*given)
+    require(torch.equal(given[0], before))
+
+
+@CHECKS.about("PreNormDecoderLayer")
 def silent_sublayers(it: Learned) -> None:
     """They leave x as it is."""
     layer, given = _layer(it), _given()

@@ -26,5 +26,5 @@ def shift(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 def loss(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor]:
     """logits (batch, length, vocab)，targets (batch, length) → 真实目标的交叉熵之和，以及目标个数。
-    标签平滑把每个目标的这一份均分给整个词表。"""
+    标签平滑从每个目标的概率中拿出比例 smoothing，均分给整个词表。"""
     return blank()
