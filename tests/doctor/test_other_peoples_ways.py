@@ -80,16 +80,18 @@ class Decoder(nn.Module):
 
 
 class CausalByAFlag(Decoder):
-    def run(self, tokens, causal):
-        n = tokens.shape[1]
-        x = self.tokens(tokens) + self.positions(torch.arange(n))
-        mask = torch.ones(n, n, dtype=torch.bool)
-        for block in self.blocks:
-            x = block(x, mask.tril() if causal else mask)[0]
-        return self.head(self.norm(x))
+    """As torch's kernel has it: with a cache, the triangle begins at the first key."""
 
-    def forward(self, t, is_causal=False):
-        return self.run(t, is_causal)
+    def forward(self, t, past_kv=None, is_causal=False):
+        before = past_kv[0][0].shape[2] if past_kv else 0
+        n, kept = t.shape[1], []
+        x = self.tokens(t) + self.positions(torch.arange(before, before + n))
+        mask = torch.ones(n, before + n, dtype=torch.bool)
+        for i, block in enumerate(self.blocks):
+            past = past_kv[i] if past_kv else None
+            x, own = block(x, mask.tril() if is_causal else mask, past=past)
+            kept.append(own)
+        return self.head(self.norm(x)), kept
 
 
 class SlipInTheLoss(Decoder):
@@ -254,9 +256,10 @@ def test_a_right_decoder_gets_no_error(build: Callable[[], nn.Module], checks: l
 
 
 def test_a_flag_that_makes_a_decoder_causal_is_set_and_noted():
-    report = examine(CausalByAFlag(), kind="decoder", only=["causal"])
-    assert report.healthy and report.recognised["causal"] == "is_causal=True"
-    assert [finding.case for finding in report.findings] == ["causal.by_caller"]
+    report = examine(CausalByAFlag(), kind="decoder", only=["causal", "cache"])
+    assert report.recognised["causal"] == "is_causal=True"
+    # Several tokens behind a cache are masked wrongly by such a kernel; one is right.
+    assert {finding.case for finding in report.findings} == {"causal.by_caller", "cache.several"}
 
 
 def test_positions_that_forget_the_cache_are_found_beside_a_start():

@@ -49,7 +49,7 @@ def with_causal_mask(patient: Patient, form: Form) -> Form:
 
 def _ways(form: Form, flags: list[str], names: list[str]) -> Iterator[Form]:
     for flag in flags:
-        yield replace(form, constants={**form.constants, flag: True})
+        yield replace(form, flag=flag)
     for name, shape, (sense, dtype) in product(names, _SHAPES, SENSES):
         mask = MaskForm(name, shape, sense, dtype, causal=True, always=True, padding=False)
         yield replace(form, masks={**form.masks, "real causal": mask})

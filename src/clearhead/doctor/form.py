@@ -121,6 +121,9 @@ class Form:
     2", "source_real 2" and so on; one that is causal only and optional is "real causal"."""
     rest: tuple[str, ...] = ()
     """Masks that go in as further positional arguments (`*args`), by role."""
+    flag: str | None = None
+    """An argument that switches a causal mask on, which a single token does not need: it sees all
+    that is in a cache."""
     segments: str | None = None
     """An argument that tells sentences apart: all tokens are of the first."""
     start: str | None = None
@@ -156,6 +159,8 @@ class Form:
 
         masks = self.mask_arguments(model, inputs)
         args, kwargs = [], {**self.constants, **masks}
+        if self.flag is not None and inputs.tokens.shape[1] > 1:
+            kwargs[self.flag] = True
         if self.two_sequences and self.source is None:
             args.append(turned(inputs.source))
         elif self.two_sequences:

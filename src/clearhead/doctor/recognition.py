@@ -288,7 +288,7 @@ def _with_all_real(calls: Calls) -> Callable[[nn.Module, CallInputs], torch.Tens
 
 def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
     unread: dict[str, str] = {}
-    required, given = set(form.masks), set(form.constants)
+    required = set(form.masks)
     if not form.methods:
         form = with_causal_mask(patient, form)
         form, unread = optional_masks(patient, form)
@@ -298,9 +298,9 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
         kind = role.split()[0]
         shown[kind] = f"{shown[kind]}; {mask}" if kind in shown else str(mask)
     causal = [m.argument for r, m in form.masks.items() if m.causal and r not in required]
-    for flag in set(form.constants) - given:
-        causal.append(flag)
-        shown["causal"] = f"{flag}=True"
+    if form.flag is not None:
+        causal.append(form.flag)
+        shown["causal"] = f"{form.flag}=True"
     inverted = [m.argument for m in form.masks.values() if m.is_inverted]
     sides = frozenset({"right"} if any("lengths" in m.shape for m in form.masks.values()) else ())
     calls = replace(
