@@ -49,12 +49,17 @@ def load_table(language: str) -> str:
     headings, _, _, nothing = HEADINGS[language]
     rows = [
         f"| {name} | {row['clients']} | {row['sentences_per_processor_second']:,.0f} "
-        f"| {row['of_offline']:.2f} | {row['p50_ms']:,.0f} ms | {row['p95_ms']:,.0f} ms "
+        f"| {_of_the_fastest(content, row):.2f} | {row['p50_ms']:,.0f} ms | {row['p95_ms']:,.0f} ms "
         f"| {row['p99_ms']:,.0f} ms | {row['resident_mb']:,} MB |"
         for name, content in results().items()
         for row in content["clients"]
     ]
     return _table(headings, rows) if rows else nothing
+
+
+def _of_the_fastest(content: dict[str, Any], row: dict[str, Any]) -> float:
+    """By CTranslate2 alone, in the batches that are fastest for it."""
+    return row["sentences_per_processor_second"] / max(content["offline"].values())
 
 
 def day_table(language: str) -> str:

@@ -38,7 +38,7 @@ export function attentionPanel(look, root) {
   function drawBar() {
     const buttons = kinds.map((kind) => make("button", { class: "choice", "aria-pressed": String(kind === state.kind), "data-kind": kind, onclick: () => set(chooseKind(look, kind)) }, word(kind)));
     const modes = ["mean", "max"].map((mode) => make("button", { class: "choice", "aria-pressed": String(state.head === mode), "data-mode": mode, onclick: () => set({ head: state.head === mode ? 0 : mode }) }, word(mode)));
-    const rootScale = make("button", { class: "choice", "aria-pressed": String(state.root), onclick: () => set({ root: !state.root }) }, "√");
+    const rootScale = make("button", { class: "choice", "aria-pressed": String(state.root), "data-root": true, onclick: () => set({ root: !state.root }) }, "√");
     rootScale.title = word("root");
     const asTable = make("button", { class: "choice", "aria-pressed": String(state.table), "data-numbers": true, onclick: () => set({ table: !state.table }) }, word(state.table ? "picture" : "numbers"));
     bar.replaceChildren(...buttons, make("span", { class: "gap" }), ...modes, rootScale, asTable);
@@ -71,6 +71,7 @@ export function attentionPanel(look, root) {
   function drawLarge() {
     const matrix = weightsOf(look.weights[state.kind], state.layer, state.head);
     const rows = rowLabels(look, state.kind), columns = columnLabels(look, state.kind);
+    scroll.hidden = state.table; // what is hidden has no width
     const context = canvas.getContext("2d");
     let font = state.projector ? 19 : 13;
     context.font = `${font}px system-ui, sans-serif`;
@@ -158,7 +159,6 @@ export function attentionPanel(look, root) {
 
   function drawTable(matrix, rows, columns) {
     table.hidden = !state.table;
-    scroll.hidden = state.table;
     if (!state.table) { table.replaceChildren(); return; }
     const head = make("tr", {}, make("th"), ...columns.map((c) => make("th", { scope: "col" }, c)));
     const body = rows.map((label, r) => make("tr", {}, make("th", { scope: "row" }, label), ...columns.map((_, c) => {

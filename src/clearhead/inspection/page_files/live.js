@@ -23,9 +23,10 @@ export function liveBar(look, root, show) {
   const ask = { text: facts.first.text, beam: look.beam ? look.beam.width : 1, temperature: facts.first.temperature, seed: 0, checkpoint: null };
   let number = 0, timer = null, running = null, off = state.off, replace = state.replace;
 
-  const text = make("input", { type: "text", id: "live-text", maxlength: facts.max_characters, value: ask.text, autocomplete: "off" });
+  const text = make("textarea", { id: "live-text", rows: 1, maxlength: facts.max_characters, autocomplete: "off", onkeydown: enter });
+  text.value = ask.text;
   const run = make("button", { class: "choice", type: "submit" });
-  const form = make("form", { onsubmit: (event) => { event.preventDefault(); ask.text = text.value; request(); } }, text, run);
+  const form = make("form", { onsubmit: (event) => { event.preventDefault(); request(); } }, text, run);
   const beam = make("select", { id: "live-beam", onchange: () => { ask.beam = Number(beam.value); if (ask.beam > 1) ask.temperature = 0; request(); } }, ...Array.from({ length: facts.max_beam }, (_, i) => make("option", { value: i + 1 })));
   const warmth = make("select", { id: "live-temperature", onchange: () => { ask.temperature = Number(warmth.value); if (ask.temperature) ask.beam = 1; request(); } }, ...TEMPERATURES.map((t) => make("option", { value: t })));
   const again = make("button", { class: "choice", type: "button", onclick: () => { ask.seed += 1; request(); } });
@@ -58,8 +59,16 @@ export function liveBar(look, root, show) {
     }
   }
 
+  // Enter runs; with Shift it is a line end of the text. Enter that ends a word of Chinese is neither.
+  function enter(event) {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    request();
+  }
+
   // The newest question wins: one that is under way is given up.
   function request() {
+    ask.text = text.value;
     draw();
     clearTimeout(timer);
     timer = setTimeout(send, WAIT);

@@ -1,5 +1,5 @@
 // The page: header, tokens, panels, keys.
-import { state, set, listen, forget, word, readAddress, remembered } from "./state.js";
+import { state, set, listen, forget, keepingFocus, word, readAddress, remembered } from "./state.js";
 import { readDocument } from "./data.js";
 import { make } from "./draw.js";
 import { attentionPanel, chooseKind } from "./attention.js";
@@ -30,7 +30,7 @@ async function start() {
   frame.live.hidden = !look.live;
   document.body.append(...Object.values(frame));
   let view = null;
-  const bar = look.live ? liveBar(look, frame.live, (fresh) => { view = show(fresh, frame, bar); }) : null;
+  const bar = look.live ? liveBar(look, frame.live, (fresh) => { state.node = null; keepingFocus(() => { view = show(fresh, frame, bar); }); }) : null;
   view = show(look, frame, bar);
   addEventListener("keydown", (event) => view.press(event));
   addEventListener("resize", () => view.resize());
@@ -169,4 +169,4 @@ function clamp(look, kinds) {
   state.step = Math.min(state.step, look.walk.length - 1);
 }
 
-start();
+start().catch((error) => { document.body.append(make("p", { role: "alert" }, `This browser cannot show the page; try a newer one. 此浏览器无法显示本页，请换用较新的浏览器。 (${error})`)); });

@@ -30,7 +30,7 @@ export function offPanel(look, root) {
 
   function drawEffect() {
     const found = look.effect;
-    if (!found) { effect.replaceChildren(make("p", {}, word("allOn"))); return; }
+    if (!found) { effect.replaceChildren(...(state.off.length ? [] : [make("p", {}, word("allOn"))])); return; }
     const line = (label, text, extra) => make("p", {}, make("span", { class: "label" }, word(label)), make("b", extra, text || "∅"));
     const lost = found.log_prob_off - found.log_prob;
     effect.replaceChildren(

@@ -20,8 +20,18 @@ export function set(changes) {
     if (state[key] !== value) { state[key] = value; changed = true; }
   }
   if (!changed) return;
-  for (const draw of [...listeners]) draw(changes);
+  keepingFocus(() => { for (const draw of [...listeners]) draw(changes); });
   writeAddress();
+}
+
+// Drawing makes elements anew: the one that takes the place of the focused one is focused.
+export function keepingFocus(draw) {
+  const before = document.activeElement;
+  const marks = [...(before?.attributes ?? [])].filter(({ name }) => name === "id" || name.startsWith("data-"));
+  draw();
+  if (!marks.length || before.isConnected) return;
+  const alike = marks.map(({ name, value }) => `[${name}="${CSS.escape(value)}"]`).join("");
+  document.querySelector(alike)?.focus({ preventScroll: true });
 }
 
 export function word(key) { return WORDS[state.language][key] ?? key; }
@@ -32,7 +42,7 @@ function writeAddress() {
 }
 
 export function readAddress(kinds) {
-  const parts = decodeURIComponent(location.hash.slice(1)).split(".");
+  const parts = location.hash.slice(1).split(".");
   if (parts.length !== 5 || !kinds.includes(parts[0])) return {};
   const [kind, layer, head, token, language] = parts;
   const found = { kind, layer: Number(layer) || 0, token: Number(token.slice(1)) || 0 };

@@ -14,9 +14,9 @@ export function walkPanel(look, root) {
   return function draw() {
     const step = steps[state.step];
     bar.replaceChildren(
-      make("button", { class: "choice", "aria-label": "‹", "data-walk": "back", onclick: () => move(-1) }, "‹"),
+      make("button", { class: "choice", "aria-label": word("stepBack"), "data-walk": "back", onclick: () => move(-1) }, "‹"),
       make("span", { class: "count" }, `${state.step + 1} / ${steps.length}`),
-      make("button", { class: "choice", "aria-label": "›", "data-walk": "on", onclick: () => move(1) }, "›"),
+      make("button", { class: "choice", "aria-label": word("stepOn"), "data-walk": "on", onclick: () => move(1) }, "›"),
     );
     const sizes = step.symbols.map((symbol, i) => make("span", { class: "size" }, make("b", {}, String(step.shape[i])), make("small", {}, symbol)));
     card.replaceChildren(
@@ -29,7 +29,7 @@ export function walkPanel(look, root) {
     );
     list.replaceChildren(...steps.map((each, i) => {
       const item = make("li", { "aria-current": i === state.step ? "step" : undefined },
-        make("button", { class: "step", onclick: () => set({ step: i }) }, make("span", {}, each.name), make("small", {}, each.shape.join(" × "))));
+        make("button", { class: "step", "data-place": i, onclick: () => set({ step: i }) }, make("span", {}, each.name), make("small", {}, each.shape.join(" × "))));
       return item;
     }), make("li", { class: "note" }, word("same")));
     const current = list.children[state.step];
