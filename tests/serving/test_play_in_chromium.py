@@ -187,3 +187,34 @@ def test_a_changed_sentence_and_other_settings_are_decoded_again(playing: Playin
     assert page.inner_text(".live [type=submit]") == "运行"
     # The browser itself notes that an answer had the status 400.
     assert [each for each in playing.complaints if "400 (Bad Request)" not in each] == []
+
+
+@pytest.mark.parametrize("playing", ["decoder"], indirect=True)
+def test_line_ends_stay_and_every_control_takes_the_text_in_the_box(playing: Playing):
+    page, one = playing.page, playing.subject
+    page.fill("#live-text", "We live")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("here")
+    page.select_option("#live-beam", "2")
+    playing.answered()
+    expected = see(one, "We live\nhere", max_new=6, beam=2)
+    ids = page.eval_on_selector_all(".strip:last-child .chip", "e => e.map(x => +x.dataset.id)")
+    assert ids == [token["id"] for token in expected["tokens"]["written"]]
+    assert playing.complaints == []
+
+
+@pytest.mark.parametrize("playing", ["encoder-decoder"], indirect=True)
+def test_switches_are_within_reach_on_a_narrow_screen_and_keys_keep_their_place(playing: Playing):
+    page = playing.page
+    page.focus('[data-walk="on"]')
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert page.inner_text(".count").startswith("3 / ")
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.click('[data-tab="off"]')
+    assert page.is_visible("#panel-off") and not page.is_visible("#panel-attention")
+    page.focus("[data-switch]")
+    page.keyboard.press("Enter")
+    playing.answered()
+    assert page.eval_on_selector("[data-switch]", "e => document.activeElement === e")
+    assert playing.complaints == []
