@@ -238,7 +238,8 @@ def _begin(job: Job, plan: PreparePlan) -> None:
         _remove(job, MADE_FILES)
     if path.is_file():
         return
-    for file in _tokenizer_files(job.config) if job.config.tokenizer != "file" else ():
+    of_others = job.config.tokenizer != "file" and not (job.folder / MANIFEST).exists()
+    for file in _tokenizer_files(job.config) if of_others else ():
         if (job.folder / file).exists():
             raise DataError(
                 f"{job.folder} holds {file}, and nothing says what it was made from; choose "
