@@ -95,7 +95,7 @@ class Setting:
         values = [keys.take(key, self.default) for key in self.theirs]
         if any(value != values[0] for value in values):
             said = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
-            remedy = "make them equal"  # which changes weights, but for dropout
+            remedy = "make them equal"  # dropout shapes no weights
             if not self.ours.startswith("p_"):
                 remedy = "a model in which they differ cannot be imported"
             raise FolderError(f"config.json: {said} are one option here, {self.ours}; {remedy}")
