@@ -40,6 +40,12 @@ def api_keys() -> list[str]:
     return [key.strip() for key in found if key.strip()]
 
 
+def trusts_tokenizers() -> bool:
+    """Whether tokenizers are opened that could not be shown to be harmless:
+    CLEARHEAD_TRUST_TOKENIZERS=1."""
+    return os.environ.get("CLEARHEAD_TRUST_TOKENIZERS") == "1"
+
+
 def metrics_folder() -> Path | None:
     """Where the workers of a server keep their figures (prometheus-client reads the variable
     itself); None: there is one worker."""

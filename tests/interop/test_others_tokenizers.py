@@ -22,8 +22,9 @@ from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.huggingface.llama import LLAMA
 from clearhead.interop.labels import Labels, read_labels, write_labels
 from clearhead.interop.model_folder import TokenIds, load_model, read_description
-from clearhead.text.tokenizer import load_tokenizer
+from clearhead.text.tokenizer import load_tokenizer, tokenizer_from_json
 from tests.interop.hugging import KINDS
+from tests.security.test_tokenizers import character_map
 
 transformers = pytest.importorskip("transformers")
 BOTH = replace(ch.preset("tiny-encoder-decoder"), vocab_size=310)
@@ -265,5 +266,157 @@ def test_a_tokenizer_that_lengthens_every_text_is_refused_at_the_import(
     KINDS["llama"].make(vocab_size=310).save_pretrained(tmp_path / "theirs")
     folder = changed(tokenizer, tmp_path / "t", lambda content: content.update(normalizer=twenty))
     shutil.copy(folder / "tokenizer.json", tmp_path / "theirs" / "tokenizer.json")
-    with pytest.raises(ClearheadError, match="1048576 times as long, and 64 is the limit"):
+    with pytest.raises(ClearheadError, match="2,097,152 times as long, and 128 is the limit"):
         import_model(tmp_path / "theirs", tmp_path / "ours")
+
+
+PATTERNS = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "llama 3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen 2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen 3.5": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "tekken": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "gpt-4o": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "kimi": r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+    "bailing": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+    "deepseek 3": "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+    "deepseek 3, asian": "[一-龥\u3040-ゟ゠-ヿ]+",
+    "deepseek llm": r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽΈ-ΊΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽ]+",
+    "deepseek llm, marks": r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    "deepseek llm, end": r"\s+$",
+    "deepseek coder": r"\s?\p{P}+",
+    "tiny aya": r"\d{1,3}(?=(?:\d{3})*\b)",
+    "falcon": "[0-9][0-9][0-9]",
+    "bloom": r" ?[^(\s|[.,!?…。，、।۔،])]+",
+    "chameleon": "<sentinel:[0-9]+>",
+    "chameleon, image": "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+    "clip": r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]"
+    r"|[^\s\p{L}\p{N}]+",
+    "laguna": r"[^\n]+|[\n]+",
+}
+"""Of pre-tokenizers in Hugging Face folders."""
+
+
+def in_bytes(pattern: str) -> dict[str, Any]:
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    steps = [split | {"invert": False}, level | {"use_regex": False}]
+    return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}}
+
+
+def normalised(*steps: dict[str, Any] | str, **others: Any) -> dict[str, Any]:
+    return {"normalizer": {"type": "Sequence", "normalizers": list(steps)}, **others}
+
+
+def replaced(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+BLANKS, LINES = {"Regex": " {2,}"}, {"Regex": r"\s{2,}|[\n\r\t]"}
+UNIGRAM = {"pre_tokenizer": METASPACE, "decoder": METASPACE}
+BERT = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+OF_FAMILIES = {
+    "llama 2": normalised(
+        {"type": "Prepend", "prepend": "▁"},
+        replaced({"String": " "}, "▁"),
+        pre_tokenizer=None,
+        decoder={
+            "type": "Sequence",
+            "decoders": [
+                replaced({"String": "▁"}, " "),
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            ],
+        },
+    ),
+    "gemma": {"normalizer": replaced({"String": " "}, "▁")},
+    "t5": normalised("map", replaced(BLANKS, "▁"), **UNIGRAM),
+    "xlm-roberta, marian, nllb, mbart, pegasus": normalised(
+        "map", replaced(BLANKS, " "), **UNIGRAM
+    ),
+    "deberta 2": normalised(
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        "map",
+        replaced(LINES, " "),
+        **UNIGRAM,
+    ),
+    "albert": normalised(
+        replaced({"String": "``"}, '"'),
+        replaced({"String": "''"}, '"'),
+        {"type": "NFKD"},
+        {"type": "StripAccents"},
+        {"type": "Lowercase"},
+        "map",
+        replaced(BLANKS, " "),
+        **UNIGRAM,
+    ),
+    "bert": {
+        "normalizer": BERT | {"strip_accents": None, "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "post_processor": BOS_EOS,
+    },
+    "clip": normalised({"type": "NFC"}, replaced({"Regex": r"\s+"}, " "), {"type": "Lowercase"}),
+    "roberta": {
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "sep": ["<eos>", 2],
+            "cls": ["<bos>", 1],
+            "trim_offsets": True,
+            "add_prefix_space": True,
+        }
+    },
+    "modern bytes": {"normalizer": {"type": "ByteLevel"}, "pre_tokenizer": None},
+}
+TEXTS = ["It's 12,345 km to  Köln!\n\n", "红楼梦 hello\tWORLD'LL don’t", "", " a ﷺ"]
+
+
+@pytest.mark.parametrize("change", OF_FAMILIES.values(), ids=OF_FAMILIES)
+def test_the_tokenizers_of_other_families_open_and_encode_as_their_library_does(
+    change: dict[str, Any], tokenizer: Path
+):
+    content = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8")) | change
+    # The map of sentencepiece, which takes 320 kB, in small.
+    small = {
+        "type": "Precompiled",
+        "precompiled_charsmap": character_map("ﷺ", "صلى الله عليه وسلم"),
+    }
+    if "map" in (steps := (content["normalizer"] or {}).get("normalizers", [])):
+        content["normalizer"]["normalizers"] = [small if s == "map" else s for s in steps]
+    text = json.dumps(content)
+    theirs = Tokenizer.from_str(text)
+    ours = tokenizer_from_json(text)
+    assert ours.encode_batch(TEXTS) == [
+        theirs.encode(each, add_special_tokens=False).ids for each in TEXTS
+    ]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+def test_the_patterns_of_other_families_open_and_divide_as_their_library_does(
+    pattern: str, tokenizer: Path
+):
+    content = json.loads((tokenizer / "tokenizer.json").read_text(encoding="utf-8"))
+    text = json.dumps(content | in_bytes(pattern))
+    theirs = Tokenizer.from_str(text)
+    ours = tokenizer_from_json(text)
+    assert ours.encode_batch(TEXTS) == [theirs.encode(each).ids for each in TEXTS]

@@ -16,7 +16,8 @@ from datatrove.pipeline.tokens import DocumentTokenizer
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from clearhead.errors import DataError
-from clearhead.text.tokenizer import EOS
+from clearhead.text.tokenizer import EOS, library_tokenizer
+from clearhead.text.untrusted import slow_runs
 
 
 class TokenFiles(DocumentTokenizer):
@@ -28,6 +29,11 @@ class TokenFiles(DocumentTokenizer):
         if not Path(tokenizer).is_file():
             raise DataError(
                 f"there is no tokenizer {str(tokenizer)!r}; clearhead prepare makes one"
+            )
+        if slow_runs(library_tokenizer(Path(tokenizer).read_text(encoding="utf-8"))):
+            raise DataError(
+                f"{str(tokenizer)!r} takes minutes for long runs of blanks or digits, and "
+                "datatrove cannot leave such texts out; use clearhead prepare"
             )
         super().__init__(str(output_folder), str(tokenizer), eos_token=eos, shuffle_documents=False)
 

@@ -4,23 +4,20 @@ and the same file gives the same ids everywhere."""
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from clearhead.errors import DataError, InputError
+from clearhead.text.untrusted import MAX_RUN, check_parts, check_sizes, slow_runs
 
 PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
 ROLES = ("pad", "bos", "eos", "mask")
-MAX_GROWTH = 64
-"""How many times longer the replacements of a tokenizer.json may make a text."""
 
 
 class UnknownLetterError(DataError):
@@ -49,6 +46,7 @@ class Tokenizer:
         self.control_ids = frozenset(ids) | {
             index for index, token in library.get_added_tokens_decoder().items() if token.special
         }
+        self._slow_runs = slow_runs(library)
 
     def check_control_tokens(self) -> None:
         """Raises if text can spell one: an early word; `encode_batch` keeps the promise."""
@@ -86,6 +84,8 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of several texts at once, in parallel threads."""
+        if self._slow_runs is not None:
+            self._refuse_slow(texts, self._slow_runs)
         try:
             with panics_are_errors():
                 encoded = self.library.encode_batch_fast(texts, add_special_tokens=False)
@@ -107,6 +107,16 @@ class Tokenizer:
         if not all(map(self._role_ids.isdisjoint, ids)):
             self._refuse_control(texts, ids)
         return ids
+
+    def _refuse_slow(self, texts: Sequence[str], runs: re.Pattern[str]) -> None:
+        for text in texts:
+            check_is_text(text)
+            normalizer = self.library.normalizer
+            if runs.search(text if normalizer is None else normalizer.normalize_str(text)):
+                raise DataError(
+                    f"the text {text[:40]!r} has more than {MAX_RUN:,} blanks or digits in a row, "
+                    "for which this tokenizer takes minutes; shorten it, or leave it out"
+                )
 
     def _refuse_control(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         for text, own in zip(texts, ids):
@@ -174,28 +184,12 @@ def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EO
 
 
 def library_tokenizer(text: str) -> LibraryTokenizer:
-    """The library's own object, if no short text can fill the memory with it."""
-    growth = math.prod(len(made) for made in _replacements(json.loads(text)) if made)
-    if growth > MAX_GROWTH:
-        raise DataError(
-            f"the replacements of this tokenizer can make a text {growth} times as long, and "
-            f"{MAX_GROWTH} is the limit; is tokenizer.json damaged?"
-        )
+    """The library's own object, if no short text can take minutes or fill the memory with it."""
+    check_sizes(text)
     with panics_are_errors():
-        return LibraryTokenizer.from_str(text)
-
-
-def _replacements(value: Any) -> Iterator[str]:
-    """What the normalizers, pre-tokenizers and decoders of a `tokenizer.json` put into a text."""
-    if isinstance(value, dict):
-        if value.get("type") == "Replace":
-            yield str(value.get("content"))
-        for key, inner in value.items():
-            if key != "model":
-                yield from _replacements(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _replacements(inner)
+        library = LibraryTokenizer.from_str(text)
+    check_parts(library)
+    return library
 
 
 def _make_special(library: LibraryTokenizer, tokens: Iterable[str]) -> None:
