@@ -5,7 +5,6 @@ import itertools
 import os
 import platform
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +55,21 @@ def metrics_folder() -> Path | None:
 def share_metrics(folder: Path) -> None:
     """For this process and those that it starts; before prometheus-client is imported."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+
+
+@contextmanager
+def variables(**changes: str) -> Iterator[None]:
+    """Inside the block, these environment variables have these values."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def environment_with(**changes: str) -> dict[str, str]:
@@ -122,19 +136,3 @@ def crash_point() -> None:
     wanted = os.environ.get("CLEARHEAD_CRASH_AT")
     if wanted is not None and next(_points_passed) == int(wanted):
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-@contextmanager
-def main_is_left_alone() -> Iterator[None]:
-    """A spawned process runs the main script again, to find what was defined there. Workers need
-    nothing of it, and a script without `if __name__ == "__main__":` would start itself again."""
-    main = sys.modules["__main__"]
-    names = ("__file__", "__spec__")
-    hidden = {name: getattr(main, name) for name in names if hasattr(main, name)}
-    for name in hidden:
-        setattr(main, name, None)
-    try:
-        yield
-    finally:
-        for name, value in hidden.items():
-            setattr(main, name, value)

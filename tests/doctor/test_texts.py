@@ -82,7 +82,7 @@ def test_the_right_lines_are_python():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_handbook_is_in_step_with_the_code(language):
     page = handbook.path(ROOT, language).read_text(encoding="utf-8")
-    assert page == handbook.handbook(language), "run python -m clearhead.doctor.handbook"
+    assert page == handbook.handbook(language), "run python -P -m clearhead.doctor.handbook"
 
 
 def test_the_handbook_lists_every_check():

@@ -4,7 +4,6 @@
 standard input closes, whoever started it is gone, and it ends."""
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
 from clearhead.interop.folders import read_json
 from clearhead.models import MaskedLM
+from clearhead.processes import output_of
 from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
 from clearhead.studies.result_lines import ResultLine
 from clearhead.studies.statistics import N_BLOCKS
@@ -97,18 +97,16 @@ def _now() -> str:
 
 
 def _commit() -> str:
-    """Of this package, if it is run from a checkout."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    describe = ["describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        tracked = subprocess.run(
-            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True
-        )
-        if tracked.returncode != 0:
-            return ""
-        return subprocess.run([*git, *describe], capture_output=True, text=True).stdout.strip()
-    except OSError:  # git is not installed
+    """Of this package, if it is run from its checkout, src/clearhead. No repository around it is
+    asked: an environment may stand in a project that somebody sent, and the settings of a
+    repository can name programs that git runs."""
+    checkout = Path(__file__).parents[3]
+    if not (checkout / ".git").exists():
         return ""
+    git = ("git", "-C", str(checkout))
+    if not output_of(*git, "ls-files", "--error-unmatch", __file__):
+        return ""
+    return output_of(*git, "describe", "--always", "--dirty", "--abbrev=12")
 
 
 def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.cli.lines import at_least_one
-from clearhead.environment import environment_with
 from clearhead.errors import ClearheadError
 from clearhead.files import refuse_unusual, write_whole
+from clearhead.processes import start_module
 
 FOLDER = Path("clearhead-quickstart")
 MARK, FINISHED = ".quickstart", "finished"
@@ -139,17 +139,17 @@ def _enter(folder: Path) -> None:
 
 def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:
     """The command's exit code, and whether Ctrl-C was pressed meanwhile."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clearhead", *stop.arguments],
-        cwd=folder,
-        env=environment_with(CLEARHEAD_DATA="data"),
+    process = start_module(
+        "clearhead",
+        *stop.arguments,
+        folder=folder,
         stdin=None if stop.typed is None else subprocess.PIPE,
-        text=True,
+        CLEARHEAD_DATA="data",
     )
     try:
         if stop.typed is not None:
             assert process.stdin is not None
-            process.stdin.write(f"{stop.typed}\n")
+            process.stdin.write(f"{stop.typed}\n".encode())
             process.stdin.close()
         return process.wait(), False
     except KeyboardInterrupt:

@@ -1,9 +1,7 @@
 """A learner's folder: made, checked, and what has been done in it."""
 
-import contextlib
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +11,9 @@ from typing import get_args
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.state import STATE, LearnLanguage, LearnState, hash_of, spare_name
 from clearhead.course.verdict import Trouble, Verdict
-from clearhead.environment import environment_with
 from clearhead.errors import DataError, nearest
 from clearhead.files import refuse_unusual, write_whole
+from clearhead.processes import start_module
 
 FOLDER = Path("clearhead-learn")
 SOLUTIONS = "solutions"
@@ -175,17 +173,24 @@ def _run(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
     with tempfile.TemporaryDirectory(prefix="clearhead-learn-") as place:
         result = Path(place) / "verdicts"
         names = [exercise.name for exercise in exercises]
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                [sys.executable, "-m", "clearhead.course.child", str(result), *names],
-                cwd=folder,
-                env=environment_with(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1"),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=PATIENCE * len(names),
-                check=False,
-            )
+        nothing = subprocess.DEVNULL
+        with start_module(
+            "clearhead.course.child",
+            str(result),
+            *names,
+            folder=folder,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            OMP_NUM_THREADS="1",
+            PYTHONDONTWRITEBYTECODE="1",
+        ) as process:
+            try:
+                process.wait(PATIENCE * len(names))
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                process.kill()
         if not result.is_file() or result.stat().st_size > MAX_RESULT:
             return {}
         return _read(result.read_text(encoding="utf-8"), names)

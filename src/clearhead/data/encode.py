@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from clearhead.data.token_files import Integers, TokenArray, token_dtype
-from clearhead.environment import main_is_left_alone, one_tokenizer_thread
+from clearhead.environment import one_tokenizer_thread
 from clearhead.errors import ClearheadError
+from clearhead.processes import starting_processes
 from clearhead.text.tokenizer import Tokenizer, tokenizer_from_json
 
 WAITING_PER_PROCESS = 2  # chunks under way: enough to keep a process busy while its result travels
@@ -70,7 +71,7 @@ def encode_in_order(
         return
     # Fresh processes: a fork would copy the library's threads in an unknown state.
     with (
-        main_is_left_alone(),
+        starting_processes(),
         ProcessPoolExecutor(
             processes,
             mp_context=multiprocessing.get_context("spawn"),

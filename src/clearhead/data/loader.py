@@ -17,6 +17,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.layouts import BatchLayout, BatchRow
 from clearhead.data.order import derive_key, permute
 from clearhead.errors import ConfigError, DataError
+from clearhead.processes import starting_processes
 
 
 class Position(NamedTuple):
@@ -87,15 +88,17 @@ class Loader:
         self.position = Position(*numbers)
 
     def __iter__(self) -> Iterator[Batch]:
-        batches = DataLoader(
-            _Reading(self.layout),
-            batch_size=None,
-            sampler=_Orders(self),
-            num_workers=self.workers,
-            collate_fn=_as_it_is,  # pyright: ignore[reportArgumentType]
-            generator=torch.Generator(),  # else it draws from the one that dropout uses
-            worker_init_fn=_leave_signals,
-        )
+        with starting_processes():
+            loader = DataLoader(
+                _Reading(self.layout),
+                batch_size=None,
+                sampler=_Orders(self),
+                num_workers=self.workers,
+                collate_fn=_as_it_is,  # pyright: ignore[reportArgumentType]
+                generator=torch.Generator(),  # else it draws from the one that dropout uses
+                worker_init_fn=_leave_signals,
+            )
+            batches = iter(loader)
         for batch, after in batches:
             self.position = after
             yield batch

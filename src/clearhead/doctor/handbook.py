@@ -1,4 +1,4 @@
-"""The page that lists every check, made from the texts: `python -m clearhead.doctor.handbook`.
+"""The page that lists every check, made from the texts: `python -P -m clearhead.doctor.handbook`.
 
 Without an argument it writes docs/en/doctor/checks.md and its Chinese counterpart below the folder
 in which it is started.

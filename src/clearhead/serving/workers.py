@@ -19,8 +19,9 @@ from pathlib import Path
 import torch
 import uvicorn
 
-from clearhead.environment import main_is_left_alone, one_tokenizer_thread, share_metrics
+from clearhead.environment import one_tokenizer_thread, share_metrics
 from clearhead.errors import ClearheadError
+from clearhead.processes import starting_processes
 from clearhead.serving.connections import BoundedConnection
 from clearhead.serving.logs import LOGGER, log_as_json
 from clearhead.serving.metrics import forget_worker
@@ -102,8 +103,8 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
         for place in range(n_workers):
             if place not in workers and time.monotonic() - started[place] >= PAUSE:
                 started[place] = time.monotonic()
-                workers[place] = context.Process(target=run_worker, args=(plan, listening))
-                with main_is_left_alone():
+                with starting_processes():
+                    workers[place] = context.Process(target=run_worker, args=(plan, listening))
                     workers[place].start()
         wait([worker.sentinel for worker in workers.values()], timeout=0.5)
         for place, worker in list(workers.items()):

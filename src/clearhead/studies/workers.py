@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clearhead.environment import environment_with
 from clearhead.errors import ClearheadError
+from clearhead.processes import start_module
 
 POLL = 0.05  # seconds
 
@@ -59,16 +59,16 @@ def run_jobs(
 
 
 def _start(job: StudyJob, module: str) -> subprocess.Popen[bytes]:
-    one_thread = environment_with(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module],
+        process = start_module(
+            module,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env=one_thread,
-            start_new_session=True,  # Ctrl-C reaches this process, which then ends its workers
+            own_session=True,  # Ctrl-C reaches this process, which then ends its workers
+            OMP_NUM_THREADS="1",
+            MKL_NUM_THREADS="1",
         )
     assert process.stdin is not None
     try:

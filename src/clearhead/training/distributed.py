@@ -175,7 +175,7 @@ def check_alone(config: TrainConfig) -> None:
         if getattr(config, name) > 1:
             rule = f"needs at least {together} processes, and this is one"
             command = f"torchrun --nproc-per-node {together} -m clearhead train RECIPE"
-            remedy = f"start them: {command}, or try {name}=1"
+            remedy = f"start them: PYTHONSAFEPATH=1 {command}, or try {name}=1"
             raise ConfigError(f"train.{name}", getattr(config, name), rule, remedy)
 
 

@@ -1,0 +1,90 @@
+"""How clearhead starts a process, so that no code of the current folder is run.
+
+`python -m` and `python -c` look for modules in the current folder first, before the standard
+library, and multiprocessing starts its processes with `python -c`. A json.py in a folder that
+somebody sent would be run. Python's safe path (`-P`, or PYTHONSAFEPATH) leaves that folder out.
+`tests/security/test_processes.py` finds every start of a process that goes another way."""
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from clearhead.environment import environment_with, variables
+
+Stream = int | IO[bytes] | None
+"""As `subprocess.Popen` takes it."""
+_lock = threading.Lock()
+_changes = ExitStack()
+_n_open = 0  # blocks of `starting_processes`, which may overlap in several threads
+
+
+def start_module(
+    module: str,
+    *arguments: str,
+    folder: Path | None = None,
+    stdin: Stream = None,
+    stdout: Stream = None,
+    stderr: Stream = None,
+    own_session: bool = False,
+    **changes: str,
+) -> subprocess.Popen[bytes]:
+    """Runs `python -m MODULE` in a folder. `changes` are environment variables."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *arguments],
+        cwd=folder,
+        env=environment_with(**changes),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=own_session,
+    )
+
+
+@contextmanager
+def starting_processes() -> Iterator[None]:
+    """Inside the block, what multiprocessing starts (workers, a fork server, the process that
+    tracks semaphores) has the safe path, and does not run the main script again."""
+    global _n_open
+    with _lock:
+        if _n_open == 0:
+            _changes.enter_context(variables(PYTHONSAFEPATH="1"))
+            _changes.enter_context(_main_is_left_alone())
+        _n_open += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_open -= 1
+            if _n_open == 0:
+                _changes.close()
+
+
+@contextmanager
+def _main_is_left_alone() -> Iterator[None]:
+    """A spawned process runs the main script again, to find what was defined there. Workers need
+    nothing of it, and a script without `if __name__ == "__main__":` would start itself again."""
+    main = sys.modules["__main__"]
+    names = ("__file__", "__spec__")
+    hidden = {name: getattr(main, name) for name in names if hasattr(main, name)}
+    for name in hidden:
+        setattr(main, name, None)
+    try:
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
+
+
+def output_of(program: str, *arguments: str) -> str:
+    """What another program prints; "" if it fails or is not installed."""
+    found = shutil.which(program)
+    # Windows looks in the current folder before it looks at the PATH.
+    if found is None or Path(found).resolve().parent == Path.cwd():
+        return ""
+    done = subprocess.run([found, *arguments], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
