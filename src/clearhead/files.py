@@ -1,8 +1,11 @@
 """Files that are whole or as they were, locks, and folders that somebody else may have sent."""
 
+import errno
 import os
 import re
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +14,11 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from clearhead.errors import DataError, FolderError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 PARTIAL = ".part"
 """How the name of a file ends that is being written."""
@@ -92,10 +100,19 @@ def sync(path: Path) -> None:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """A descriptor of the file itself, never of a file that a link in its place points to."""
+    """A descriptor of a file that is changed in its place: of the file itself, never of a file that
+    a link in its place points to, nor of one that has another name."""
     refuse_link(path)
     refuse_folder(path)
-    return os.open(path, flags | _PLAIN, _MODE)
+    descriptor = os.open(path, flags & ~os.O_TRUNC | _PLAIN, _MODE)
+    try:
+        _refuse_hard_link(path, os.fstat(descriptor))
+        if flags & os.O_TRUNC:
+            os.ftruncate(descriptor, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def refuse_folder(path: Path) -> None:
@@ -110,6 +127,14 @@ def refuse_link(path: Path) -> None:
         raise FolderError(
             f"{path} is a link, and a link can point to any of your files; put the file itself "
             "there (cp -rL copies a folder with the files that its links point to)"
+        )
+
+
+def _refuse_hard_link(path: Path, about: os.stat_result) -> None:
+    if about.st_nlink > 1:
+        raise FolderError(
+            f"{path} is a hard link: the same file has another name, and may be one of your own; "
+            f"make it a file of its own: cp {path} {path}.copy && mv {path}.copy {path}"
         )
 
 
@@ -134,6 +159,8 @@ def refuse_unusual(folder: Path) -> None:
 def locked(path: Path, refusal: str) -> Iterator[None]:
     """One process holds the lock at a time; others are refused. It dies with its holder."""
     refuse_link(path)  # filelock would say no more than "too many levels of symbolic links"
+    if path.exists():
+        _refuse_hard_link(path, path.stat())  # some versions of filelock empty the file
     lock = FileLock(path)
     try:
         lock.acquire(blocking=False)
@@ -143,3 +170,61 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def folder_beside(place: Path) -> Iterator[Path]:
+    """A new hidden folder beside a place, for what will get that name. What is left of it at the
+    end is removed; what a process that was killed has left, when the next one starts (but not on
+    Windows, nor on disks without locks)."""
+    prefix, parent = f".{place.name}.unfinished-", place.parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for path in list(parent.iterdir()):
+            if re.fullmatch(rf"{re.escape(prefix)}\w{{8}}", path.name):
+                _remove_if_left(path)
+        folder, held = _new_folder(prefix, parent)
+    except OSError as error:
+        error.filename = str(place)  # and not the hidden one
+        raise
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _new_folder(prefix: str, parent: Path) -> tuple[Path, int | None]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        try:
+            return folder, _hold(folder)
+        except (BlockingIOError, FileNotFoundError):  # another process came between, to remove it
+            continue
+        except OSError:
+            return folder, None
+
+
+def _remove_if_left(folder: Path) -> None:
+    try:
+        held = _hold(folder)
+    except OSError:  # its process works on it; or it is a link or a file
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(held)
+
+
+def _hold(folder: Path) -> int:
+    """A descriptor by which this process has the folder for itself, under any name, until it is
+    closed or the process is killed."""
+    if fcntl is None:
+        raise OSError(errno.ENOTSUP, "folders cannot be locked here", str(folder))
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.lstat()  # it may have been removed before it was locked
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -16,7 +16,7 @@ from typing import IO
 
 from clearhead.environment import environment_with, variables
 
-Stream = int | IO[bytes] | None
+ChildStream = int | IO[bytes] | None
 """As `subprocess.Popen` takes it."""
 _lock = threading.Lock()
 _changes = ExitStack()
@@ -27,9 +27,9 @@ def start_module(
     module: str,
     *arguments: str,
     folder: Path | None = None,
-    stdin: Stream = None,
-    stdout: Stream = None,
-    stderr: Stream = None,
+    stdin: ChildStream = None,
+    stdout: ChildStream = None,
+    stderr: ChildStream = None,
     own_session: bool = False,
     **changes: str,
 ) -> subprocess.Popen[bytes]:

@@ -17,6 +17,7 @@ from clearhead.data.fetch import fetch
 from clearhead.data.proposal import propose
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import locked, write_whole
+from clearhead.interop.folders import whole_or_absent
 from tests.security.conftest import MINE, Sent
 from tests.security.test_small_files_large_costs import outcome
 
@@ -42,6 +43,26 @@ def test_train_writes_through_no_link(name: str, sent: Sent, capsys):
     assert sent.mine.read_text() == MINE
     assert code == 2
     assert "is a link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".lock", "log.txt", "metrics.jsonl"])
+def test_train_changes_no_file_that_has_another_name(name: str, sent: Sent, capsys):
+    """Lines are appended to it in its place."""
+    (sent.run / name).unlink(missing_ok=True)
+    (sent.run / name).hardlink_to(sent.mine)
+    code = sent.train()
+    assert sent.mine.read_text() == MINE
+    assert code == 2
+    assert "is a hard link" in capsys.readouterr().err
+
+
+def test_a_file_that_is_replaced_may_have_another_name(sent: Sent):
+    """Another run may share its files with this one; each gets its own when they change."""
+    before = (sent.run / "recipe.toml").read_text()
+    (sent.run.parent / "shared.toml").hardlink_to(sent.run / "recipe.toml")
+    assert sent.train() == 0
+    assert (sent.run.parent / "shared.toml").read_text() == before
+    assert (sent.run / "recipe.toml").read_text() != before
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "model", ".model.new"])
@@ -83,10 +104,15 @@ def test_a_download_writes_through_no_link(tmp_path: Path, sent: Sent):
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "web")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        link(tmp_path / "data/corpus.gz.part", sent.mine)
+        part = tmp_path / "data/corpus.gz.part"
         url = f"http://127.0.0.1:{server.server_port}/corpus.gz"
         try:
+            link(part, sent.mine)
             with pytest.raises(ClearheadError, match="is a link"):
+                fetch(url, tmp_path / "data/corpus.gz", size=99, sha256="0" * 64)
+            part.unlink()
+            part.hardlink_to(sent.mine)
+            with pytest.raises(ClearheadError, match="is a hard link"):
                 fetch(url, tmp_path / "data/corpus.gz", size=99, sha256="0" * 64)
         finally:
             server.shutdown()
@@ -156,6 +182,38 @@ def test_a_lock_is_refused_while_another_process_holds_it_and_dies_with_it(tmp_p
         process.wait()
     with locked(lock, "somebody is at it"):
         pass
+
+
+def test_what_a_killed_export_left_is_removed_when_the_next_one_starts(tmp_path: Path):
+    """What belongs to a process that still works stays, and so does what is not a folder."""
+    hold = (
+        "import sys, time; from pathlib import Path\n"
+        "from clearhead.interop.folders import whole_or_absent\n"
+        "with whole_or_absent(Path(sys.argv[1])) as new:\n"
+        "    (new / 'half').touch(); print(new.name, flush=True); time.sleep(600)"
+    )
+    started = [sys.executable, "-c", hold, str(tmp_path / "hf")]
+    killed, working = (
+        subprocess.Popen(started, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
+    assert killed.stdout is not None and working.stdout is not None
+    try:
+        left, kept = killed.stdout.readline().strip(), working.stdout.readline().strip()
+        assert {path.name for path in tmp_path.iterdir()} == {left, kept}
+        killed.kill()
+        killed.wait()
+        (tmp_path / "mine").mkdir()
+        (tmp_path / ".hf.unfinished-12345678").symlink_to(tmp_path / "mine")
+        (tmp_path / ".hf.unfinished-of-mine").mkdir()
+        with whole_or_absent(tmp_path / "hf") as new:
+            (new / "whole").touch()
+    finally:
+        killed.kill()
+        working.kill()
+        working.wait()
+    mine = {"mine", ".hf.unfinished-12345678", ".hf.unfinished-of-mine"}
+    assert {path.name for path in tmp_path.iterdir()} == {"hf", kept, *mine}
+    assert os.listdir(tmp_path / "hf") == ["whole"]
 
 
 RUN_FILES = [".lock", "log.txt", "metrics.jsonl", "recipe.toml", "model/config.json"]

@@ -2,16 +2,14 @@
 absent."""
 
 import json
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import FolderError
-from clearhead.files import refuse_link, sync
+from clearhead.files import folder_beside, refuse_link, sync
 
 MAX_JSON_BYTES = 64 * 2**20
 """Far above any real config.json or shard index; a tokenizer.json of a million tokens fits."""
@@ -78,25 +76,17 @@ def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
 def whole_or_absent(folder: Path) -> Iterator[Path]:
     """A folder to write into, which gets its name only when the block ends without error and all
     of it is on the disk. After an error nothing is left; after a kill, at most a hidden folder
-    beside it."""
+    beside it, which the next start removes."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
     if folder.name in ("", ".."):
         raise FolderError(f"{folder} is no name for a new folder; give one, such as {folder}/model")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.unfinished-", dir=folder.parent))
-    except OSError as error:
-        error.filename = str(folder)  # and not the unfinished one
-        raise
-    try:
+    with folder_beside(folder) as unfinished:
         yield unfinished
-        unfinished.chmod(0o755)  # mkdtemp makes a private folder, and safetensors private files
+        unfinished.chmod(0o755)  # a new hidden folder is private, and so are safetensors' files
         for path in unfinished.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
             sync(path)
         sync(unfinished)
         unfinished.replace(folder)
         sync(folder.parent)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
