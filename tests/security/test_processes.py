@@ -16,7 +16,9 @@ from clearhead.course.exercises import EXERCISES
 from clearhead.course.folder import LearnFolder
 from clearhead.environment import variables
 from clearhead.processes import output_of, starting_processes
+from clearhead.studies.result_lines import RESULTS, read_lines
 from tests.security.conftest import Sent
+from tests.security.test_studies import PART, Received
 from tests.test_architecture import FILES
 
 SHADOWED = [*sorted(sys.stdlib_module_names), "clearhead", "numpy", "torch", "sitecustomize"]
@@ -133,6 +135,23 @@ def test_the_workers_of_a_server_run_no_code_of_the_current_folder(received: tup
         process.wait()
         process.stderr.close()
     assert n_ready == 2 and not note.exists()
+
+
+def test_the_workers_of_a_study_run_the_part_that_the_user_names_and_nothing_else(
+    received: tuple[Path, Path], tmp_path: Path
+):
+    _, note = received
+    (tmp_path / "sent").mkdir()
+    sent = Received(tmp_path / "sent")
+    sent.write()
+    own = sent.file.with_name("own.py")
+    own.write_text(PART)
+    text = sent.file.read_text().replace("[3, 5]", "[3]").split("[arms.base]")[0]
+    sent.file.write_text(text + '[arms.own]\nparts.norm = "own.py:Scale"\n')
+    assert sent.ask("run", "--part", f"norm={own}:Scale") == 0
+    (line,) = read_lines(sent.folder / RESULTS)
+    assert line["arm"] == "own" and line["values"]
+    assert not note.exists()
 
 
 def test_the_tour_runs_no_code_of_its_folder(

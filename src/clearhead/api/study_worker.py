@@ -4,6 +4,7 @@
 standard input closes, whoever started it is gone, and it ends."""
 
 import json
+import math
 import sys
 import threading
 import time
@@ -74,11 +75,16 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
     if len(texts) < len(task["measures"]):
         measured["gradients"] = norms = _gradients(run, task)
         measured["values"] |= {name: spread(norms[name]) for name in GRADIENTS}
+    for name, value in measured["values"].items():
+        if not math.isfinite(value):
+            found = {"values": {}, "failed": f"{name} is {value}", "date": _now()}
+            return line | found | {"tokens": _last(folder, "targets")}
+    loss = _last(folder, "loss", valid=True)
     return (
         line
         | measured
         | {
-            "valid_loss": _last(folder, "loss", valid=True),
+            "valid_loss": loss if loss is not None and math.isfinite(loss) else None,
             "tokens": _last(folder, "targets"),
             "core_seconds": round(clock.total, 2),
             "date": _now(),
@@ -122,8 +128,12 @@ def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]
 
 
 def _last(folder: Path, name: str, *, valid: bool = False) -> Any:
-    found = [each for each in read_metrics(folder / METRICS) if ("valid" in each) == valid]
-    return found[-1].get(name) if found else None
+    found = [
+        each[name]
+        for each in read_metrics(folder / METRICS)
+        if ("valid" in each) == valid and type(each.get(name)) in (float, int)
+    ]
+    return found[-1] if found else None
 
 
 class ProcessorClock:
@@ -137,7 +147,9 @@ class ProcessorClock:
             known = read_json(folder, CLOCK)
             try:
                 self.seconds = {int(step): float(seconds) for step, seconds in known.items()}
-            except (TypeError, ValueError):
+                if not all(map(math.isfinite, self.seconds.values())):
+                    raise ValueError("not all are numbers")
+            except (TypeError, ValueError, OverflowError):
                 remedy = f"remove {folder}, and its run begins anew"
                 raise FolderError(f"{self.path} does not hold seconds by step; {remedy}") from None
         self.started: float | None = None

@@ -4,7 +4,9 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ from clearhead.api.paths import STUDIES, as_path
 from clearhead.api.preparing import prepare
 from clearhead.api.study_worker import RESULT
 from clearhead.config import recipe_toml
+from clearhead.config.checks import MOST, user_path
 from clearhead.data.corpus import open_corpus
 from clearhead.data.public import public_corpora
 from clearhead.environment import data_folder
-from clearhead.errors import ConfigError, InputError
-from clearhead.files import locked, write_whole
-from clearhead.interop.folders import read_json
+from clearhead.errors import ConfigError, DataError, InputError
+from clearhead.files import locked, refuse_unusual, write_whole
+from clearhead.interop.folders import has_file, read_json
 from clearhead.studies.comparing import StudyResult, compare
 from clearhead.studies.pages import write_pages
 from clearhead.studies.result_lines import (
@@ -29,12 +32,13 @@ from clearhead.studies.result_lines import (
     ResultLine,
     add_line,
     is_complete,
+    is_result,
     lines_of,
     read_lines,
 )
 from clearhead.studies.showing import table
 from clearhead.studies.statistics import POWER, detectable_in_spreads
-from clearhead.studies.study_file import Arm, StudyPlan, check_sweep, load_study
+from clearhead.studies.study_file import SHIPPED, Arm, StudyPlan, check_sweep, load_study
 from clearhead.studies.workers import StudyJob, run_jobs
 from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
@@ -61,7 +65,8 @@ def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
 
 
 class Study:
-    """A study and what it has found so far: `run`, `table`, `page`."""
+    """A study and what it has found so far: `run`, `table`, `page`. Its folder may have been sent
+    by somebody."""
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
@@ -69,6 +74,7 @@ class Study:
     @property
     def result(self) -> StudyResult:
         """Every arm with finished runs, against the baseline."""
+        refuse_unusual(self.folder)
         return compare(self.plan, read_lines(self.folder / RESULTS))
 
     def table(self, *, times: bool = True) -> str:
@@ -82,15 +88,25 @@ class Study:
         return write_pages(self.result, as_path("out", out))
 
     def run(
-        self, *, workers: int | None = None, only_plan: bool = False, say: Say | None = None
+        self,
+        *,
+        workers: int | None = None,
+        only_plan: bool = False,
+        parts: Sequence[str] = (),
+        say: Say | None = None,
     ) -> StudyResult:
         """Runs what is missing: every arm with every seed, `workers` side by side (one for each
         core unless given), each a process with one thread. Killed at any moment, the same call
-        resumes. It first says how long it will take; with `only_plan` that is all."""
+        resumes. It first says how long it will take; with `only_plan` that is all.
+
+        `parts` repeats the parts of the study's file, as "ROLE=FILE.py:NAME": FILE.py is run, and
+        a study that somebody sent runs no file that you have not named."""
         if workers is not None and (type(workers) is not int or workers < 1):
             raise InputError(f"workers={workers!r} must be a whole number of at least 1; try 1")
         say, n_workers = say or _log.info, workers or os.cpu_count() or 1
+        check_parts(self.plan, parts)
         self._check_tests()
+        refuse_unusual(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         refusal = f"{self.folder} is in use by another process; wait until it has ended"
         with locked(self.folder / ".lock", refusal):
@@ -118,9 +134,10 @@ class Study:
     def _collect(self, jobs: list[StudyJob]) -> None:
         """Results of runs that ended when this study had been killed before it noted them."""
         for job in jobs:
-            path = Path(job.task["folder"]) / RESULT
-            line: ResultLine | None = json.loads(path.read_bytes()) if path.is_file() else None
-            if line and lines_of(self.plan, [line]) and is_complete(self.plan, line):
+            if not has_file(Path(job.task["folder"]), RESULT):
+                continue
+            line = _read_result(job)
+            if lines_of(self.plan, [line]) and is_complete(self.plan, line):
                 add_line(self.folder / RESULTS, line)
 
     def _run(self, jobs: list[StudyJob], workers: int, say: Say) -> None:
@@ -129,7 +146,7 @@ class Study:
         def finished(job: StudyJob) -> None:
             nonlocal done
             done += 1
-            line: ResultLine = json.loads((Path(job.task["folder"]) / RESULT).read_bytes())
+            line = _read_result(job)
             add_line(self.folder / RESULTS, line)
             values = ", ".join(f"{name} {value:.4g}" for name, value in line["values"].items())
             say(f"{done} of {len(jobs)}: {job.name}: {line.get('failed') or values}")
@@ -199,8 +216,7 @@ class Study:
         budget = f"{self.plan.budget}={self.plan.amount}"
         for arm in self.plan.arms:
             made_of = f"{arm.fingerprint(arm.recipe)} {budget}"
-            of_arm = known.get(arm.key)
-            if not isinstance(of_arm, dict) or of_arm.get("made_of") != made_of:
+            if not self._is_cost(known.get(arm.key), made_of):
                 known[arm.key] = {"made_of": made_of, **self._measure_cost(arm)}
                 say(
                     f"{arm.key}: {known[arm.key]['parameters']:,} parameters, "
@@ -209,6 +225,18 @@ class Study:
                 write_whole(path, json.dumps(known, indent=1))
             check_sweep(arm, known[arm.key]["steps"])
         return known
+
+    def _is_cost(self, known: Any, made_of: str) -> bool:
+        """Whether that is what a run of an arm takes, as it was measured before."""
+        return (
+            isinstance(known, dict)
+            and known.get("made_of") == made_of
+            and all(type(known.get(name)) is int for name in ("steps", "parameters"))
+            and type(known.get("seconds")) in (float, int)
+            and all(0 <= known[name] < MOST for name in ("seconds", "parameters"))
+            and 0 < known["steps"] < MOST
+            and (self.plan.budget != "steps" or known["steps"] == self.plan.amount)
+        )
 
     def _measure_cost(self, arm: Arm) -> dict[str, Any]:
         threads = torch.get_num_threads()
@@ -235,6 +263,42 @@ class Study:
             "seconds": steps * found.seconds_per_step,
             "parameters": found.parameters,
         }
+
+
+def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
+    """Raises unless every part that a study's file names is named here too, and no other. Those of
+    shipped studies are clearhead's own."""
+    wanted = {
+        (role, *part.rpartition(":")[::2]): f"arms.{arm.name}.parts.{role}"
+        for arm in plan.arms
+        for role, part in arm.parts.items()
+        if Path(part.rpartition(":")[0]).parent != SHIPPED.resolve()
+    }
+    options = {each: f"{each[0]}={os.path.relpath(each[1])}:{each[2]}" for each in wanted}
+    for text in named:
+        role, _, name = text.partition("=")
+        file, _, symbol = name.rpartition(":")
+        if wanted.pop((role, str(user_path(file).resolve()), symbol), None) is None:
+            known = f"its parts are {', '.join(options.values())}" if options else "it has none"
+            raise InputError(f"{plan.given} has no part {text!r}; {known}")
+    if wanted:
+        field = next(iter(wanted.values()))
+        rule = "would be run, and may be somebody else's"
+        missing = " ".join(f"--part {shlex.quote(options[each])}" for each in wanted)
+        remedy = (
+            f"read the file, and name it if you trust it: {missing} (in Python: run(parts=[…]))"
+        )
+        raise ConfigError(field, options[next(iter(wanted))], rule, remedy)
+
+
+def _read_result(job: StudyJob) -> ResultLine:
+    """What a worker has written into the folder of its run."""
+    folder = Path(job.task["folder"])
+    line = read_json(folder, RESULT)
+    if not is_result(line):
+        remedy = "remove it, and the run is measured again"
+        raise DataError(f"{folder / RESULT} is not the result of a run; {remedy}")
+    return line
 
 
 def _steps_for_tokens(run: Run, tokens: float) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearhead.api.paths import STUDIES
 from clearhead.api.studying import study
-from clearhead.cli.calling import settings
+from clearhead.cli.calling import add_part_argument, settings
 from clearhead.studies.study_file import study_names
 
 CALLS = study
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="run: runs side by side (default: one per core)"
     )
+    add_part_argument(parser)
     parser.add_argument(
         "--plan", action="store_true", help="run: only say how long it will take, and what it shows"
     )
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             found.run(
                 workers=arguments.workers,
                 only_plan=arguments.plan,
+                parts=arguments.part,
                 say=lambda text: print(text, flush=True),
             )
             if not arguments.plan:

@@ -68,7 +68,7 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
     _check_keys(found, str(path))
     in_file = [f"{section}.{key}" for section in found for key in found[section]]

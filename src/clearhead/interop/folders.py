@@ -36,18 +36,23 @@ def has_file(folder: Path, name: str) -> bool:
     return (folder / name).exists() or (folder / name).is_symlink()
 
 
-def read_text(folder: Path, name: str) -> str:
-    """The UTF-8 text of a file in the folder, with a limit on its size."""
+def read_bytes(folder: Path, name: str) -> bytes:
+    """The content of a file in the folder, with a limit on its size."""
     path = regular_file(folder, name)
     size = path.stat().st_size
     if size > MAX_JSON_BYTES:
         raise FolderError(
             f"{path} has {size:,} bytes, more than {MAX_JSON_BYTES:,}; is it damaged?"
         )
+    return path.read_bytes()
+
+
+def read_text(folder: Path, name: str) -> str:
+    """The UTF-8 text of a file in the folder, with a limit on its size."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_bytes(folder, name).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FolderError(f"{path} is not UTF-8 text ({error}); is it damaged?") from None
+        raise FolderError(f"{folder / name} is not UTF-8 text ({error}); is it damaged?") from None
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:

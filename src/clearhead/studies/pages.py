@@ -1,6 +1,8 @@
 """A study's result as Markdown, in both languages, with a picture and the lines it is made from."""
 
+import html
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from clearhead.studies.wording import (
 )
 
 SUFFIX = {"en": "", "zh": ".zh-CN"}
+LONGEST = 200  # characters of a version or of a processor's name
 
 
 def write_pages(result: StudyResult, folder: Path) -> list[Path]:
@@ -46,11 +49,11 @@ def page(result: StudyResult, language: str) -> str:
     plan, say = result.plan, words(language)
     other = next(each for each in LANGUAGES if each != language)
     lines = [
-        f"# {plan.title[language]}",
+        f"# {plain(plan.title[language])}",
         "",
         f"[{say['other']}]({plan.name}{SUFFIX[other]}.md)",
         "",
-        plan.question[language],
+        plain(plan.question[language]),
         "",
         say["about"].format(
             arms=len(plan.names),
@@ -77,12 +80,12 @@ def page(result: StudyResult, language: str) -> str:
 
 def _table(result: StudyResult, column: str, language: str) -> list[str]:
     plan, say = result.plan, words(language)
-    baseline = plan.title_of(plan.baseline, language)
+    baseline = _title(plan, plan.baseline, language)
     difference = say["difference"].format(baseline=baseline)
     head = [say["arm"], say["seeds"], say["mean"], difference, say["finding"], say["unequal"]]
     rows = [head, ["---"] * len(head)]
     for arm in result.arms:
-        title = plan.title_of(arm.name, language)
+        title = _title(plan, arm.name, language)
         rows.append(
             [
                 title if arm.lr is None else f"{title}{say['comma']}{say['lr']} {arm.lr:g}",
@@ -106,6 +109,7 @@ def _norms(result: StudyResult, language: str) -> list[str]:
             for line in result.lines
             if (line["arm"], line["lr"]) == (arm.name, arm.lr) and "gradients" in line
         ]
+        lines = [line for line in lines if _sizes(line) == _sizes(lines[0])]
         for stack in lines[0][GRADIENTS[0]] if lines else ():
             cells = [
                 ", ".join(
@@ -114,8 +118,12 @@ def _norms(result: StudyResult, language: str) -> list[str]:
                 )
                 for when in GRADIENTS
             ]
-            rows.append([plan.title_of(arm.name, language), say[stack], *cells])
+            rows.append([_title(plan, arm.name, language), say[stack], *cells])
     return [_row(cells) for cells in rows]
+
+
+def _sizes(gradients: dict[str, dict[str, list[float]]]) -> dict[str, int]:
+    return {stack: len(norms) for stack, norms in gradients[GRADIENTS[0]].items()}
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -132,7 +140,7 @@ def _costs(result: StudyResult, language: str) -> list[str]:
     rows = [head, ["---"] * len(head)]
     for arm in result.arms:
         cells = [f"{arm.costs[c]:,.0f}" if c in arm.costs else "–" for c in columns]
-        rows.append([plan.title_of(arm.name, language), *cells])
+        rows.append([_title(plan, arm.name, language), *cells])
     return [_row(cells) for cells in rows]
 
 
@@ -174,7 +182,7 @@ def _pairing(result: StudyResult, language: str) -> str:
         return say["paired"]
     if len(apart) == len(compared):
         return say["unpaired"]
-    titles = say["and"].join(plan.title_of(name, language) for name in apart)
+    titles = say["and"].join(_title(plan, name, language) for name in apart)
     return say["paired"] + say["space"] + say["unpaired_some"].format(arms=titles)
 
 
@@ -182,9 +190,12 @@ def _provenance(result: StudyResult, language: str) -> str:
     say = words(language)
 
     def of(name: str) -> str:
-        return say["and"].join(sorted({str(line.get(name, "?")) for line in result.lines}))
+        return say["and"].join(texts(name))
 
-    dates = sorted({str(line.get("date", "?")) for line in result.lines})
+    def texts(name: str) -> list[str]:
+        return sorted({plain(line.get(name, "?")[:LONGEST]) for line in result.lines})
+
+    dates = texts("date")
     measured = say["by"].format(
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
         versions=of("clearhead"),
@@ -195,19 +206,30 @@ def _provenance(result: StudyResult, language: str) -> str:
     return say["space"].join(filter(None, [_by_version(result, language), measured]))
 
 
+def _title(plan: StudyPlan, name: str, language: str) -> str:
+    return plain(plan.title_of(name, language))
+
+
+def plain(text: str) -> str:
+    """Text of a study or of its folder, which somebody may have sent, as one line of Markdown: it
+    becomes no HTML and no link."""
+    one_line = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"[\\\[\]|]", r"\\\g<0>", one_line)
+
+
 def _by_version(result: StudyResult, language: str) -> str:
     """Which arms were measured with which code; "" if all with the same."""
     say, plan = words(language), result.plan
     arms: dict[str, list[str]] = {}
     for line in result.lines:
-        known = arms.setdefault(str(line.get("clearhead", "?")), [])
+        known = arms.setdefault(plain(line.get("clearhead", "?")[:LONGEST]), [])
         if line["arm"] not in known:
             known.append(line["arm"])
     if len(arms) < 2:
         return ""
     *few, (last, most) = sorted(arms.items(), key=lambda each: len(each[1]))
     shown = [
-        (version, say["and"].join(plan.title_of(name, language) for name in names))
+        (version, say["and"].join(_title(plan, name, language) for name in names))
         for version, names in few
     ]
     rest = {name for _, names in few for name in names}

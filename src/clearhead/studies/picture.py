@@ -18,6 +18,7 @@ COLOURS = {
     "better": "#1b7837",
     "worse": "#b2182b",
 }
+SMALLEST = 1e-200  # differences below it count as none: a tenth of them may be no number any more
 WIDE = 20.0  # times the smallest mean: from here on a logarithmic axis shows more
 
 
@@ -140,7 +141,9 @@ def _axis(
             return PLOT * min(1.0, max(0.0, (power - first) / (last - first)))
 
         return logarithmic, [(10.0**p, f"{10.0**p:g}") for p in range(first, last + 1)], True
-    spread = high - low or abs(high) or 1.0
+    spread = high - low or abs(high)
+    if spread < SMALLEST:
+        spread = 1.0
     least = 0.0 if low >= 0 else -math.inf  # no axis of losses begins below 0
     found = [arm.figures[column] for arm in arms]
     ends = [each.value + side * (each.half or 0.0) for each in found for side in (-1, 1)]

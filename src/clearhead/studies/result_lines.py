@@ -1,63 +1,127 @@
-"""The result file of a study: one JSON line for each finished run."""
+"""The result file of a study: one JSON line for each finished run. Somebody may have sent it."""
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any, TypeGuard
 
+from clearhead.config.checks import MOST
 from clearhead.errors import DataError
-from clearhead.files import open_plain, refuse_link, sync
-from clearhead.studies.study_file import StudyPlan
+from clearhead.files import open_plain, sync
+from clearhead.interop.folders import has_file, read_bytes
+from clearhead.studies.statistics import N_BLOCKS
+from clearhead.studies.study_file import GRADIENTS, StudyPlan, is_possible
 
 RESULTS = "results.jsonl"
+LARGEST = 1e50
+"""Of a number in a result: intervals need its fourth power."""
+MOST_LINES = 10**9
+"""Of a test set."""
 ResultLine = dict[str, Any]
 """arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what values
 depend on besides. values, left_out, n_lines: by column. valid_loss, parameters, tokens,
 core_seconds: what it took. gradients: norms by layer, if they are measured. failed: why there are
 no values."""
-NEEDED: dict[str, tuple[type, ...]] = {
-    "arm": (str,),
-    "lr": (float, int, NoneType),
-    "seed": (int,),
-    "steps": (int,),
-    "fingerprint": (str,),
-    "values": (dict,),
-    "parameters": (int,),
-    "tokens": (int, NoneType),
-}
 
 
 def read_lines(path: Path) -> list[ResultLine]:
     """Every whole line. The last may be a part, if its writing was interrupted."""
-    if not path.exists():
-        return []
-    refuse_link(path)
     found: list[ResultLine] = []
-    for number, text in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, text in enumerate(_content(path).split(b"\n")[:-1], 1):
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             line = None
-        if not _is_result(line):
+        if not is_result(line):
             raise DataError(f"{path}, line {number} is not a result; remove that line")
         found.append(line)
     return found
 
 
-def _is_result(line: Any) -> TypeGuard[ResultLine]:
+def _content(path: Path) -> bytes:
+    return read_bytes(path.parent, path.name) if has_file(path.parent, path.name) else b""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (float, int) and 0 <= value <= LARGEST
+
+
+def _may_be_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _holds(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """An object whose values pass the check."""
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _are_values(found: Any) -> bool:
+    return _holds(_is_number)(found) and all(is_possible(*each) for each in found.items())
+
+
+def _are_blocks(numbers: Any) -> bool:
+    return isinstance(numbers, list) and len(numbers) == N_BLOCKS and all(map(_is_number, numbers))
+
+
+def _are_norms(numbers: Any) -> bool:
+    return isinstance(numbers, list) and all(map(_is_number, numbers))
+
+
+def _are_gradients(found: Any) -> bool:
+    """By when they were measured and by stack, as many norms both times."""
+    if not _holds(_holds(_are_norms))(found) or found.keys() != set(GRADIENTS):
+        return False
+    first, last = (
+        {stack: len(norms) for stack, norms in found[when].items()} for when in GRADIENTS
+    )
+    return first == last and first.keys() <= {"encoder", "decoder"}
+
+
+NEEDED: Mapping[str, Callable[[Any], bool]] = {
+    "arm": _is_text,
+    "lr": _may_be_none(_is_number),
+    "seed": lambda value: type(value) is int,
+    "steps": lambda value: _is_count(value) and value > 0,
+    "fingerprint": _is_text,
+    "values": _are_values,
+    "parameters": _is_count,
+    "tokens": _may_be_none(_is_count),
+}
+"""What every line has, and what it must be."""
+POSSIBLE: Mapping[str, Callable[[Any], bool]] = {
+    "left_out": _holds(_are_blocks),
+    "n_lines": _holds(lambda value: _is_count(value) and 0 < value <= MOST_LINES),
+    "tests": lambda value: isinstance(value, dict),
+    "valid_loss": _may_be_none(_is_number),
+    "core_seconds": _may_be_none(_is_number),
+    "gradients": _are_gradients,
+    **dict.fromkeys(("failed", "clearhead", "torch", "processor", "date"), _is_text),
+}
+"""What it may have besides; keys that are not named here are not read."""
+
+
+def is_result(line: Any) -> TypeGuard[ResultLine]:
+    """Whether that is the result of a run, with numbers that can be compared."""
     return (
         isinstance(line, dict)
         and NEEDED.keys() <= line.keys()
-        and all(type(line[name]) in types for name, types in NEEDED.items())
-        and all(type(value) in (float, int) for value in line["values"].values())
+        and all(check(line[key]) for key, check in NEEDED.items())
+        and all(check(line[key]) for key, check in POSSIBLE.items() if key in line)
     )
 
 
 def add_line(path: Path, line: ResultLine) -> None:
     """Appends a line and brings it to the disk. What an interrupted writing left is removed."""
-    whole = path.read_bytes() if path.exists() else b""
+    whole = _content(path)
     descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "r+b") as file:
         file.truncate(whole.rfind(b"\n") + 1)

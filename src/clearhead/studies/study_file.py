@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.config import Recipe, load_recipe, revise_recipe
-from clearhead.config.checks import user_path
+from clearhead.config.checks import MOST, user_path
 from clearhead.config.data import Task
 from clearhead.config.recipe import FROM_DATA, SECTIONS, with_values
 from clearhead.errors import ClearheadError, ConfigError, nearest
@@ -169,7 +169,7 @@ def load_study(name: str | Path) -> StudyPlan:
         raise ClearheadError(f"there is no study {name!r}; {remedy}")
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
     return _study(path, name, found)
 
@@ -202,9 +202,11 @@ def _study(path: Path, given: str, found: dict[str, Any]) -> StudyPlan:
     for arm in arms:
         check_sweep(arm, amount if budget == "steps" else math.inf)
     baseline = found.get("baseline", arms[0].name)
-    if baseline not in {arm.name for arm in arms}:
+    if baseline not in [arm.name for arm in arms]:
         rule = "is not an arm"
-        raise ConfigError("baseline", baseline, rule, nearest(baseline, [a.name for a in arms]))
+        raise ConfigError(
+            "baseline", baseline, rule, nearest(str(baseline), [a.name for a in arms])
+        )
     measures = _list("measures", found["measures"], str, 'measures = ["loss"]')
     task = base.data.task
     for measure in measures:
@@ -237,7 +239,7 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
         if key not in known:
             raise ClearheadError(f"{path}: no key arms.{name}.{key}; {nearest(key, known)}")
     parts: dict[str, str] = {}
-    for role, given in table.get("parts", {}).items():
+    for role, given in _tables(path, f"arms.{name}.parts", table.get("parts", {})).items():
         if role not in ROLES:
             raise ClearheadError(f"{path}: no part {role!r} in arms.{name}; {nearest(role, ROLES)}")
         file, colon, symbol = str(given).rpartition(":")
@@ -286,6 +288,8 @@ def _budget(given: Any) -> tuple[BudgetKind, float]:
     kind, amount = next(iter(given.items()))
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not amount > 0:
         raise ConfigError(f"budget.{kind}", amount, "must be above 0", remedy)
+    if amount >= MOST:
+        raise ConfigError(f"budget.{kind}", amount, "must be a finite number", remedy)
     if kind != "core_minutes" and int(amount) != amount:
         raise ConfigError(f"budget.{kind}", amount, "must be a whole number", remedy)
     return kind, amount
@@ -320,7 +324,8 @@ def _texts(key: str, given: Any) -> ByLanguage:
     """One text for all languages, or a table of one for each."""
     if isinstance(given, str):
         return dict.fromkeys(LANGUAGES, given)
-    if not isinstance(given, dict) or set(given) != set(LANGUAGES):
+    texts = given.values() if isinstance(given, dict) else ()
+    if not texts or set(given) != set(LANGUAGES) or not all(isinstance(t, str) for t in texts):
         raise ConfigError(key, given, "is not a text", "write a text, or one for each of en and zh")
     return given
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearhead.errors import ClearheadError
+from clearhead.files import open_plain
 from clearhead.processes import start_module
 
 POLL = 0.05  # seconds
+LAST_WORDS = 10_000  # bytes of a log that are read for its last line
 
 
 class StudyJob(NamedTuple):
@@ -60,7 +62,7 @@ def run_jobs(
 
 def _start(job: StudyJob, module: str) -> subprocess.Popen[bytes]:
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    with job.log.open("wb") as log:
+    with os.fdopen(open_plain(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as log:
         process = start_module(
             module,
             stdin=subprocess.PIPE,
@@ -80,7 +82,9 @@ def _start(job: StudyJob, module: str) -> subprocess.Popen[bytes]:
 
 
 def _failure(job: StudyJob, code: int) -> str:
-    lines = job.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    with job.log.open("rb") as log:
+        log.seek(max(0, job.log.stat().st_size - LAST_WORDS))
+        lines = log.read(LAST_WORDS).decode(errors="replace").strip().splitlines()
     last = lines[-1] if lines else f"exit code {code}"
     return f"{job.name} failed: {last} (all of it: {job.log}); fix it and run the same command"
 
