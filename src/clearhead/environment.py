@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError
 
 
 def data_folder() -> Path:
@@ -34,9 +34,17 @@ def cache_folder() -> Path:
 
 
 def api_keys() -> list[str]:
-    """The keys of a server's clients: CLEARHEAD_API_KEYS, by commas."""
-    found = os.environ.get("CLEARHEAD_API_KEYS", "").split(",")
-    return [key.strip() for key in found if key.strip()]
+    """The keys of a server's clients: CLEARHEAD_API_KEYS, by commas; none if it is not set."""
+    given = os.environ.get("CLEARHEAD_API_KEYS")
+    if given is None:
+        return []
+    keys = [key.strip() for key in given.split(",") if key.strip()]
+    if not keys:
+        raise ConfigError(
+            "CLEARHEAD_API_KEYS", given, "holds no key",
+            "write keys separated by commas, or unset it to let everybody ask",
+        )  # fmt: skip
+    return keys
 
 
 def trusts_tokenizers() -> bool:

@@ -20,6 +20,7 @@ from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
 from clearhead.decoding.text import Decoded, EncodedSource
 from clearhead.errors import ConfigError, FolderError, InputError
 from clearhead.interop.model_folder import TokenIds
+from clearhead.serving import stored as stored_files
 from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import SentFile, _form, _multipart  # pyright: ignore
 from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
@@ -222,10 +223,33 @@ def test_a_stop_that_comes_in_pieces_is_never_shown():
 
 def test_files_have_names_of_the_server(tmp_path: Path):
     stored = StoredFiles(tmp_path)
-    name = stored.put(b"text")
+    name = stored.put(b"text", "a client")
     assert stored.get(name) == b"text"
     for wrong in ("../" + name, name[:-4], "x", "0" * 32 + ".txt", name + "\n"):
         assert stored.get(wrong) is None
+
+
+def test_files_make_no_place_for_those_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stored_files, "MAX_FILES_OF_A_CLIENT", 2)
+    monkeypatch.setattr(stored_files, "MAX_FILES", 3)
+    stored = StoredFiles(tmp_path)
+    names = [stored.put(b"1", "first"), stored.put(b"2", "first")]
+    with pytest.raises(RequestError, match="you have 2 translated files") as refused:
+        stored.put(b"3", "first")
+    assert refused.value.status == 429 and refused.value.retry_after in (599, 600)
+    names.append(stored.put(b"3", "second"))
+    with pytest.raises(RequestError, match="there are 3 translated files") as refused:
+        stored.put(b"4", "third")
+    assert refused.value.status == 503
+    assert [stored.get(name) for name in names] == [b"1", b"2", b"3"]
+    monkeypatch.setattr(stored_files, "KEPT_SECONDS", -1)
+    stored.put(b"4", "third")
+    assert [stored.get(name) for name in names] == [None] * 3
+
+
+@pytest.mark.parametrize("number", ["65", "065", "0" * 5000 + "65", "65;", "0" * 5000 + "65;"])
+def test_a_character_may_be_given_by_a_number(number: str):
+    assert HtmlText(f"&#{number} <b>").wanted == ["A "]
 
 
 def test_limits_are_checked():

@@ -3,11 +3,13 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -52,6 +54,18 @@ def test_a_process_serves_the_page_answers_and_ends_with_ctrl_c(playing):
         asked(address, "guessed", {"text": "k3v9xq2m"})
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
+
+
+@pytest.mark.slow
+def test_silent_clients_do_not_shut_out_the_page(playing):
+    _, address, _ = playing
+    port = int(address.rstrip("/").rsplit(":", 1)[1])
+    with urllib.request.urlopen(address, timeout=60), ExitStack() as stack:
+        for number in range(80):
+            connection = socket.create_connection(("127.0.0.1", port))
+            stack.enter_context(connection).sendall(b"GET / HTTP/1.1\r\nX: "[: number % 2 * 99])
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert answer.status == 200
 
 
 def test_a_model_without_examples_needs_a_text(tmp_path, capsys):

@@ -46,8 +46,10 @@ GOOD = {"q": "clearhead", "source": "en", "target": "eo"}
         ({**GOOD, "format": "html", "q": "<" * 9000 + "!--" * 3000}, 200),
         ({**GOOD, "format": "html", "q": "<b>" * 5000}, 200),
         ({**GOOD, "format": "html", "q": "&#xFFFFFFFF;&#0;<!DOCTYPE <![CDATA[ <?x"}, 200),
+        ({**GOOD, "format": "html", "q": f"&#{'1' * 5000};"}, 200),
+        ({**GOOD, "format": "html", "q": f"<p title='&#{'1' * 5000};'>a</p>"}, 200),
     ],
-    ids=range(31),
+    ids=range(33),
 )  # fmt: skip
 def test_a_body_is_refused_or_answered(server: RunningServer, content: Any, status: int):
     found, answer = server.ask("/translate", content)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from clearhead.serving.served import ModelToServe
 
 PACKAGES = (
-    "ctranslate2", "httptools", "prometheus_client", "py3langid", "sentencex", "starlette",
-    "uvicorn",
+    "ctranslate2", "httptools", "prometheus_client", "py3langid", "python_multipart", "sentencex",
+    "starlette", "uvicorn",
 )  # fmt: skip
 _NAMED = re.compile(r"([\w.-]{1,60})=(.+)", flags=re.ASCII)
 
@@ -49,6 +49,9 @@ def serve(
     max_texts: int = Limits.max_texts,
     max_waiting: int = Limits.max_waiting,
     seconds: float = Limits.seconds,
+    max_connections: int = Limits.max_connections,
+    max_per_address: int = Limits.max_per_address,
+    client_seconds: float = Limits.client_seconds,
     log_level: str = "info",
 ) -> None:
     """Answers requests over HTTP until SIGTERM or Ctrl-C, and then finishes what it accepted.
@@ -60,7 +63,9 @@ def serve(
     see `TextModel.translate`. `api_keys`: a file with a key on each line; without it, the variable
     CLEARHEAD_API_KEYS; without that, every client may ask. `allow_origin`: sites whose pages may
     ask. `max_characters` and `max_texts` of a request, `max_waiting` tokens of a model's queue,
-    `seconds` for an answer: what is more is refused.
+    `seconds` for an answer: what is more is refused. `max_connections` of a worker, and
+    `max_per_address` of them from one address (a proxy is one); a client has `client_seconds` to
+    send a request, and as long to read the answer.
     """
     _check_main_thread()
     for package in PACKAGES:
@@ -87,6 +92,9 @@ def serve(
         max_texts=max_texts,
         max_waiting=max_waiting,
         seconds=seconds,
+        max_connections=max_connections,
+        max_per_address=max_per_address,
+        client_seconds=client_seconds,
     )
     folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
     keys = keys_of_environment() if api_keys is None else _keys(as_path("api_keys", api_keys))

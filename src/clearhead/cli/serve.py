@@ -81,6 +81,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seconds", type=float, metavar="S", help="for an answer (default: %(default)g)"
     )
+    group.add_argument(
+        "--max-connections",
+        type=at_least_one,
+        metavar="N",
+        help="of a worker (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-per-address",
+        type=at_least_one,
+        metavar="N",
+        help="connections of a worker from one address; a proxy is one (default: %(default)s)",
+    )
+    group.add_argument(
+        "--client-seconds",
+        type=float,
+        metavar="S",
+        help="for a client to send a request, and to read the answer (default: %(default)g)",
+    )
 
 
 def run(namespace: argparse.Namespace) -> int:

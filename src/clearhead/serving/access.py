@@ -53,18 +53,30 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def key_in_head(request: Request) -> str | None:
+    """The key that a client of LibreTranslate's API sends outside of the body."""
+    bearer = _bearer(request)
+    return request.query_params.get("api_key") if bearer is None else bearer
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
+
+
 class ApiKeys:
     """The keys of clients; without any, everybody may ask."""
 
     def __init__(self, digests: Iterable[str]) -> None:
         self.digests = tuple(digests)
 
-    def authorise(self, request: Request, key: str | None) -> None:
-        """Raises unless the key, or that of the header `Authorization`, is known."""
+    def authorise(self, request: Request, key: str | None) -> str:
+        """Who asks: the digest of a key, or an address where no key is needed. Raises unless the
+        key, or that of the header `Authorization`, is known."""
         if not self.digests:
-            return
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        given = bearer.strip() if scheme.lower() == "bearer" else key
+            return request.client.host if request.client is not None else ""
+        bearer = _bearer(request)
+        given = key if bearer is None else bearer
         if given is None:
             raise RequestError(
                 401, "an API key is needed; send api_key, or Authorization: Bearer KEY"
@@ -74,6 +86,7 @@ class ApiKeys:
         if not sum(hmac.compare_digest(own, known) for known in self.digests):
             openai = request.url.path.startswith("/v1/")  # whose clients know 401 alone for it
             raise RequestError(401 if openai else 403, "the API key is not valid")
+        return own
 
 
 class Callers(NamedTuple):
@@ -89,7 +102,9 @@ class Callers(NamedTuple):
 
     def reason_to_refuse(self, headers: Headers) -> str | None:
         """None: it is answered."""
-        host = headers.get("host", "")
+        host, *others = headers.getlist("host") or [""]
+        if others:
+            return "there is more than one Host"
         name = _name(host)
         if not (self.any_name or is_loopback(name) or name == self.host.strip("[]").lower()):
             return "this server answers to the names of its own machine only"
@@ -105,7 +120,7 @@ class Callers(NamedTuple):
 def _name(host: str) -> str:
     """The name in `name:port`; empty, if it is none."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return urlsplit(f"//{host}").hostname or "" if "@" not in host else ""
     except ValueError:
         return ""
 
@@ -131,6 +146,14 @@ class Guard:
         started = time.perf_counter()
         number = secrets.token_hex(8)
         status = 0
+        given = Headers(scope=scope)
+        has_arrived = given.get("content-length", "0") == "0" and "transfer-encoding" not in given
+
+        async def received() -> Message:
+            nonlocal has_arrived
+            message = await receive()
+            has_arrived = has_arrived or not message.get("more_body")
+            return message
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -138,21 +161,23 @@ class Guard:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = number
+                if not has_arrived:  # the rest of the body is not read
+                    headers["connection"] = "close"
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
             await send(message)
 
         try:
-            reason = self.callers.reason_to_refuse(Headers(scope=scope))
+            reason = self.callers.reason_to_refuse(given)
             if reason is not None:
-                await refusal(scope["path"], 403, reason)(scope, receive, counted)
+                await refusal(scope["path"], 403, reason)(scope, received, counted)
             else:
-                await self.app(scope, receive, counted)
+                await self.app(scope, received, counted)
         except Exception:
             _log.exception("a request failed", extra={"fields": {"request": number}})
             if status == 0:
                 answer = refusal(scope["path"], 500, f"the server failed (request {number})")
-                await answer(scope, receive, counted)
+                await answer(scope, received, counted)
         finally:
             seconds = time.perf_counter() - started
             route = getattr(scope.get("endpoint"), "__name__", "none")

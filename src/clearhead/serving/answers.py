@@ -25,6 +25,4 @@ def refusal(path: str, status: int, reason: str, retry_after: int | None = None)
     answer = Response(json.dumps(content), status, media_type="application/json")
     if retry_after is not None:
         answer.headers["retry-after"] = str(retry_after)
-    if status in (408, 413):  # the rest of the body is not read
-        answer.headers["connection"] = "close"
     return answer

@@ -26,6 +26,7 @@ from clearhead.inspection.page import page, policy
 from clearhead.serving.access import PAGE_HEADERS, Callers, Guard, check_page_key
 from clearhead.serving.answers import refusal
 from clearhead.serving.asking import MAX_BODY, LookRequest, read_request
+from clearhead.serving.connections import ConnectionLimits, bounded_connections
 from clearhead.serving.limits import RequestError
 from clearhead.serving.live import MAX_SECONDS, LiveModel, RequestTimeoutError
 from clearhead.serving.ports import take_port
@@ -74,7 +75,7 @@ def serve(live: LiveModel, first: LookRequest, address: Address) -> None:
         server_header=False,
         lifespan="off",
         ws="none",
-        limit_concurrency=MAX_CONNECTIONS,
+        http=bounded_connections(ConnectionLimits(MAX_CONNECTIONS, MAX_CONNECTIONS, MAX_SECONDS)),
         timeout_graceful_shutdown=2,
     )
     uvicorn.Server(config).run(sockets=[address.listening])
@@ -143,15 +144,10 @@ def live_app(live: LiveModel, first: LookRequest, *, host: str, key: str) -> Sta
 
 async def _body(request: Request) -> bytes:
     found = bytearray()
-    try:
-        async with asyncio.timeout(MAX_SECONDS):
-            async for piece in request.stream():
-                found += piece
-                if len(found) > MAX_BODY:
-                    reason = f"the body has more than {MAX_BODY} bytes; shorten the text"
-                    raise RequestError(413, reason)
-    except TimeoutError:
-        raise ClientDisconnect from None
+    async for piece in request.stream():
+        found += piece
+        if len(found) > MAX_BODY:
+            raise RequestError(413, f"the body has more than {MAX_BODY} bytes; shorten the text")
     return bytes(found)
 
 

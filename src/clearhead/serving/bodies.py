@@ -1,14 +1,12 @@
 """Bodies of requests: read up to a limit, in memory only, and checked before anything is done."""
 
-import asyncio
 import json
 from collections.abc import Mapping
-from email.message import Message
-from email.parser import BytesHeaderParser
-from email.policy import HTTP
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from clearhead.errors import InputError
@@ -16,7 +14,9 @@ from clearhead.serving.limits import Limits, RequestError
 from clearhead.text.tokenizer import check_is_text
 
 MAX_FIELDS = 64
-MAX_PART_HEAD = 8_192  # bytes of the lines above the content of a field
+MAX_PART_HEADERS = 8
+MAX_PART_HEADER = 512  # bytes of a line above the content of a field, and of Content-Type
+MAX_OPTIONS = 16  # what stands behind a semicolon in such a line
 Fields = Mapping[str, Any]
 
 
@@ -28,7 +28,8 @@ class SentFile(NamedTuple):
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """Raises `RequestError` if it is too large or too slow."""
+    """Raises `RequestError` if it is too large. One that takes too long is ended by its connection
+    (`connections.py`)."""
     too_large = RequestError(
         413, f"the body is larger than {limits.max_body} bytes; send less at once"
     )
@@ -37,24 +38,20 @@ async def read_body(request: Request, limits: Limits) -> bytes:
         raise too_large
     found = bytearray()
     try:
-        async with asyncio.timeout(limits.client_seconds):
-            async for piece in request.stream():
-                found += piece
-                if len(found) > limits.max_body:
-                    raise too_large
-    except TimeoutError:
-        raise RequestError(408, "the body did not arrive in time") from None
+        async for piece in request.stream():
+            found += piece
+            if len(found) > limits.max_body:
+                raise too_large
     except ClientDisconnect:
         raise RequestError(400, "the body did not arrive") from None
     return bytes(found)
 
 
-async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
-    """The fields of a JSON object or of a form."""
-    body = await read_body(request, limits)
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+def read_fields(content_type: str, body: bytes) -> dict[str, Any]:
+    """The fields of a JSON object or of a form, in time proportional to the body's length."""
+    kind = content_type.split(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return _multipart(request.headers["content-type"], body)
+        return _multipart(content_type, body)
     # LibreTranslate's own clients send forms, and some tools send JSON without a type.
     if kind == "application/x-www-form-urlencoded" and not body.lstrip().startswith(b"{"):
         return _form(body)
@@ -86,46 +83,78 @@ def _form(body: bytes) -> dict[str, Any]:
 
 
 def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    form = _Form()
     try:
-        parts = _parts(content_type, body)
-        if len(parts) > MAX_FIELDS:
-            raise RequestError(400, f"the form has more than {MAX_FIELDS} fields")
-        for part in parts:
-            head, _, content = part.partition(b"\r\n\r\n")
-            if len(head) > MAX_PART_HEAD:
-                raise ValueError
-            about = BytesHeaderParser(policy=HTTP).parsebytes(head)
-            name = about.get_param("name", header="content-disposition")
-            if not isinstance(name, str):
-                raise ValueError
-            file = about.get_filename()
-            found[name] = content.decode() if file is None else SentFile(str(file), content)
-    except RequestError:
-        raise
-    except Exception:  # the parser knows many ways to fail
-        found = {}
-    if not found:
+        parser = MultipartParser(
+            _options(content_type.encode("latin-1"))[b"boundary"],
+            {
+                "on_part_begin": form.begin_part,
+                "on_header_field": form.add_to_header_name,
+                "on_header_value": form.add_to_header_value,
+                "on_header_end": form.end_header,
+                "on_part_data": form.add_to_content,
+                "on_part_end": form.end_part,
+                "on_end": form.end,
+            },
+            max_header_count=MAX_PART_HEADERS,
+            max_header_size=MAX_PART_HEADER,
+        )
+        parser.write(body)
+    except (FormParserError, KeyError, ValueError):
+        form.fields = {}
+    if not (form.fields and form.has_ended):
         raise RequestError(
             400, "the form cannot be read; send multipart/form-data with UTF-8 fields"
         )
-    return found
+    return form.fields
 
 
-def _parts(content_type: str, body: bytes) -> list[bytes]:
-    """What stands between the boundaries, at most one more than a form may have: each is head,
-    blank line and content. What is inside of a part is never looked into."""
-    message = Message()
-    message["Content-Type"] = content_type
-    boundary = message.get_boundary()
-    if not boundary:
-        raise ValueError
-    line = b"\r\n--" + boundary.encode("latin-1")
-    _, *parts = (b"\r\n" + body).split(line, MAX_FIELDS + 2)
-    whole = [part for part in parts if not part.startswith(b"--")]  # the last ends the form
-    if len(whole) == len(parts) <= MAX_FIELDS:
-        raise ValueError
-    return [part.removeprefix(b"\r\n") for part in whole]
+def _options(header: bytes) -> dict[bytes, bytes]:
+    """Its reader needs time in proportion to the square of its length, so that is bounded."""
+    if len(header) > MAX_PART_HEADER or header.count(b";") > MAX_OPTIONS:
+        raise FormParserError
+    return parse_options_header(header)[1]
+
+
+class _Form:
+    """The fields of a form, as the parser finds them."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.has_ended = False
+        self.n_parts = 0
+
+    def begin_part(self) -> None:
+        self.n_parts += 1
+        if self.n_parts > MAX_FIELDS:
+            raise RequestError(400, f"the form has more than {MAX_FIELDS} fields")
+        self.header_name, self.header_value, self.disposition = b"", b"", b""
+        self.content = bytearray()
+
+    def add_to_header_name(self, data: bytes, start: int, end: int) -> None:
+        self.header_name += data[start:end]
+
+    def add_to_header_value(self, data: bytes, start: int, end: int) -> None:
+        self.header_value += data[start:end]
+
+    def end_header(self) -> None:
+        if self.header_name.lower() == b"content-disposition":
+            self.disposition = self.header_value
+        self.header_name, self.header_value = b"", b""
+
+    def add_to_content(self, data: bytes, start: int, end: int) -> None:
+        self.content += data[start:end]
+
+    def end_part(self) -> None:
+        options = _options(self.disposition)
+        name, file = options[b"name"].decode(), options.get(b"filename")
+        content = bytes(self.content)
+        self.fields[name] = (
+            content.decode() if file is None else SentFile(file.decode(errors="replace"), content)
+        )
+
+    def end(self) -> None:
+        self.has_ended = True
 
 
 def text_field(fields: Fields, name: str, default: str | None = None) -> str:

@@ -1,89 +1,308 @@
 """Connections of clients that are slow, silent or gone. uvicorn reads and writes HTTP; here are the
-times and sizes that it does not bound: the head of a request, and an answer that is not read."""
+times, sizes and numbers that it does not bound.
+
+A client has so long from its connection to the end of its first request, and from the first byte to
+the end of each further one; no byte renews that. A connection whose request is being answered is
+working; every other one waits for its client. Where there are too many connections, one that waits
+makes place for a new one, so clients that do nothing cannot shut out others.
+"""
 
 import asyncio
+import ipaddress
+from collections import Counter
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD = 32_768  # bytes
+MAX_HEADERS = 100
+MAX_PIPELINED = 16
+"""Requests of a connection that wait for the answer to an earlier one."""
+READ_AT_ONCE = 2**18  # bytes; by asyncio
+DRAIN_SECONDS = 2.0
+"""After an answer that did not wait for the end of the request. A connection that is closed while
+its client sends would take the answer with it."""
+MAX_DRAINED = 2**20  # bytes
+MAX_REFUSED = 64
+"""Connections that get an answer where there is no place; further ones are closed at once."""
+
+
+class ConnectionLimits(NamedTuple):
+    """The bounds of a worker's connections."""
+
+    most: int
+    most_of_an_address: int
+    seconds: float
+    """For a client to send a request, to read its answer, and to ask again."""
+
+
+class OpenConnections:
+    """The connections of a worker, with the addresses that they come from."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.addresses: dict[BoundedConnection, str] = {}
+        self.n_of_address: Counter[str] = Counter()
+        self.waiting: dict[str, dict[BoundedConnection, None]] = {}
+        """By address; the one that has waited longest is the first."""
+        self.refused: set[BoundedConnection] = set()
+
+    def enter(self, connection: "BoundedConnection", address: str) -> bool:
+        """Whether there is a place. The connection that has waited longest may make one: of the
+        same address if that has too many, else of the address that has most of those that wait."""
+        if self.n_of_address[address] >= self.limits.most_of_an_address:
+            has_place = self._close_one_of(address)
+        elif len(self.addresses) >= self.limits.most:
+            has_place = bool(self.waiting) and self._close_one_of(
+                max(self.waiting, key=lambda each: len(self.waiting[each]))
+            )
+        else:
+            has_place = True
+        if has_place:
+            self.addresses[connection] = address
+            self.n_of_address[address] += 1
+        return has_place
+
+    def _close_one_of(self, address: str) -> bool:
+        if address not in self.waiting:
+            return False
+        longest = next(iter(self.waiting[address]))
+        self.leave(longest)
+        longest.abort()
+        return True
+
+    def leave(self, connection: "BoundedConnection") -> None:
+        """It has been closed."""
+        self.refused.discard(connection)
+        self.works(connection)
+        address = self.addresses.pop(connection, None)
+        if address is not None:
+            self.n_of_address[address] -= 1
+            if not self.n_of_address[address]:
+                del self.n_of_address[address]
+
+    def waits(self, connection: "BoundedConnection") -> None:
+        """For its client."""
+        if connection in self.addresses:
+            self.waiting.setdefault(self.addresses[connection], {}).setdefault(connection)
+
+    def works(self, connection: "BoundedConnection") -> None:
+        """On the answer to its client."""
+        address = self.addresses.get(connection, "")
+        others = self.waiting.get(address, {})
+        others.pop(connection, None)
+        if not others:
+            self.waiting.pop(address, None)
 
 
 class BoundedConnection(HttpToolsProtocol):
     """uvicorn's connection, which is closed when its client takes too long."""
 
-    @property
-    def seconds(self) -> float:
-        """For each of: a head, an answer that waits to be read, and the next request."""
-        return self.timeout_keep_alive
+    def __init__(self, *given: Any, all_open: OpenConnections, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.all_open = all_open
+        self.seconds = all_open.limits.seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
         """A client has connected, and has so long to say what it wants."""
-        self._head_bytes = 0
-        self._reading: asyncio.TimerHandle | None = None
+        self._reading: Literal["nothing", "head", "body"] = "nothing"
+        """Of the last request that has begun."""
+        self._has_begun = False
+        """Whether a byte of the request has come that is waited for."""
+        self._n_head = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+        self._n_drained = 0
         self._writing: asyncio.TimerHandle | None = None
-        super().connection_made(transport)
-        self._await_head()
+        self._seconds_unread = 0.0
+        super().connection_made(cast(asyncio.Transport, _ClosedInTime(transport, self)))
+        if self.all_open.enter(self, _network(self.client[0] if self.client else "")):
+            self._wait_for_client()
+        elif len(self.all_open.refused) < MAX_REFUSED:
+            self.all_open.refused.add(self)
+            self._answer_and_leave(HTTPStatus.SERVICE_UNAVAILABLE)
+        else:
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
-        self._head_arrived()
+        self._stop_deadline()
         self._stop_writing()
+        self.all_open.leave(self)
         super().connection_lost(exc)
 
+    def abort(self) -> None:
+        """Close it now, with what has not been sent."""
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request."""
-        if self._reading is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD + 2**18:  # asyncio reads up to 256 kB at once
-                self.transport.abort()
+        """Bytes of a request. The first of a further request, whatever they are, begin its time."""
+        if self._is_leaving:
+            self._n_drained += len(data)
+            if self._n_drained > MAX_DRAINED:
+                self.abort()
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            if self.cycle is not None and self._deadline is not None:
+                self._start_deadline(self.seconds)
+        if self._reading != "body":
+            self._n_head += len(data)
+            if self._n_head > MAX_HEAD + READ_AT_ONCE:
+                self.abort()
                 return
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
-        self._await_head()
+        """The first byte of a request that is not a line end."""
+        self._reading = "head"
+        self._has_begun = True
+        self._size_of_headers = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        self._head_size += len(name) + len(value)
-        if self._head_size > MAX_HEAD:
+        self._size_of_headers += len(name) + len(value)
+        if self._size_of_headers > MAX_HEAD or len(self.headers) >= MAX_HEADERS:
             raise ValueError("the head of the request is too large")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there; its body has a time of its own (`bodies.py`)."""
-        self._head_arrived()
+        """The head is there."""
+        if not self.url.startswith((b"/", b"*")):
+            raise ValueError("the target of the request is not a path")  # it would name a host
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self.abort()
+            raise ValueError("too many requests wait for an earlier answer")
+        self._reading = "body"
+        self._seconds_unread = 0.0
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The whole request is there."""
+        self._reading = "nothing"
+        self._has_begun = False
+        self._n_head = 0
+        self._stop_deadline()
+        self.all_open.works(self)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer has been written; its client may ask again."""
+        if self._reading == "body" and self.cycle.response_complete:
+            self.transport.close()  # which waits a little, as the client still sends
+        has_next = bool(self.pipeline)
+        super().on_response_complete()
+        self._unset_keepalive_if_required()  # the deadline is ours
+        if self.transport.is_closing():
+            return
+        is_next_whole = has_next and (bool(self.pipeline) or self._reading != "body")
+        if not is_next_whole:
+            self._wait_for_client()
 
     def pause_writing(self) -> None:
         """The client does not read its answer."""
         self._stop_writing()
-        self._writing = self.loop.call_later(self.seconds, self.transport.abort)
+        self._paused = self.loop.time()
+        self._writing = self.loop.call_later(self.seconds - self._seconds_unread, self.abort)
+        self.all_open.waits(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It reads on."""
+        """It reads on. What it has left of its time is for the rest of the answer."""
+        self._seconds_unread += self.loop.time() - self._paused
         self._stop_writing()
+        if self._deadline is None:
+            self.all_open.works(self)
         super().resume_writing()
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Nothing more was asked. What the client has not read by then, it will not read."""
-        super().timeout_keep_alive_handler()
-        self.loop.call_later(self.seconds, self.transport.abort)
+    def leave(self, transport: asyncio.Transport) -> None:
+        """Close it, once the client has got what was written for it, or has had its time."""
+        if self._is_leaving or transport.is_closing():
+            return
+        self._is_leaving = True
+        self.all_open.waits(self)
+        if self._has_begun:
+            self.flow.resume_reading()
+            transport.write_eof()
+            self._start_deadline(min(DRAIN_SECONDS, self.seconds))
+        else:
+            transport.close()
+            self._start_deadline(self.seconds)
 
-    def _await_head(self) -> None:
-        self._head_size = 0
-        if self._reading is None:
-            self._head_bytes = 0
-            self._reading = self.loop.call_later(self.seconds, self.transport.abort)
+    def is_leaving(self) -> bool:
+        """Whether nothing more is read or written."""
+        return self._is_leaving
 
-    def _head_arrived(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+    def _wait_for_client(self) -> None:
+        self._n_head = 0
+        self._start_deadline(self.seconds)
+        self.all_open.waits(self)
+
+    def _start_deadline(self, seconds: float) -> None:
+        self._stop_deadline()
+        self._deadline = self.loop.call_later(seconds, self._end)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end(self) -> None:
+        """The client has had its time."""
+        is_answered = self._reading == "body" and self.cycle.response_started
+        if self._is_leaving or not self._has_begun or is_answered:
+            self.abort()
+            return
+        if self._reading == "body":  # the application waits for the rest
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._answer_and_leave(HTTPStatus.REQUEST_TIMEOUT)
+
+    def _answer_and_leave(self, status: HTTPStatus) -> None:
+        self._has_begun = True  # or may have: what is sent meanwhile is read
+        first = f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        self.transport.write(f"{first}connection: close\r\ncontent-length: 0\r\n\r\n".encode())
+        self.transport.close()
 
     def _stop_writing(self) -> None:
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
+
+
+class _ClosedInTime:
+    """The transport of a connection, which closes it by `BoundedConnection.leave`."""
+
+    def __init__(self, transport: asyncio.Transport, connection: BoundedConnection) -> None:
+        self._transport, self._connection = transport, connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._connection.is_leaving():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._connection.leave(self._transport)
+
+    def is_closing(self) -> bool:
+        return self._connection.is_leaving() or self._transport.is_closing()
+
+
+def bounded_connections(limits: ConnectionLimits) -> Any:
+    """What uvicorn makes its connections with."""
+    return partial(BoundedConnection, all_open=OpenConnections(limits))
+
+
+def _network(host: str) -> str:
+    """What counts as one address: with IPv6, a customer has 2⁶⁴ of them."""
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host.split("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

@@ -25,12 +25,15 @@ class Limits:
     max_running: int = 4
     """Completions of a model that run at the same time."""
     max_connections: int = 1_000
-    """Open connections of a worker; further ones are refused with status 503."""
+    """Open connections of a worker. A further one takes the place of the one that has waited for
+    its client the longest; if all are working, it is refused with status 503."""
+    max_per_address: int = 500
+    """The same for the connections of one address. A proxy is one address."""
     seconds: float = 60.0
     """Time for the answer to a request."""
     client_seconds: float = 15.0
-    """Time for a client to send the head of a request, to send its body, to read on while the
-    answer is sent, and to ask again on a connection that is kept open."""
+    """Time for a client to send a whole request, to read the answer, and to ask again on a
+    connection that is kept open. Nothing that it sends renews it."""
     stop_seconds: float = 60.0
     """Time to finish what was accepted, after SIGTERM."""
     batch_tokens: int = 512

@@ -36,3 +36,5 @@ def log_as_json(level: str) -> None:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
+    # It warns about forms that cannot be read; these are refused, and counted with the others.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)

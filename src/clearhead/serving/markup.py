@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape, unescape
+from html import escape
+from html import unescape as unescape_short
 from html.parser import HTMLParser
 from typing import NamedTuple
 
@@ -31,6 +32,18 @@ NEVER_CLOSED = frozenset(
         "track", "wbr",
     }
 )  # fmt: skip
+
+
+_NUMBER = re.compile("&#0*([0-9]+);?")
+_LONG_NUMBER = re.compile("&#(?=[0-9]{8})")
+
+
+def unescape(text: str) -> str:
+    """As `html.unescape`, which fails at numbers of thousands of digits. No character has a number
+    of more than 7."""
+    return unescape_short(
+        _NUMBER.sub(lambda found: f"&#{found[1]};" if len(found[1]) < 8 else "\ufffd", text)
+    )
 
 
 class HtmlPiece(NamedTuple):
@@ -162,7 +175,8 @@ class HtmlText(HTMLParser):
         self._start, self._take = 0, self._markup
         # Behind the last ">" is no tag. The parser would look for its end from every "<".
         end = document.rfind(">") + 1
-        self.feed(document[:end])
+        # Nor does it need numbers of characters, which it would read, however long they are.
+        self.feed(_LONG_NUMBER.sub("--", document[:end]))
         self.close()
         self._finish(end)
         self._start, self._take = end, self._markup if self._untranslated else self._text

@@ -1,16 +1,39 @@
-"""Translated files, until they are fetched. A file has a name that the server draws; nothing that a
-client sends is part of a path. The worker processes share the folder."""
+"""Translated files, for ten minutes. A file has a name that the server draws; nothing that a client
+sends is part of a path. The worker processes share the folder.
 
+A file never makes place for another: each client has so many places, so none can remove what others
+have stored, or take all places at once.
+"""
+
+import hashlib
+import math
 import re
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from clearhead.files import write_whole
+from clearhead.serving.limits import RequestError
 
 KEPT_SECONDS = 600
-MAX_FILES = 256
+MAX_FILES, MAX_BYTES = 4096, 2**28
+MAX_FILES_OF_A_CLIENT, MAX_BYTES_OF_A_CLIENT = 1024, 2**26
 _NAME = re.compile(r"[0-9a-f]{32}\.txt")
+
+
+class StoredFile(NamedTuple):
+    """A file of the folder: CLIENT-NAME.txt."""
+
+    path: Path
+    age: float
+    size: int
+
+    @property
+    def client(self) -> str:
+        """The hash of who stored it."""
+        return self.path.name.split("-")[0]
 
 
 class StoredFiles:
@@ -19,29 +42,43 @@ class StoredFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def put(self, content: bytes) -> str:
-        """The name under which it can be fetched. The oldest files make place for it."""
-        files = sorted(self.folder.glob("*.txt"), key=_age, reverse=True)
-        for number, file in enumerate(files):
-            if _age(file) > KEPT_SECONDS or len(files) - number >= MAX_FILES:
-                file.unlink(missing_ok=True)
+    def put(self, content: bytes, client: str) -> str:
+        """The name under which it can be fetched. Raises `RequestError` if there is no place."""
+        hashed = hashlib.sha256(client.encode()).hexdigest()[:16]
+        files = self._files()
+        own = [file for file in files if file.client == hashed]
+        for stored, most, most_bytes, status, whose in (
+            (own, MAX_FILES_OF_A_CLIENT, MAX_BYTES_OF_A_CLIENT, 429, "you have"),
+            (files, MAX_FILES, MAX_BYTES, 503, "there are"),
+        ):
+            if len(stored) >= most or sum(file.size for file in stored) > most_bytes:
+                seconds = math.ceil(KEPT_SECONDS - max(file.age for file in stored))
+                reason = f"{whose} {len(stored)} translated files, and no place for another"
+                remedy = f"wait {max(1, seconds)} seconds, or send the text to /translate"
+                raise RequestError(status, f"{reason}; {remedy}", retry_after=max(1, seconds))
         name = f"{secrets.token_hex(16)}.txt"
-        write_whole(self.folder / name, content)
+        write_whole(self.folder / f"{hashed}-{name}", content)
         return name
 
     def get(self, name: str) -> bytes | None:
         """None: there is none, or it is too old."""
         if not _NAME.fullmatch(name):
             return None
-        file = self.folder / name
-        try:
-            return file.read_bytes() if _age(file) <= KEPT_SECONDS else None
-        except FileNotFoundError:
-            return None
+        for path in self.folder.glob(f"*-{name}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime <= KEPT_SECONDS:
+                    return path.read_bytes()
+        return None
 
-
-def _age(file: Path) -> float:
-    try:
-        return time.time() - file.stat().st_mtime
-    except FileNotFoundError:
-        return float("inf")
+    def _files(self) -> list[StoredFile]:
+        """Those that are not too old; the others are removed."""
+        kept: list[StoredFile] = []
+        for path in self.folder.glob("*.txt"):
+            with suppress(FileNotFoundError):
+                status = path.stat()
+                file = StoredFile(path, time.time() - status.st_mtime, status.st_size)
+                if file.age <= KEPT_SECONDS:
+                    kept.append(file)
+                else:
+                    path.unlink()
+        return kept

@@ -8,12 +8,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from clearhead.serving.access import key_in_head
 from clearhead.serving.answers import answer_json
 from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import (
     Fields,
     SentFile,
     check_size,
+    read_body,
     read_fields,
     text_field,
     texts_field,
@@ -28,7 +30,7 @@ from clearhead.serving.stored import StoredFiles
 MANY_CHARACTERS = 2_000
 """Longer texts are split in another thread, so that other requests do not wait."""
 MAX_DETECTED = 3
-Authorise = Callable[[Request, str | None], None]
+Authorise = Callable[[Request, str | None], str]
 While = Callable[[Request, Awaitable[Any]], Awaitable[Any]]
 """Waits for an answer as long as the client does, and no longer than is allowed."""
 
@@ -59,7 +61,7 @@ class Translation:
 
     async def translate(self, request: Request) -> Response:
         """POST /translate"""
-        fields = await self._fields(request)
+        fields, _ = await self._fields(request)
         texts, is_list = texts_field(fields, "q", self.limits)
         kind = text_field(fields, "format", "text")
         if kind not in ("text", "html"):
@@ -84,7 +86,7 @@ class Translation:
 
     async def detect(self, request: Request) -> Response:
         """POST /detect"""
-        fields = await self._fields(request)
+        fields, _ = await self._fields(request)
         texts, _ = texts_field(fields, "q", self.limits)
         ranked = self.detector.ranked("\n".join(texts))[:MAX_DETECTED]
         found = [(code, round(100 * chance, 1)) for code, chance in ranked]
@@ -124,7 +126,7 @@ class Translation:
 
     async def translate_file(self, request: Request) -> Response:
         """POST /translate_file"""
-        fields = await self._fields(request)
+        fields, client = await self._fields(request)
         file = fields.get("file")
         if not isinstance(file, SentFile):
             raise RequestError(
@@ -140,7 +142,7 @@ class Translation:
         source, target, _ = self._languages(fields, [text])
         work = self._answers([text], None, source, target, 1)
         found: list[list[str]] = await self.wait(request, work)
-        name = await asyncio.to_thread(self.stored.put, found[0][0].encode())
+        name = await asyncio.to_thread(self.stored.put, found[0][0].encode(), client)
         url = request.url_for("download_file", name=name)
         return answer_json({"translatedFileUrl": str(url)})
 
@@ -152,11 +154,19 @@ class Translation:
         headers = {"content-disposition": 'attachment; filename="translated.txt"'}
         return PlainTextResponse(content, headers=headers)
 
-    async def _fields(self, request: Request) -> dict[str, Any]:
-        fields = await read_fields(request, self.limits)
-        key = fields.get("api_key", request.query_params.get("api_key"))
-        self.authorise(request, key if isinstance(key, str) else None)
-        return fields
+    async def _fields(self, request: Request) -> tuple[dict[str, Any], str]:
+        """The fields of the body, and who asks. A key is checked before the body is read, unless
+        it is in the body: then the key is searched for before anything else is done."""
+        key = key_in_head(request)
+        if key is not None:
+            self.authorise(request, key)
+        body = await read_body(request, self.limits)
+        if key is None and b"api_key" not in body:
+            self.authorise(request, None)
+        fields = read_fields(request.headers.get("content-type", ""), body)
+        if key is None and isinstance(found := fields.get("api_key"), str):
+            key = found
+        return fields, self.authorise(request, key)
 
     def _languages(
         self, fields: Fields, texts: Sequence[str]

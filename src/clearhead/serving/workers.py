@@ -22,7 +22,7 @@ import uvicorn
 from clearhead.environment import one_tokenizer_thread, share_metrics
 from clearhead.errors import ClearheadError
 from clearhead.processes import starting_processes
-from clearhead.serving.connections import BoundedConnection
+from clearhead.serving.connections import ConnectionLimits, bounded_connections
 from clearhead.serving.logs import LOGGER, log_as_json
 from clearhead.serving.metrics import forget_worker
 from clearhead.serving.server import ServerPlan, server_app
@@ -32,6 +32,8 @@ CANNOT_START = 3
 """The exit status of a worker that could not open its models."""
 PAUSE = 5.0
 """Seconds between two starts: workers that end at once would keep the machine busy."""
+OTHER_FILES = 200
+"""Files of a worker that are not connections, and connections that are about to be closed."""
 _log = logging.getLogger(LOGGER)
 
 
@@ -68,15 +70,31 @@ def run_worker(plan: ServerPlan, listening: socket.socket) -> None:
         access_log=False,
         server_header=False,
         ws="none",
-        http=BoundedConnection,
-        timeout_keep_alive=int(limits.client_seconds),
-        limit_concurrency=limits.max_connections,
+        http=bounded_connections(
+            ConnectionLimits(
+                _affordable(limits.max_connections), limits.max_per_address, limits.client_seconds
+            )
+        ),
         timeout_graceful_shutdown=int(limits.stop_seconds),
     )
     server = uvicorn.Server(config)
     server.run(sockets=[listening])
     if not server.started:
         sys.exit(CANNOT_START)
+
+
+def _affordable(n_connections: int) -> int:
+    """As many of them as this process may open. Each is a file."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return n_connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, n_connections + OTHER_FILES)
+    soft = max(soft, min(hard, n_connections + OTHER_FILES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(n_connections, soft - OTHER_FILES))
 
 
 def _stop_with(parent: BaseProcess) -> None:
