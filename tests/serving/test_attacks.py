@@ -313,3 +313,29 @@ def test_a_list_without_keys_is_an_error_and_no_open_server(models: Path, keys: 
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
     assert "holds no key" in run.stderr and "unset it" in run.stderr
+
+
+@pytest.mark.slow
+def test_a_long_request_does_not_keep_single_sentences_waiting(models: Path):
+    def seconds(n: int) -> list[float]:
+        found = []
+        for _ in range(n):
+            started = time.monotonic()
+            assert server.ask("/translate", {"q": "I like tea.", **languages})[0] == 200
+            found.append(time.monotonic() - started)
+        return sorted(found)
+
+    languages = {"source": "en", "target": "zh"}
+    body = json.dumps({"q": "a" * 20_000, **languages}).encode()
+    with RunningServer("tatoeba-en-zh", cache=models / "cache") as server:
+        server.wait_for("ready")
+        alone = seconds(30)
+        with connected(server) as long:
+            long.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(1)
+            beside = seconds(30)
+            long.setblocking(False)
+            with pytest.raises(BlockingIOError):  # it takes about a minute
+                long.recv(1)
+    # About twice as long, where both share a processor; in one queue, hundreds of times.
+    assert beside[-3] < 6 * alone[-3]

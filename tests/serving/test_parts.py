@@ -262,13 +262,15 @@ def test_limits_are_checked():
 class Model:
     """Records what it is given; waits while it is held."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds_per_sentence: float = 0) -> None:
         self.batches: list[list[int]] = []
+        self.seconds_per_sentence = seconds_per_sentence
         self.free = threading.Event()
         self.free.set()
 
     def __call__(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
         self.free.wait(10)
+        time.sleep(self.seconds_per_sentence * len(sources))
         self.batches.append([source.given[0] for source in sources])
         if any(source.given[0] == 666 for source in sources):
             raise RuntimeError("planted")
@@ -279,15 +281,15 @@ def of(name: int, n: int, size: int = 10) -> list[EncodedSource]:
     return [EncodedSource([name] * size, 0)] * n
 
 
-def run_batcher(limits: Limits, story) -> Model:
-    model = Model()
+def run_batcher(limits: Limits, story, seconds_per_sentence: float = 0) -> Model:
+    model = Model(seconds_per_sentence)
 
     async def run() -> None:
         batcher = Batcher("m", model, limits, Metrics())
         try:
             async with asyncio.timeout(10):
                 await story(batcher, model)
-            assert (batcher.n_tokens, batcher.n_sentences) == (0, 0)
+            assert batcher.n_tokens == batcher.short.n_sentences == batcher.long.n_sentences == 0
         finally:
             model.free.set()
             await batcher.close()
@@ -311,11 +313,41 @@ def test_requests_that_wait_run_together_and_take_turns():
         assert not long.done()
         assert len(await long) == 20 and len(await first) == len(await other) == 1
 
-    model = run_batcher(Limits(batch_tokens=60), story)
+    model = run_batcher(Limits(batch_tokens=60, short_tokens=1000), story)
     assert model.batches[0] == [1]
     assert model.batches[1] == [2, 3, 2, 3, 2, 2]
     assert [4] in model.batches, "another number of translations is a batch of its own"
     assert all(10 * len(batch) <= 60 for batch in model.batches)
+
+
+def test_a_short_request_does_not_wait_for_a_batch_of_long_ones():
+    async def story(batcher: Batcher, model: Model) -> None:
+        long = [asyncio.create_task(batcher.answer(of(name, 900), 1)) for name in (1, 2)]
+        await asyncio.sleep(0.05)
+        for _ in range(5):
+            started = time.perf_counter()
+            await batcher.answer(of(3, 1), 1)
+            assert time.perf_counter() - started < 1
+        assert not any(task.done() for task in long)
+        for task in long:
+            task.cancel()
+        await asyncio.gather(*long, return_exceptions=True)
+
+    model = run_batcher(Limits(batch_seconds=5), story, seconds_per_sentence=0.1)
+    assert model.batches.count([3]) == 5, "they do not share a batch with long requests either"
+
+
+def test_batches_of_long_requests_are_bounded_by_time():
+    async def story(batcher: Batcher, model: Model) -> None:
+        first = asyncio.create_task(batcher.answer(of(1, 60), 1))
+        await asyncio.sleep(0)
+        await asyncio.gather(first, batcher.answer(of(2, 15), 1))
+
+    model = run_batcher(Limits(batch_seconds=0.1), story, seconds_per_sentence=0.01)
+    assert all(len(batch) <= 20 for batch in model.batches), "512 tokens would be 51 sentences"
+    assert max(map(len, model.batches)) >= 5
+    second = [batch for batch in model.batches if 2 in batch]
+    assert all(1 in batch for batch in second), "both take turns"
 
 
 def test_a_full_queue_refuses_and_recovers():
@@ -350,7 +382,7 @@ def test_what_is_cancelled_before_it_begins_never_runs():
         await begun
         await stays
 
-    assert run_batcher(Limits(), story).batches == [[1], [3]]
+    assert run_batcher(Limits(short_tokens=1000), story).batches == [[1], [3]]
 
 
 def test_a_batch_that_fails_costs_its_own_requests_only():

@@ -123,11 +123,13 @@ class CTranslate2Engine:
         *,
         precision: EnginePrecision = "float32",
         folder: Path | None = None,
+        n_calls: int = 1,
     ) -> None:
-        """`folder`: where CTranslate2's folders are kept, instead of the user's cache directory."""
+        """`folder`: where CTranslate2's folders are kept, instead of the user's cache directory.
+        `n_calls`: calls from several threads that run at the same time, with the same weights."""
         description = read_description(model_folder)
         self._config = description.model
-        self.precision = precision
+        self.precision, self.n_calls = precision, n_calls
         self.folder = engine_folder(model_folder, folder)
         self.names = names_of_tokens(model_folder, description)
         self.target_ids = {name: index for index, name in enumerate(self.names.target)}
@@ -246,7 +248,7 @@ class CTranslate2Engine:
             str(self.folder),
             device="cpu",
             compute_type=self.precision,
-            inter_threads=1 if one else threads,
+            inter_threads=1 if one else max(threads, self.n_calls),
             intra_threads=threads if one else 1,
         )
         torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process

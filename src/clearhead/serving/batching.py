@@ -1,8 +1,12 @@
 """Requests that wait are put together: a model is given sentences of many requests at once.
 
-Each request is a job of some sentences. A batch takes one sentence of each job in turn, so a short
-text waits for one batch and not for the end of a long one. While the model works on a batch, the
-next one fills.
+Each request is a job of some sentences. A batch takes one sentence of each job in turn. While the
+model works on a batch, the next one fills.
+
+A batch cannot be interrupted, and a sentence may take a hundred times as long as another. So each
+model has two queues, of short and of long requests, whose batches run at the same time: the
+operating system divides the processor between them, and a short request never waits for a batch of
+long ones. Long requests wait for each other's batches, which are bounded by time.
 """
 
 import asyncio
@@ -18,6 +22,10 @@ from clearhead.serving.metrics import Metrics
 
 Translate = Callable[[Sequence[EncodedSource], int], list[Decoded]]
 """Sentences, and how many translations of each, to translations. It runs in a thread."""
+N_QUEUES = 2
+FIRST_TOKENS = 64
+"""Of a long request in its first batch; how long it takes says how many the next ones have."""
+MOST_GROWTH = 4
 
 
 class BatchJob:
@@ -29,6 +37,8 @@ class BatchJob:
         self.waiting = deque(range(len(sources)))
         self.n_tokens = sum(len(source.given) for source in sources)
         """Of the sentences that wait."""
+        self.most_tokens = FIRST_TOKENS
+        """That it may have in a batch, if it is a long one."""
         self.found: list[Decoded | None] = [None] * len(sources)
         self.n_left = len(sources)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -42,45 +52,75 @@ class BatchJob:
 
 
 class Batcher:
-    """The queue of one model, and the thread that runs it."""
+    """The requests to one model."""
 
     def __init__(self, name: str, translate: Translate, limits: Limits, metrics: Metrics) -> None:
-        self.name, self.translate, self.limits, self.metrics = name, translate, limits, metrics
-        self.jobs: deque[BatchJob] = deque()
+        self.name, self.limits, self.metrics = name, limits, metrics
         self.n_tokens = 0
-        self.n_sentences = 0
+        """That wait."""
         self.tokens_per_second = 1000.0  # a guess, until there is a measured one
-        self._arrived = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model {name}")
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self.short = BatchQueue(self, translate, is_long=False)
+        self.long = BatchQueue(self, translate, is_long=True)
 
     async def answer(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
         """Translations of the sentences. Whoever cancels it takes back what has not begun."""
-        job = BatchJob(sources, n_best)
         if not sources:
             return []
+        job = BatchJob(sources, n_best)
         if self.n_tokens and self.n_tokens + job.n_tokens > self.limits.max_waiting:
             seconds = math.ceil(self.n_tokens / self.tokens_per_second)
             reason = f"{self.n_tokens} tokens are waiting, and the limit is reached"
             raise RequestError(503, reason, retry_after=min(max(1, seconds), 60))
-        self._count(job.n_tokens, len(sources))
+        is_short = len(sources) == 1 or job.n_tokens <= self.limits.short_tokens
+        await (self.short if is_short else self.long).run(job)
+        return [each for each in job.found if each is not None]
+
+    async def close(self) -> None:
+        """After the last job."""
+        self.short.close()
+        self.long.close()
+
+    def count(self, n_tokens: int) -> None:
+        """So many more wait."""
+        self.n_tokens += n_tokens
+        self.metrics.waiting(self.name, self.n_tokens)
+
+    def measured(self, n_sentences: int, n_tokens: int, n_new: int, seconds: float) -> None:
+        """One batch has run."""
+        self.tokens_per_second = 0.8 * self.tokens_per_second + 0.2 * n_tokens / seconds
+        self.metrics.batch(self.name, n_sentences, n_tokens, n_new, seconds)
+
+
+class BatchQueue:
+    """Jobs of similar length, and the thread that runs them."""
+
+    def __init__(self, home: Batcher, translate: Translate, *, is_long: bool) -> None:
+        self.home, self.translate, self.is_long = home, translate, is_long
+        self.limits = home.limits
+        self.jobs: deque[BatchJob] = deque()
+        self.n_sentences = 0
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model {home.name}")
+        self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def run(self, job: BatchJob) -> None:
+        """Until it is done, or cancelled."""
+        self._count(job.n_tokens, len(job.sources))
         self.jobs.append(job)
         self._arrived.set()
         try:
             await job.done
         finally:
             self._drop(job)
-        return [each for each in job.found if each is not None]
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """After the last job."""
         self._task.cancel()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _count(self, n_tokens: int, n_sentences: int) -> None:
-        self.n_tokens += n_tokens
         self.n_sentences += n_sentences
-        self.metrics.waiting(self.name, self.n_tokens)
+        self.home.count(n_tokens)
 
     def _drop(self, job: BatchJob) -> None:
         """What still waits of it, if it failed or was cancelled."""
@@ -111,9 +151,11 @@ class Batcher:
                 continue
             seconds = time.perf_counter() - started
             n_tokens = sum(len(source.given) for source in sources)
-            self.tokens_per_second = 0.8 * self.tokens_per_second + 0.2 * n_tokens / seconds
             n_new = sum(len(each.outputs[0].tokens) for each in found if each.outputs)
-            self.metrics.batch(self.name, len(batch), n_tokens, n_new, seconds)
+            self.home.measured(len(batch), n_tokens, n_new, seconds)
+            growth = min(MOST_GROWTH, self.limits.batch_seconds / seconds)
+            for job in {job for job, _ in batch}:
+                job.most_tokens = max(1, round(growth * min(job.most_tokens, n_tokens)))
             for (job, place), decoded in zip(batch, found):
                 job.put(place, decoded)
 
@@ -133,6 +175,8 @@ class Batcher:
     def _take(self) -> tuple[list[tuple[BatchJob, int]], int]:
         """Sentences for one batch, one of each job in turn; all want as many translations."""
         batch: list[tuple[BatchJob, int]] = []
+        taken: dict[BatchJob, int] = {}
+        full: list[BatchJob] = []
         others: list[BatchJob] = []
         n_best, n_tokens = 0, 0
         while self.jobs and n_tokens < self.limits.batch_tokens:
@@ -144,12 +188,17 @@ class Batcher:
             if job.n_best != n_best:
                 others.append(job)
                 continue
+            if self.is_long and taken.get(job, 0) >= job.most_tokens:
+                full.append(job)
+                continue
             place = job.waiting.popleft()
             size = len(job.sources[place].given)
             job.n_tokens -= size
             n_tokens += size
+            taken[job] = taken.get(job, 0) + size
             self._count(-size, -1)
             batch.append((job, place))
             self.jobs.append(job)
         self.jobs.extendleft(reversed(others))
+        self.jobs.extend(full)
         return batch, n_best

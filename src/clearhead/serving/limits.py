@@ -7,6 +7,8 @@ from clearhead.errors import ConfigError
 BYTES_OF_A_CHARACTER = 12
 """At most, in JSON: two escapes of a surrogate pair."""
 
+CAN_BE_ZERO = ("batch_ms", "batch_seconds", "max_alternatives", "short_tokens")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -37,15 +39,19 @@ class Limits:
     stop_seconds: float = 60.0
     """Time to finish what was accepted, after SIGTERM."""
     batch_tokens: int = 512
-    """Source tokens that a model is given together. A short text that comes while a batch runs
-    waits for the end of that batch."""
+    """Source tokens that a model is given together. A text that comes while a batch runs waits for
+    the end of that batch, if both are short or both are long."""
+    batch_seconds: float = 2.0
+    """How long a batch of long texts should take, after the first ones of a text."""
+    short_tokens: int = 128
+    """Source tokens of a short text; one of a single sentence is always short."""
     batch_ms: float = 4.0
     """How long a batch waits for as many sentences as the last one had, in milliseconds."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            smallest = 0 if field.name in ("batch_ms", "max_alternatives") else 1
+            smallest = 0 if field.name in CAN_BE_ZERO else 1
             if isinstance(value, bool) or not value >= smallest:
                 rule = f"must be at least {smallest}"
                 raise ConfigError(field.name, value, rule, f"try {field.default}")

@@ -18,6 +18,7 @@ from clearhead.decoding.text import (
     translate_sources,
 )
 from clearhead.models import CausalLM
+from clearhead.serving.batching import N_QUEUES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class ServedTranslator:
         assert given.pair is not None
         self.name, self.pair, self.how = given.name, given.pair, how
         self.engine = CTranslate2Engine(
-            given.folder, precision=how.precision, folder=how.engine_folder
+            given.folder, precision=how.precision, folder=how.engine_folder, n_calls=N_QUEUES
         )
         self.codec: Codec = open_codec(given.folder)
         self.longest = self.engine.config.max_length
