@@ -2,7 +2,7 @@
 
     python -m benchmarks.recipes train multi30k-de-en --seed 1   # killed, it goes on next time
     python -m benchmarks.recipes write multi30k-de-en            # evaluate, export, results/*.json
-    python -m benchmarks.recipes pages                           # results/*.md and the READMEs
+    python -m benchmarks.recipes pages                           # results/*.md and the tables
 
 Runs are kept in `runs/results` below the present folder. Time is counted in core minutes, what the
 processors have worked: 60 of them are half an hour of two cores, or an hour of one, and a machine

@@ -1,4 +1,5 @@
-"""results/*.md and the tables of both READMEs, from the files that benchmarks.recipes wrote."""
+"""results/*.md and the tables of docs/*/comparison.md and both READMEs, from the files that
+benchmarks.recipes wrote."""
 
 import json
 import re
@@ -12,9 +13,24 @@ from clearhead.training.changes import recipe_facts
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end of results -->)", flags=re.S)
-HEADINGS = {
-    "README.md": ("recipe", "parameters", "trained (core minutes)", "result"),
-    "README.zh-CN.md": ("配方", "参数量", "训练（核分钟）", "结果"),
+HEADINGS = (
+    ("recipe", "parameters", "trained (core minutes)", "result"),
+    ("配方", "参数量", "训练（核分钟）", "结果"),
+)
+# A page, and its rows if it does not show all: an encoder-decoder, a decoder, an encoder.
+PAGES: dict[str, dict[str, str]] = {
+    "README.md": {
+        "multi30k-de-en": "translating German captions",
+        "shakespeare-char": "writing Shakespeare, letter by letter",
+        "movie-reviews": "telling praise from criticism",
+    },
+    "README.zh-CN.md": {
+        "tatoeba-en-zh": "英译中",
+        "hongloumeng": "逐字续写《红楼梦》",
+        "movie-reviews": "判断影评褒贬",
+    },
+    "docs/en/comparison.md": {},
+    "docs/zh/comparison.md": {},
 }
 PHRASES = {  # of a score
     "BLEU": ("{} BLEU", "{} BLEU"),
@@ -83,7 +99,7 @@ def same_recipe(config: dict[str, Any], name: str, overrides: list[str]) -> bool
 
 def number(name: str, value: float) -> str:
     if name in ("accuracy", "exact"):
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:.1f}%"
     return (
         f"{value:.3f}" if name in ("bits_per_byte", "loss", "validation_loss") else f"{value:.1f}"
     )
@@ -99,15 +115,19 @@ def score(result: dict[str, Any], name: str, chinese: bool) -> str:
 
 
 def table(results: list[dict[str, Any]], page: str) -> str:
-    lines = [f"| {' | '.join(HEADINGS[page])} |", "|---|---|---|---|"]
-    for result in results:
+    chinese = "zh" in page
+    by_label = {result["label"]: result for result in results}
+    up = "../" * page.count("/")
+    lines = [f"| {' | '.join(HEADINGS[chinese])} |", "|---|---|---|---|"]
+    for label in PAGES[page] or by_label:
+        result = by_label[label]
         shown = SHOWN_OF.get(result["recipe"], SHOWN)
         shown = [name for name in shown if name in result["scores"]][:2]
         minutes = sum(run["core_minutes"] for run in result["runs"]) / len(result["runs"])
-        link = f"[{result['label']}](results/{result['label']}.md)"
-        chinese = page.endswith("zh-CN.md")
         told = ("，" if chinese else ", ").join(score(result, name, chinese) for name in shown)
         told += SEEDS[chinese].format(len(result["runs"])) if len(result["runs"]) > 1 else ""
+        link = f"[{label}]({up}results/{label}.md)"
+        link += f"{'：' if chinese else ': '}{PAGES[page][label]}" if label in PAGES[page] else ""
         lines.append(f"| {link} | {result['parameters']:,} | {minutes:.0f} | {told} |")
     return "\n".join(lines) + "\n"
 
@@ -218,6 +238,6 @@ def write_pages() -> None:
     results = read_results()
     for result in results:
         (RESULTS / f"{result['label']}.md").write_text(page(result), encoding="utf-8")
-    for name in HEADINGS:
+    for name in PAGES:
         path = ROOT / name
         path.write_text(with_table(path.read_text("utf-8"), results, name), encoding="utf-8")

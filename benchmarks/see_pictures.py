@@ -1,11 +1,14 @@
-"""Pictures of the page that `clearhead see` writes and `clearhead play` serves, for the guide.
+"""Pictures of the page that `clearhead see` writes and `clearhead play` serves, for the READMEs and
+the guide.
 
     python -m benchmarks.see_pictures MODEL TEXT NAME [--off SWITCH]
     python -m benchmarks.see_pictures tatoeba-en-zh "His father passed away last year." \\
-        see-tatoeba --token 1 --off decoder.layers.0.cross_attention.heads:0    # the guide's
+        see-tatoeba --token 1 --off decoder.layers.0.cross_attention.heads:0    # ours
 
 Writes docs/pictures/NAME-{light-en,dark-zh,phone}.png and, with --off, NAME-live-{en,zh}.png, on
-which that head or sublayer is switched off. Needs Playwright and Debian's chromium.
+which that head or sublayer is switched off. NAME-first-{en,zh}-{light,dark}.png is the same page,
+cut below what the switch changes: the first picture of the READMEs. Needs Playwright, Debian's
+chromium and a font with Chinese characters.
 """
 
 import argparse
@@ -28,6 +31,8 @@ VIEWS: dict[str, dict[str, Any]] = {
     "dark-zh": {"viewport": WIDE, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
 }
+FIRST = {"viewport": WIDE, "device_scale_factor": 1.5}
+MARGIN = 4  # below the last line of the first picture
 
 
 @contextmanager
@@ -38,8 +43,24 @@ def playing(model: str, text: str, language: str) -> Iterator[str]:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found is not None
-        yield found[0]
-        process.terminate()
+        try:
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+def switch_off(page: Any, off: str) -> None:
+    """Clicks the switch of a head or a sublayer, and waits for what the model generates then."""
+    if ":" in off:
+        tower, _, layer, part, head = off.replace(".heads:", ".").split(".")
+        kinds = {"cross_attention": "cross", "self_attention": "causal"}
+        page.click(f"[data-kind='{'self' if tower == 'encoder' else kinds[part]}']")
+        page.click(f".thumb[data-layer='{layer}'][data-head='{head}']")
+        page.click("[data-head-switch]")
+    else:
+        page.click(f"[data-switch='{off}']")
+    page.wait_for_selector("[data-before]")
+    page.mouse.move(0, 0)
 
 
 def main() -> None:
@@ -76,20 +97,17 @@ def main() -> None:
         for language in ("en", "zh") if arguments.off else ():
             with playing(arguments.model, arguments.text, language) as address:
                 page = opened(address, VIEWS["light-en"])
-                off = arguments.off
-                if ":" in off:
-                    _, _, layer, part, head = off.replace(".heads:", ".").split(".")
-                    tower = off.split(".")[0]
-                    kinds = {"cross_attention": "cross", "self_attention": "causal"}
-                    kind = "self" if tower == "encoder" else kinds[part]
-                    page.click(f"[data-kind='{kind}']")
-                    page.click(f".thumb[data-layer='{layer}'][data-head='{head}']")
-                    page.click("[data-head-switch]")
-                else:
-                    page.click(f"[data-switch='{off}']")
-                page.wait_for_selector("[data-before]")
-                page.mouse.move(0, 0)
+                switch_off(page, arguments.off)
                 page.screenshot(path=FOLDER / f"{arguments.name}-live-{language}.png")
+                for scheme in ("light", "dark"):
+                    page = opened(address, {**FIRST, "color_scheme": scheme})
+                    switch_off(page, arguments.off)
+                    verdict = page.locator("[data-before]").bounding_box()
+                    height = verdict["y"] + verdict["height"] + MARGIN
+                    page.screenshot(
+                        path=FOLDER / f"{arguments.name}-first-{language}-{scheme}.png",
+                        clip={"x": 0, "y": 0, "width": WIDE["width"], "height": height},
+                    )
         browser.close()
 
 

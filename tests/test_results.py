@@ -1,27 +1,107 @@
 """What the READMEs and result pages claim is what the result files hold."""
 
+import json
+import re
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from benchmarks import own_text_page
 from benchmarks.peers import tables
-from benchmarks.result_pages import HEADINGS, RESULTS, page, read_results, same_recipe, with_table
+from benchmarks.result import FOLDER
+from benchmarks.result_pages import PAGES, RESULTS, page, read_results, same_recipe, with_table
 from clearhead.config import recipe_names
 
 ROOT = Path(__file__).parent.parent
+READMES = pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
 
 
-@pytest.mark.parametrize("name", HEADINGS)
-def test_the_table_of_a_readme_is_the_one_that_the_results_make(name: str):
+@pytest.mark.parametrize("name", PAGES)
+def test_the_table_of_a_page_is_the_one_that_the_results_make(name: str):
     text = (ROOT / name).read_text("utf-8")
     assert text == with_table(text, read_results(), name), "run: python -m benchmarks.recipes pages"
 
 
-@pytest.mark.parametrize("name", tables.HEADINGS)
-def test_the_table_of_the_peers_is_the_one_that_their_lines_make(name: str):
-    found = tables.TABLE.search((ROOT / name).read_text("utf-8"))
-    assert found is not None and found[0] == tables.table(name)
+@pytest.mark.parametrize("language", tables.PAGES)
+def test_the_tables_of_the_peers_are_the_ones_that_their_lines_make(language: str):
+    text = tables.PAGES[language].read_text("utf-8")
+    assert text == tables.with_tables(text, language), "run: python -m benchmarks.peers pages"
+
+
+FIGURE = r"(?<![\w.-])\d[\d,.]*(?![\w-])"  # a number that is no part of a name, such as GPT-2
+PROOF = r"\]\((?:results|benchmarks/results)/[\w.-]+\)"
+
+
+@READMES
+def test_a_line_of_a_readme_with_a_figure_names_its_result_file(name: str):
+    """Links are not figures: the numbers of chapters are inside of them, or before them."""
+    lines = [
+        line
+        for line in (ROOT / name).read_text("utf-8").splitlines()
+        if re.match(r"\||- ", line)
+        and re.search(FIGURE, re.sub(r"(\b\d+ )?\[[^]]*\]\([^)]*\)", "", line))
+    ]
+    assert len(lines) == 4, "three results and the doctor's trial"
+    for line in lines:
+        assert re.search(PROOF, line), line
+
+
+@READMES
+def test_what_a_readme_says_of_the_doctor_is_what_its_trial_found(name: str):
+    trial = json.loads((FOLDER / "second_trial.json").read_text("utf-8"))
+    (line,) = (line for line in (ROOT / name).read_text("utf-8").splitlines() if "_trial" in line)
+    said = [int(number) for number in re.findall(r"(?<!\w)\d+", line)]
+    models, figures = trial["models"], trial["figures"]
+    healthy = [model for key, model in models.items() if not key.startswith("b")]
+    false = [model for model in healthy if model["verdict"] == "false alarm"]
+    judged = {
+        severity: [
+            verdict.split()[0].strip(",")
+            for repository in trial["repositories"].values()
+            for verdict in repository[severity].values()
+        ]
+        for severity in ("errors", "warnings")
+    }
+    assert not any(model["errors"] for model in healthy) and "false" not in judged["errors"]
+    assert sorted(said) == sorted(
+        [
+            len(healthy),
+            figures["public models"],
+            len(judged["errors"]),
+            judged["errors"].count("true"),
+            judged["errors"].count("harmless"),
+            len(false) + judged["warnings"].count("false"),
+        ]
+    )
+
+
+def wheel_script() -> ModuleType:
+    spec = spec_from_loader("wheel", SourceFileLoader("wheel", str(ROOT / ".ci" / "wheel")))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@READMES
+def test_a_readme_shows_what_its_training_printed_and_how_long_it_took(name: str):
+    wheel, text = wheel_script(), (ROOT / name).read_text("utf-8")
+    (block,) = (block for block in wheel.blocks(text) if block.trains)
+    (trained,) = json.loads((FOLDER / "first_page.json").read_text("utf-8"))[name]
+    assert trained["code"] == block.code, "run: .ci/wheel --whole"
+    assert wheel.missing(block.shown, "\n".join(trained["said"])) == []
+    minutes = re.search(r"([\d.]+) (?:core minutes here|核分钟：)", text)
+    assert minutes is not None and minutes[1] == f"{trained['core_seconds'] / 60:.1f}"
+
+
+def test_the_lines_that_a_page_shows_must_have_been_printed():
+    missing = wheel_script().missing
+    said = "open: http://127.0.0.1:8080/#key=abc\nstep 8  loss 2.5\n"
+    assert missing(["open: http://127.0.0.1:1/#key=…", "step 8  loss 2.5"], said) == []
+    assert missing(["open: http://127.0.0.2:8080/#key=…", "loss 2.5", "step 8  loss 2x5"], said)
 
 
 @pytest.mark.parametrize("language", own_text_page.PAGES)

@@ -4,7 +4,7 @@ __main__        which runs there are; each finished point is a line of results/p
 environments    a virtual environment for each peer
 marks           weights are kept when the processor time of a run passes a mark
 in_*            what runs inside a peer's environment: train, then translate
-tables          the tables of the READMEs and of the note
+tables          the tables of docs/*/comparison.md
 
 The configurations are the files beside this one. `*-authors` has what the peer's authors publish,
 `*-ours` the hyper-parameters of our recipe.

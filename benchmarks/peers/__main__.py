@@ -3,7 +3,7 @@
     python -m benchmarks.peers                            # every run that has no line yet
     python -m benchmarks.peers --only joeynmt-authors     # or some of them
     python -m benchmarks.peers --only nanogpt-authors --nanogpt ~/nanoGPT   # a checkout of it
-    python -m benchmarks.peers pages                      # the tables of both READMEs
+    python -m benchmarks.peers pages                      # the tables of docs/*/comparison.md
 
 Translation (Multi30k de-en): test BLEU after 10, 20 and 40 minutes of processor time. Everything
 that a training process does counts (reading, validating), nothing before it (installing, training a

@@ -1,4 +1,4 @@
-"""The table of the peers in both READMEs, from results/peers.jsonl."""
+"""The tables of the peers in docs/*/comparison.md, from results/peers.jsonl."""
 
 import json
 import re
@@ -7,12 +7,19 @@ from typing import Any
 
 from benchmarks.result import FOLDER
 
-ROOT = Path(__file__).parent.parent.parent
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGES = {language: DOCS / language / "comparison.md" for language in ("en", "zh")}
 RESULT = FOLDER / "peers.jsonl"
-TABLE = re.compile(r"(?<=<!-- peers -->\n).*?(?=<!-- end of peers -->)", flags=re.S)
+TASKS = ("multi30k-de-en", "shakespeare-char")
 HEADINGS = {
-    "README.md": ("task", "tool", "settings", "result"),
-    "README.zh-CN.md": ("任务", "工具", "设置", "结果"),
+    "multi30k-de-en": {
+        "en": ("tool", "settings", "BLEU", "after core minutes", "updates by then"),
+        "zh": ("工具", "设置", "BLEU", "核分钟", "更新次数"),
+    },
+    "shakespeare-char": {
+        "en": ("tool", "settings", "parameters", "validation loss", "core seconds"),
+        "zh": ("工具", "设置", "参数量", "验证损失", "核秒"),
+    },
 }
 TOOLS = {
     "nanogpt": "nanoGPT",
@@ -21,39 +28,35 @@ TOOLS = {
     "hugging_face": "Hugging Face `Seq2SeqTrainer`",
     "clearhead": "**clearhead**",
 }
-SETTINGS = {  # in the order of HEADINGS
-    "nanogpt-authors": ("its README's for a CPU", "其 README 中的 CPU 设置"),
-    "nanogpt-ours": ("the same, our learning rate", "同上，用我们的学习率"),
-    "joeynmt-authors": ("its authors'", "其作者的设置"),
-    "joeynmt-ours": ("our hyper-parameters", "我们的超参数"),
-    "eole-authors": ("its authors'", "其作者的设置"),
-    "eole-ours": ("our hyper-parameters", "我们的超参数"),
-    "hugging_face-authors": ("its authors'", "其作者的设置"),
-    "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
-    "clearhead-ours": ("the recipe", "配方"),
-    "multi30k-de-en clearhead-ours": (
-        "the recipe, average of checkpoints in any case",
-        "配方，一律取检查点的平均",
-    ),
-    "clearhead-last": ("the recipe, its last weights", "配方，只用最后的权重"),
-    "clearhead-initial": (
-        "the recipe, its last weights, larger initial ones",
-        "配方，只用最后的权重，初始权重更大",
-    ),
-    "clearhead-post": (
-        "the recipe, its last weights, post-norm",
-        "配方，只用最后的权重，后置归一化",
-    ),
-    "clearhead-authors": ("the recipe, nanoGPT's learning rate", "配方，用 nanoGPT 的学习率"),
+SETTINGS = {  # of the runs of each task, in the order of the rows: English, Chinese
+    "multi30k-de-en": {
+        "clearhead-last": ("our hyper-parameters, last weights", "我们的超参数，最后的权重"),
+        "clearhead-post": ("the same, post-norm", "同上，后置归一化"),
+        "clearhead-initial": ("the same, larger initial weights", "同上，初始权重更大"),
+        "clearhead-ours": (
+            "the same, always the average of checkpoints",
+            "同上，一律取检查点的平均",
+        ),
+        "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
+        "eole-ours": ("our hyper-parameters", "我们的超参数"),
+        "joeynmt-ours": ("our hyper-parameters", "我们的超参数"),
+        "eole-authors": ("its authors'", "作者的设置"),
+        "joeynmt-authors": ("its authors'", "作者的设置"),
+        "hugging_face-authors": ("its authors'", "作者的设置"),
+    },
+    "shakespeare-char": {
+        "nanogpt-authors": ("its README's, for a CPU", "其 README 中的 CPU 设置"),
+        "clearhead-authors": ("the recipe, nanoGPT's learning rate", "配方，nanoGPT 的学习率"),
+        "nanogpt-ours": ("its README's, our learning rate", "其 README 的设置，我们的学习率"),
+        "clearhead-ours": ("the recipe", "配方"),
+    },
 }
-TASKS = {
-    "shakespeare-char": ("shakespeare-char: validation loss", "shakespeare-char：验证损失"),
-    "multi30k-de-en": ("Multi30k de-en: test BLEU", "Multi30k 德英：测试集 BLEU"),
-}
-COMMA = (", ", "、")
-AFTER = ("{value} after {time}", "{time}后为 {value}")
-MINUTES = ("{} core minutes", "{} 核分钟")
-SECONDS = ("{} core seconds", "{} 核秒")
+COMMA = {"en": ", ", "zh": "、"}
+
+
+def place(task: str) -> re.Pattern[str]:
+    """Where a page has the table of a task."""
+    return re.compile(rf"(?<=<!-- {task} -->\n).*?(?=<!-- end of {task} -->)", flags=re.S)
 
 
 def read_lines(task: str) -> list[dict[str, Any]]:
@@ -63,35 +66,42 @@ def read_lines(task: str) -> list[dict[str, Any]]:
     return [line for each in lines if (line := json.loads(each))["task"] == task]
 
 
-def table(readme: str) -> str:
-    """Rows are runs, in the order in which they were finished."""
-    i = list(HEADINGS).index(readme)
-    rows = [HEADINGS[readme], ("---",) * 4]
-    for task, title in TASKS.items():
-        lines = read_lines(task)
-        for run in dict.fromkeys(line["run"] for line in lines):
-            mine = [line for line in lines if line["run"] == run]
-            tool = f"{TOOLS[run.rpartition('-')[0]]} {mine[0]['version']}".strip()
-            settings = SETTINGS.get(f"{task} {run}", SETTINGS[run])
-            rows.append((title[i], tool, settings[i], _result(mine, i)))
+def table(task: str, language: str) -> str:
+    """Rows are runs."""
+    rows = [HEADINGS[task][language], ("---",) * len(HEADINGS[task][language])]
+    lines = read_lines(task)
+    for run, settings in SETTINGS[task].items():
+        of_run = [line for line in lines if line["run"] == run]
+        if of_run:
+            tool = f"{TOOLS[run.rpartition('-')[0]]} {of_run[0]['version']}".strip()
+            rows.append((tool, settings[language == "zh"], *_result(of_run, COMMA[language])))
+    unnamed = {line["run"] for line in lines} - SETTINGS[task].keys()
+    assert not unnamed, f"{task}: say in SETTINGS what these runs are: {sorted(unnamed)}"
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _result(lines: list[dict[str, Any]], i: int) -> str:
+def _result(lines: list[dict[str, Any]], comma: str) -> tuple[str, str, str]:
     """Of one run: the last loss, or the scores at each mark."""
     if "points" in lines[0]:
         last = lines[0]["points"][-1]
-        value, time = f"{last['loss']:.3f}", SECONDS[i].format(round(last["core_seconds"]))
-    else:
-        ordered = sorted(lines, key=lambda line: line["minutes"])
-        value = COMMA[i].join(f"{line['BLEU']:.1f}" for line in ordered)
-        time = MINUTES[i].format(COMMA[i].join(f"{line['minutes']:g}" for line in ordered))
-    return AFTER[i].format(value=value, time=time)
+        return f"{last['parameters']:,}", f"{last['loss']:.3f}", f"{last['core_seconds']:.0f}"
+    marks = sorted(lines, key=lambda line: line["minutes"])
+    return (
+        comma.join(f"{mark['BLEU']:.1f}" for mark in marks),
+        comma.join(f"{mark['minutes']:g}" for mark in marks),
+        comma.join(f"{mark['steps']:,}" for mark in marks),
+    )
+
+
+def with_tables(page: str, language: str) -> str:
+    """The page with the tables that the result file makes."""
+    for task in TASKS:
+        page, n = place(task).subn(table(task, language).replace("\\", r"\\"), page)
+        assert n == 1, f"docs/{language}/comparison.md has no place for the table of {task}"
+    return page
 
 
 def write_tables() -> None:
-    for readme in HEADINGS:
-        path = ROOT / readme
-        text = path.read_text(encoding="utf-8")
-        assert TABLE.search(text), f"{readme} has no place for the table of the peers"
-        path.write_text(TABLE.sub(lambda _: table(readme), text), encoding="utf-8")  # noqa: B023
+    for language, path in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        path.write_text(with_tables(page, language), encoding="utf-8")
