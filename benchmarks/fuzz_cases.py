@@ -1,9 +1,9 @@
 """Folders and files as somebody might send them: honest ones, and how they are changed.
 
-An honest sender's things are a recipe, its prepared data, its run, a classifier, a tokenizer and
-text in every format. A case is a copy of them in which one thing was changed: bytes, two fields at
-a time, or a file that is a link, a pipe, a folder or a file without end. A sender knows the hashes
-too: they are made right again where they stand in the folder itself.
+An honest sender's things are a recipe, its prepared data, its run, a classifier, a tokenizer, a
+study and text in every format. A case is a copy of them in which one thing was changed: bytes, two
+fields at a time, or a file that is a link, a pipe, a folder or a file without end. A sender knows
+the hashes too: they are made right again where they stand in the folder itself.
 """
 
 import gzip
@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.fuzz_studies import build_study, changed_study, study_verbs
 from clearhead.cli import main
 from clearhead.config import BatchConfig, DataConfig, ModelConfig, Recipe, TrainConfig, recipe_toml
 from clearhead.data.proposal import propose
@@ -114,6 +115,7 @@ def build(place: Path) -> None:
     config = ModelConfig(family="encoder", vocab_size=tokenizer.vocab_size, **sizes)
     save_model(build_model(config), place / "classifier", ids=TokenIds(), tokenizer=place)
     write_labels(place / "classifier", Labels(mask=3, ids={"good": 4, "bad": 5}))
+    build_study(place)
 
 
 def _write_text(path: Path, lines: list[str]) -> None:
@@ -160,6 +162,7 @@ def losses(run: Path) -> list[str]:
 def make_case(sent: Path, draw: random.Random) -> Case:
     """Changes something in the copy that was sent."""
     kinds = {"tokenizer": 24, "recipe": 22, "data": 26, "model": 12, "run": 8, "prepared": 8}
+    kinds |= {"study": 10}
     target = draw.choices(list(kinds), list(kinds.values()))[0]
     return {
         "tokenizer": _tokenizer,
@@ -168,6 +171,7 @@ def make_case(sent: Path, draw: random.Random) -> Case:
         "model": _model,
         "run": _run,
         "prepared": _prepared,
+        "study": _study,
     }[target](sent, draw)
 
 
@@ -211,7 +215,7 @@ def use_all(sent: Path) -> None:
         verbs += [["prepare", str(sent / f"{kind}.toml"), *new]]
         if not kind.startswith("txt"):
             propose(sent / f"text.{kind}")
-    for given in verbs:
+    for given in [*verbs, *study_verbs(sent)]:
         assert main(given) == 0, given
 
 
@@ -223,22 +227,7 @@ def _given(folder: Path) -> list[str]:
 
 def _recipe(sent: Path, draw: random.Random) -> Case:
     path = sent / "r.toml"
-    lines = path.read_text(encoding="utf-8").split("\n")
-    if draw.random() < 0.15:
-        told = _change_bytes(path, draw)
-    else:
-        section, keys = "", dict[int, str]()
-        for number, line in enumerate(lines):
-            section = line.strip("[]") if line.startswith("[") else section
-            key = f"{section}.{line.split(' = ')[0]}"
-            if " = " in line and not line.startswith("#") and key not in UNTRIED:
-                keys[number] = key
-        told = ""
-        for number in draw.sample(sorted(keys), 2):
-            value = _toml(lines[number].split(" = ")[1], draw)
-            lines[number] = f"{lines[number].split(' = ')[0]} = {value}"
-            told += f"{keys[number]} = {value[:20]}; "
-        path.write_text("\n".join(lines), encoding="utf-8")
+    told = _change_settings(path, draw)
     new = ["--out", str(sent / "new")]
     run = ["--prepared", str(sent / "new"), "--folder", str(sent / "again")]
     still = ["--train.steps", "5", "--train.trackers", "[]", "--train.workers", "0"]
@@ -248,10 +237,30 @@ def _recipe(sent: Path, draw: random.Random) -> Case:
     return Case("recipe", f"{chosen[0]}: {told}", lambda: main(chosen), True)
 
 
+def _change_settings(path: Path, draw: random.Random) -> str:
+    """Two values of a TOML file, or its bytes."""
+    if draw.random() < 0.15:
+        return _change_bytes(path, draw)
+    lines = path.read_text(encoding="utf-8").split("\n")
+    section, keys = "", dict[int, str]()
+    for number, line in enumerate(lines):
+        section = line.strip("[]") if line.startswith("[") else section
+        key = f"{section}.{line.split(' = ')[0]}"
+        if " = " in line and not line.startswith("#") and key not in UNTRIED:
+            keys[number] = key
+    told = ""
+    for number in draw.sample(sorted(keys), 2):
+        value = _toml(lines[number].split(" = ")[1], draw)
+        lines[number] = f"{lines[number].split(' = ')[0]} = {value}"
+        told += f"{keys[number]} = {value[:20]}; "
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return told
+
+
 def _toml(before: str, draw: random.Random) -> str:
     """Another value, most often of the same type: others are refused soon."""
     numbers = [value for value in TOML if value[0] in "-0123456789" or value in ("inf", "nan")]
-    if draw.random() < 0.25:
+    if draw.random() < 0.25 or before[0] == "{":
         return draw.choice(TOML)
     if before in ("true", "false"):
         return "false" if before == "true" else "true"
@@ -300,6 +309,11 @@ def _prepared(sent: Path, draw: random.Random) -> Case:
     verbs += [["data", str(sent / "r.toml"), *where]]
     given = draw.choice(verbs)
     return Case("prepared", f"{given[0]}: {told}", lambda: main(given), sealed)
+
+
+def _study(sent: Path, draw: random.Random) -> Case:
+    target, told, given = changed_study(sent, draw, _change, _change_settings)
+    return Case(target, told, lambda: main(given), True)
 
 
 def _content(path: Path) -> bytes:

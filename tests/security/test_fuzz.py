@@ -20,7 +20,7 @@ def test_what_was_changed_is_refused_or_read(tmp_path: Path):
     found = [Outcome(*json.loads(line)) for line in log.read_text().splitlines()]
     assert len(found) == CASES
     assert [outcome for outcome in found if outcome.kind not in GOOD] == []
-    targets = {"tokenizer", "recipe", "data", "model", "run", "prepared"}
+    targets = {"tokenizer", "recipe", "data", "model", "run", "prepared", "study"}
     for kind in GOOD:
         of_kind = {outcome.target for outcome in found if outcome.kind == kind}
         assert len(targets - of_kind) <= 1, f"of {targets - of_kind} nothing is {kind}"
