@@ -3,14 +3,20 @@
     python -m benchmarks.serve load NAME=MODEL [--clients 1 8 32 128] [--seconds 15]
     python -m benchmarks.serve soak NAME=MODEL [--requests 100000]
     python -m benchmarks.serve faults NAME=MODEL
+    python -m benchmarks.serve fair NAME=MODEL [--rounds 4] [--seconds 15]
+    python -m benchmarks.serve crowd NAME=MODEL [--rounds 4] [--seconds 15]
+    python -m benchmarks.serve compare NAME=MODEL --checkout FOLDER [--rounds 8] [--seconds 15]
 
 MODEL is what `clearhead serve` takes, or `random`: 6+6 layers of width 512 with random weights,
 which translate every sentence into 24 tokens. `load`: sentences per processor second of the server,
-beside CTranslate2's own on the same tokens without a server; latencies; a client with long texts
-beside one with short ones. `soak`: memory and open files over many requests. `faults`: a worker
-killed, SIGTERM under load, a full queue, clients that are slow, silent, or send too much. What is
-measured is written at once to benchmarks/results/serve-PART-NAME.json; the same command measures
-only what is not there yet.
+beside CTranslate2's own on the same tokens without a server; latencies. `soak`: memory and open
+files over many requests. `faults`: a worker killed, SIGTERM under load, a full queue, clients that
+are slow, silent, or send too much. What is measured is written at once to
+benchmarks/results/serve-PART-NAME.json; the same command measures only what is not there yet.
+
+The others measure in turns (`serve_turns.py`), and always anew. `fair`: single sentences alone, and
+beside a request of 20,000 characters. `crowd`: 32 clients alone, and beside 1,000 that do nothing.
+`compare`: the throughput of this code and of another checkout.
 """
 
 import argparse
@@ -30,6 +36,7 @@ import ctranslate2
 import psutil
 import torch
 
+from benchmarks import serve_turns
 from benchmarks.result import FOLDER, write_result
 from benchmarks.serve_clients import latencies, load, percentiles
 from benchmarks.serve_faults import FAULTS
@@ -52,13 +59,17 @@ N_TEXTS = 1000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["load", "soak", "faults"])
+    parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("model", help="NAME=MODEL; NAME is the pair of languages")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=4, help="of measurements in turns")
+    parser.add_argument("--checkout", type=Path, help="another one of the repository")
     parser.add_argument("--precision", choices=["float32", "int8"], default="float32")
     arguments = parser.parse_args()
+    if arguments.part == "compare" and arguments.checkout is None:
+        parser.error("name the other --checkout")
     torch.set_num_threads(1)
     with TemporaryDirectory(prefix="clearhead-bench-") as name:
         served = Served(arguments.model, arguments.precision, Path(name))
@@ -92,12 +103,13 @@ class Served:
         ][:N_TEXTS]
 
     @contextmanager
-    def running(self, *options: object) -> Iterator[RunningServer]:
+    def running(self, *options: object, checkout: Path | None = None) -> Iterator[RunningServer]:
+        """`checkout`: whose code it runs, instead of this one's."""
         arguments = (
             f"{self.name}={self.model}", "--max-new", self.max_new, "--beam", BEAM,
             "--precision", self.precision, *options,
         )  # fmt: skip
-        with RunningServer(*arguments, cache=self.cache) as server:
+        with RunningServer(*arguments, cache=self.cache, checkout=checkout) as server:
             server.wait_for("ready")
             yield server
 
@@ -113,7 +125,7 @@ class Served:
         name = f"serve-{part}-{model}" + ("" if self.precision == "float32" else "-int8")
         path = FOLDER / f"{name}.json"
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        kept = ("offline", "clients", "fairness", "soak", "faults")
+        kept = ("offline", "clients", "soak", "faults")
         return name, {key: known[key] for key in kept if key in known}
 
 
@@ -205,27 +217,6 @@ def measure_load(served: Served, arguments: argparse.Namespace) -> None:
                 }
             )
             report(name, measured, rows[-1])
-        if "fairness" not in measured:
-            short = served.bodies()
-            alone = asyncio.run(load(server.port, short, 1, seconds / 2))
-            document = [served.body(" ".join(served.texts[:150]))]
-            beside = asyncio.run(fair(server.port, short, document, seconds))
-            measured["fairness"] = {
-                "short_alone_ms": percentiles(latencies(alone)),
-                **beside,
-            }
-            report(name, measured, measured["fairness"])
-
-
-async def fair(port: int, short: list[bytes], long: list[bytes], seconds: float) -> dict[str, Any]:
-    """One client with texts of 150 sentences, one with texts of one."""
-    first, second = await asyncio.gather(
-        load(port, short, 1, seconds), load(port, long, 1, seconds)
-    )
-    return {
-        "short_beside_long_ms": percentiles(latencies(first)),
-        "long_ms": percentiles(latencies(second)),
-    }
 
 
 def measure_soak(served: Served, arguments: argparse.Namespace) -> None:
@@ -283,6 +274,7 @@ PARTS: dict[str, Callable[[Served, argparse.Namespace], None]] = {
     "load": measure_load,
     "soak": measure_soak,
     "faults": measure_faults,
+    **serve_turns.PARTS,
 }
 
 if __name__ == "__main__":

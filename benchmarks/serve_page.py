@@ -22,27 +22,29 @@ HEADINGS = {
         ("model", "clients", "sentences per core second", "of CTranslate2 alone", "p50", "p95",
          "p99", "memory"),
         ("model", "sentences per core second", "cores", "workers' memory"),
-        ("model", "short texts alone: p50", "p99", "beside long texts: p50", "p99",
-         "the long texts: p50"),
-        "No figures yet: `python -m benchmarks.serve load NAME=MODEL` measures them.\n",
+        ("model", "the long request", "single sentences alone: p50", "p99", "beside it: p50", "p99",
+         "p99, times that alone"),
+        "No figures yet: `python -m benchmarks.serve load` and `fair NAME=MODEL` measure them.\n",
     ),
     "zh": (
         ("模型", "客户端数", "每核每秒句数", "相对单独的 CTranslate2", "p50", "p95", "p99", "内存"),
         ("模型", "每核每秒句数", "核数", "工作进程内存合计"),
-        ("模型", "只有短文本：p50", "p99", "同时有长文本：p50", "p99", "长文本：p50"),
-        "尚无数据：用 `python -m benchmarks.serve load NAME=MODEL` 测量。\n",
+        ("模型", "长请求", "只有单句：p50", "p99", "同时有长请求：p50", "p99", "p99 之比"),
+        "尚无数据：用 `python -m benchmarks.serve load` 和 `fair NAME=MODEL` 测量。\n",
     ),
 }  # fmt: skip
+LONG_REQUESTS = {
+    "en": {"sentences": "sentences", "one letter": "20,000 times the letter a"},
+    "zh": {"sentences": "普通句子", "one letter": "20,000 个字母 a"},
+}
 
 
-def results() -> dict[str, dict[str, Any]]:
-    """By model, those that are whole."""
-    found: dict[str, dict[str, Any]] = {}
-    for path in sorted(FOLDER.glob("serve-load-*.json")):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("clients") and "fairness" in content:
-            found[path.stem.removeprefix("serve-load-")] = content
-    return found
+def results(part: str) -> dict[str, dict[str, Any]]:
+    """By model."""
+    return {
+        path.stem.removeprefix(f"serve-{part}-"): json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(FOLDER.glob(f"serve-{part}-*.json"))
+    }
 
 
 def load_table(language: str) -> str:
@@ -51,8 +53,8 @@ def load_table(language: str) -> str:
         f"| {name} | {row['clients']} | {row['sentences_per_processor_second']:,.0f} "
         f"| {_of_the_fastest(content, row):.2f} | {row['p50_ms']:,.0f} ms "
         f"| {row['p95_ms']:,.0f} ms | {row['p99_ms']:,.0f} ms | {row['resident_mb']:,} MB |"
-        for name, content in results().items()
-        for row in content["clients"]
+        for name, content in results("load").items()
+        for row in content.get("clients", [])
     ]
     return _table(headings, rows) if rows else nothing
 
@@ -65,8 +67,8 @@ def _of_the_fastest(content: dict[str, Any], row: dict[str, Any]) -> float:
 def day_table(language: str) -> str:
     _, headings, _, nothing = HEADINGS[language]
     rows: list[str] = []
-    for name, content in results().items():
-        for row in content["clients"]:
+    for name, content in results("load").items():
+        for row in content.get("clients", []):
             if row["clients"] != N_CLIENTS:
                 continue
             rate = row["sentences_per_processor_second"]
@@ -79,12 +81,15 @@ def day_table(language: str) -> str:
 def fair_table(language: str) -> str:
     _, _, headings, nothing = HEADINGS[language]
     rows: list[str] = []
-    for name, content in results().items():
-        fair = content["fairness"]
-        alone, beside = fair["short_alone_ms"], fair["short_beside_long_ms"]
-        times = [each[key] for each in (alone, beside) for key in ("p50_ms", "p99_ms")]
-        shown = " | ".join(f"{ms:,.0f} ms" for ms in [*times, fair["long_ms"]["p50_ms"]])
-        rows.append(f"| {name} | {shown} |")
+    for name, content in results("fair").items():
+        measured, times = content["single_sentences_ms"], content["p99_beside_of_alone"]
+        for kind, title in LONG_REQUESTS[language].items():
+            shown = " | ".join(
+                f"{measured[which][key]:,.0f} ms"
+                for which in ("alone", kind)
+                for key in ("p50_ms", "p99_ms")
+            )
+            rows.append(f"| {name} | {title} | {shown} | {times[kind]:.1f} |")
     return _table(headings, rows) if rows else nothing
 
 

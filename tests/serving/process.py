@@ -18,11 +18,20 @@ from tests.signals import listen_to_ctrl_c
 class RunningServer:
     """`clearhead serve …` until it is stopped. Its log is read in a thread."""
 
-    def __init__(self, *arguments: object, cache: Path, keys: str | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: object,
+        cache: Path,
+        keys: str | None = None,
+        checkout: Path | None = None,
+    ) -> None:
+        """`checkout`: another one of the repository, whose code it runs."""
         environment = {**os.environ, "CLEARHEAD_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
         environment.pop("CLEARHEAD_API_KEYS", None)
         if keys is not None:
             environment["CLEARHEAD_API_KEYS"] = keys
+        if checkout is not None:
+            environment["PYTHONPATH"] = str(checkout / "src")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "clearhead", "serve", *map(str, arguments), "--port", "0"],
             stderr=subprocess.PIPE,

@@ -219,7 +219,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Close it, once the client has got what was written for it, or has had its time."""
+        """Close it, once the client has read its answer, or has had its time."""
         if self._is_leaving or transport.is_closing():
             return
         self._is_leaving = True
