@@ -1,4 +1,4 @@
-"""From nothing to a translation: a new environment, the wheel, the README's first command.
+"""From nothing to a translation: a new environment, the wheel, one sentence.
 
     python -m benchmarks.first_result
 

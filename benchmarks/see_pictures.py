@@ -32,7 +32,6 @@ VIEWS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
 }
 FIRST = {"viewport": WIDE, "device_scale_factor": 1.5}
-MARGIN = 4  # below the last line of the first picture
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def main() -> None:
                     page = opened(address, {**FIRST, "color_scheme": scheme})
                     switch_off(page, arguments.off)
                     verdict = page.locator("[data-before]").bounding_box()
-                    height = verdict["y"] + verdict["height"] + MARGIN
+                    height = verdict["y"] + verdict["height"]
                     page.screenshot(
                         path=FOLDER / f"{arguments.name}-first-{language}-{scheme}.png",
                         clip={"x": 0, "y": 0, "width": WIDE["width"], "height": height},

@@ -93,8 +93,8 @@ def test_a_readme_shows_what_its_training_printed_and_how_long_it_took(name: str
     (trained,) = json.loads((FOLDER / "first_page.json").read_text("utf-8"))[name]
     assert trained["code"] == block.code, "run: .ci/wheel --whole"
     assert wheel.missing(block.shown, "\n".join(trained["said"])) == []
-    minutes = re.search(r"([\d.]+) (?:core minutes here|核分钟：)", text)
-    assert minutes is not None and minutes[1] == f"{trained['core_seconds'] / 60:.1f}"
+    assert re.findall(wheel.MINUTES, text) == [f"{trained['core_seconds'] / 60:.1f}"]
+    assert wheel.with_training(text, trained) == text
 
 
 def test_the_lines_that_a_page_shows_must_have_been_printed():
