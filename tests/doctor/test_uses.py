@@ -165,17 +165,3 @@ def test_training_does_not_start_with_an_error():
     ExamineFirst(stop=False, kind="decoder", only=["causal"]).on_train_begin(
         None, state, None, model=Leaky()
     )
-
-
-def test_checks_that_could_not_run_fail_only_when_strict():
-    class Fails(Decoder):
-        def train(self, mode=True):
-            if mode:
-                raise OSError("no training today")
-            return super().train(mode)
-
-    report = examine(Fails(), kind="decoder", only=["causal", "dropout"])
-    assert [outcome.check for outcome in report.not_run] == ["dropout"]
-    assert report.healthy and not report.fails()
-    assert report.fails(strict=True)
-    assert "dropout" in str(report)

@@ -27,8 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  clearhead doctor my_model.py:build_model --kind decoder\n"
         "  clearhead doctor path/to/model/folder --language zh --html report.html\n\n"
         "FILE.py may define `calls = Calls(...)` for a model with an unusual signature.\n"
-        "The exit code is 0 if no defect was found, 1 if one was\n"
-        "(see --fail-on, --strict), 2 if the model cannot be opened or called."
+        "The exit code is 0 if every check ran and no defect was found, 1 if one was found\n"
+        "(see --fail-on), 2 if the model cannot be opened or called, 3 if no defect was\n"
+        "found and some checks could not run (with --strict: 1)."
     )
     parser.add_argument(
         "model",
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the least severe finding that gives exit code 1 (default: warning)",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit code 1 also if a check could not run"
+        "--strict", action="store_true", help="exit code 1, not 3, if a check could not run"
     )
     parser.add_argument(
         "--language", choices=LANGUAGES, help="language of the report (default: %(default)s)"
@@ -74,4 +75,4 @@ def run(arguments: argparse.Namespace) -> int:
         print(report.to_json(arguments.language))
     else:
         TextConsole().print(as_renderable(report, arguments.language))
-    return 1 if report.fails(arguments.fail_on, strict=arguments.strict) else 0
+    return report.exit_code(arguments.fail_on, strict=arguments.strict)

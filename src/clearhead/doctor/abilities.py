@@ -52,7 +52,7 @@ def find_loss(patient: Patient, form: Form) -> Found:
 
     # Hugging Face's word for "the inputs again, and the model shifts them".
     shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
-    inputs = patient.draw(3)
+    inputs = patient.draw(patient.rows(3))
     taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
         targets = inputs.tokens.clone()
@@ -106,7 +106,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
     """Four customs: a cache inside the model, beside an argument that says where tokens begin; one
     made by `new_cache` and grown in place; one that comes back as `.past_key_values`, or as the
     second of a tuple, with or without such an argument."""
-    model, inputs = patient.plain, patient.draw(3)
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
     forget = next((n for n in _RESETS if callable(getattr(model, n, None))), None)
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
@@ -180,7 +180,7 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
     name = _start_of(patient.model)
     if name is None:
         return None
-    model, inputs = patient.copy(), patient.draw(2)
+    model, inputs = patient.copy(), patient.draw(patient.rows(2))
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
     last = replace(inputs, tokens=inputs.tokens[:, -1:])
     begin = patient.length - 1
@@ -198,7 +198,7 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
 
 def _counts_itself(patient: Patient, fed: feeding.Feeding) -> bool:
     """Whether the cache alone says where new tokens begin."""
-    model, inputs = patient.plain, patient.draw(2)
+    model, inputs = patient.plain, patient.draw(patient.rows(2))
     try:
         with torch.no_grad():
             pieces = fed(model, inputs, [patient.length - 1, 1])
@@ -212,7 +212,7 @@ def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
     the right way changes nothing."""
     if "real" not in fed.form.masks or patient.length < 3:
         return fed
-    model, inputs = patient.plain, patient.draw(3)
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
     masked = replace(inputs, real=torch.ones_like(inputs.tokens, dtype=torch.bool))
     needed = fed.form.masks["real"].always
     # Some models take one token at a time.
@@ -243,7 +243,7 @@ def find_documents(patient: Patient, form: Form) -> Found:
         return form.returned_logits(form.call(model, inputs, **{name: given}), inputs)
 
     with torch.no_grad():
-        packed(patient.plain, patient.draw(2), [patient.length])
+        packed(patient.plain, patient.draw(patient.rows(2)), [patient.length])
     return {"packed": packed}, {"documents": f"model(…, {name}=…)"}
 
 
@@ -273,7 +273,7 @@ def find_attention(patient: Patient, form: Form) -> Found:
 
         shown = "beside the logits"
     with torch.no_grad():
-        given = attention(model, patient.draw(3))
+        given = attention(model, patient.draw(patient.rows(3)))
     asked = flag is not None or "recorder" in arguments
     if not given or not (asked or all(_are_weights(patient, t) for t in given)):
         return NOTHING

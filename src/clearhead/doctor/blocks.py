@@ -31,7 +31,7 @@ class Tower:
 @once_per_patient
 def find_towers(patient: Patient) -> list[Tower]:
     """The stacks of layers of a model, found by running it once."""
-    model, inputs = patient.plain, patient.draw(3)
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, inputs))
     streams = {visit.path: visit for visit in visits if _keeps_its_shape(visit)}

@@ -7,7 +7,8 @@ from itertools import product
 import torch
 
 from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.form import CALL_ERRORS, Form, MaskForm, MaskShape, arguments_of
+from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
+from clearhead.doctor.mask_form import MaskForm, MaskShape
 from clearhead.doctor.masks import OF_SOURCE, SENSES, hides, is_mask
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.reach import reach_in

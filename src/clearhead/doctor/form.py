@@ -3,12 +3,13 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.patient import CallInputs
+from clearhead.doctor.mask_form import MaskForm
+from clearhead.doctor.patient import CallInputs, in_pieces
 
 CALL_ERRORS = (
     RuntimeError,
@@ -26,81 +27,8 @@ CALL_ERRORS = (
 """What a model raises at a call that it does not understand, or that runs into a slip of its own
 code."""
 
-MaskShape = Literal[
-    "(batch, length)",
-    "(batch, 1, length)",
-    "(batch, 1, 1, length)",
-    "(batch, length, length)",
-    "(batch, 1, length, length)",
-    "(length, length)",
-    "(batch,) lengths",
-]
 HEADS = ("generator", "project", "projection", "proj", "lm_head", "head", "out", "output", "fc_out")
 """What turns states into logits, where forward itself does not."""
-
-
-@dataclass(frozen=True)
-class MaskForm:
-    """How a model takes one mask: argument, shape, dtype, and what True means."""
-
-    argument: str
-    shape: MaskShape
-    true_is_real: bool
-    dtype: torch.dtype
-    causal: bool = False
-    """The caller's mask hides the future as well as padding."""
-    always: bool = False
-    """It goes with every call: the model cannot be called without it, or is not causal then."""
-    padding: bool = True
-    """It hides padding; if not, it is causal only."""
-
-    def of(self, real: Tensor) -> Tensor:
-        """`real` is (batch, length)."""
-        if not self.padding:
-            real = torch.ones_like(real)
-        if self.shape == "(batch,) lengths":
-            return real.sum(dim=1)
-        length = real.shape[1]
-        allowed = real
-        if "length, length" in self.shape:
-            allowed = real[:, None, :].expand(-1, length, -1)
-            if self.causal:
-                allowed = allowed & torch.ones_like(allowed[0]).tril()
-            if self.shape == "(length, length)":
-                allowed = allowed[0]  # one for all rows: padding has an argument of its own
-            elif self.shape == "(batch, 1, length, length)":
-                allowed = allowed[:, None]
-        else:
-            for _ in range(self.shape.count("1")):
-                allowed = allowed[:, None]
-        if self.dtype.is_floating_point:
-            return torch.zeros(allowed.shape, dtype=self.dtype, device=real.device).masked_fill(
-                ~allowed, -torch.inf
-            )
-        return (allowed if self.true_is_real else ~allowed).to(self.dtype)
-
-    @property
-    def is_inverted(self) -> bool:
-        """It has the name of what tokenizers return, 1 at real tokens, and means the opposite."""
-        return self.argument.endswith("attention_mask") and not (self.true_is_real or self.causal)
-
-    def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:
-        """The mask of these tokens, a float one in the model's precision, as kernels want it. With
-        `n_queries`, a causal mask has these last rows only: earlier tokens are in a cache."""
-        mask = self.of(real)
-        if mask.is_floating_point():
-            mask = mask.to(next(model.parameters()).dtype)
-        return mask if n_queries is None or not self.causal else mask[..., -n_queries:, :]
-
-    def __str__(self) -> str:
-        if self.shape == "(batch,) lengths":
-            return f"{self.argument}=… {self.shape}"
-        if self.dtype.is_floating_point:
-            return f"{self.argument}=… {self.shape}, added to scores: 0 or -inf"
-        meaning = "real" if self.true_is_real else "padding"
-        if self.causal or not self.padding:
-            meaning = "may look" if self.true_is_real else "may not look"
-        return f"{self.argument}=… {self.shape}, true: {meaning}"
 
 
 @dataclass(frozen=True)
@@ -146,6 +74,8 @@ class Form:
     """With `inside`: the last token is a target only, and gets no logits."""
     pooled: bool = False
     """One vector comes back for a whole sequence."""
+    max_rows: int | None = None
+    """As many sequences as the model takes at once, where that is few."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
@@ -181,6 +111,9 @@ class Form:
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         """The logits (batch, length, vocab) of these inputs."""
+        return in_pieces(self._logits, model, inputs, self.max_rows)
+
+    def _logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         if self.inside is not None and not self.drops_last:
             return self.checked(self._inside(model, inputs, 0), inputs)
         if self.shifts_itself or self.inside is not None:

@@ -13,12 +13,12 @@ from clearhead.doctor.form import (
     CALL_ERRORS,
     HEADS,
     Form,
-    MaskForm,
     arguments_of,
     has_forward,
     logits_in,
     states_in,
 )
+from clearhead.doctor.mask_form import MaskForm
 from clearhead.doctor.masks import OF_SOURCE, is_length, is_mask, required_masks
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import watch, watching
@@ -135,23 +135,24 @@ def _with_lengths(form: Form) -> Form:
 
 def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
     """Try a form: with source and target of equal length if nothing else works, and with few
-    tokens if the model takes no more. What comes back says where the logits are, and how large
-    the vocabulary is."""
+    tokens if the model takes no more. What comes back says where the logits are, and how large the
+    vocabulary is."""
     problem: Exception | None = None
-    lengths = [patient] if patient.max_length else [patient, replace(patient, max_length=_SHORT)]
-    for sized in lengths:
-        for equal in (False, True) if form.two_sequences or form.methods else (False,):
-            tried = replace(sized, equal_lengths=equal)
-            try:
-                return _settle(tried, form)
-            except CALL_ERRORS as error:
-                problem = problem or error
+    lengths = [None] if patient.max_length else [None, _SHORT]
+    equals = (False, True) if form.two_sequences or form.methods else (False,)
+    form = replace(form, max_rows=patient.max_rows)
+    for length, equal in product(lengths, equals):
+        sized = replace(patient, max_length=length or patient.max_length, equal_lengths=equal)
+        try:
+            return _settle(sized, form)
+        except CALL_ERRORS as error:
+            problem = problem or error
     assert problem is not None
     raise problem
 
 
 def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
-    model, inputs = patient.plain, patient.draw(3)
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
     with torch.no_grad():
         output, tables = _call(model, form, inputs)
         sizes = list(dict.fromkeys([patient.vocab_size, *tables["tokens"]]))
@@ -179,7 +180,8 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         raise ValueError("batch and length are mixed up")
     if patient.has_source and form.inside is None and _shifts_itself(patient, form):
         form = replace(form, shifts_itself=True)
-    if not form.length_first and _is_length_first(patient, form):
+    several = form.max_rows is None
+    if several and not form.length_first and _is_length_first(patient, form):
         form = replace(form, length_first=True)
         free = replace(patient, equal_lengths=False)
         try:  # batches had to be equal, not lengths

@@ -7,7 +7,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from clearhead.doctor.form import CALL_ERRORS, Form, MaskForm, MaskShape, arguments_of
+from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
+from clearhead.doctor.mask_form import MaskForm, MaskShape
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 
 # Arguments that say which tokens are real, or which are not; which of the two, and in which

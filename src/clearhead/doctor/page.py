@@ -8,8 +8,8 @@ from clearhead.doctor.texts import (
     Language,
     ability_name,
     explain,
-    not_run,
     place_name,
+    stopped,
     summary,
     verdict,
     word,
@@ -83,12 +83,13 @@ def _body(report: Examination, language: Language) -> str:
     )
     findings = "\n".join(_finding(finding, report, language) for finding in report.headlines)
     tone = "passed" if report.healthy else "found"
-    stopped = f"<p>{escape(not_run(report.not_run, language))}</p>" if report.not_run else ""
+    last_line = summary(report.findings, report.outcomes, language)
+    not_run = "".join(f"<p>{escape(stopped(outcome, language))}</p>" for outcome in report.not_run)
     return f"""<h1>{title}</h1>
 <div class="size">{size}</div>
 <dl>{recognised}</dl>
-<p class="summary {tone}">{escape(summary(report.findings, language))}</p>
-{stopped}
+<p class="summary {tone}">{escape(last_line)}</p>
+{not_run}
 {findings}
 <h2>{word("checks", language)}</h2>
 {_checks(report.outcomes, language)}"""

@@ -45,6 +45,20 @@ class CallInputs:
         )
 
 
+def in_pieces(
+    call: Callable[[nn.Module, CallInputs], Tensor],
+    model: nn.Module,
+    inputs: CallInputs,
+    max_rows: int | None,
+) -> Tensor:
+    """What a call returns for all rows, where no more than `max_rows` may go in at once."""
+    n_rows = len(inputs.tokens)
+    if max_rows is None or n_rows <= max_rows:
+        return call(model, inputs)
+    starts = range(0, n_rows, max_rows)
+    return torch.cat([call(model, inputs.rows(slice(n, n + max_rows))) for n in starts])
+
+
 class Generated(NamedTuple):
     """What a model's own generation returned."""
 
@@ -130,6 +144,8 @@ class Patient:
     calls: Calls
     pad_id: int | None = None
     max_length: int | None = None
+    max_rows: int | None = None
+    """As many sequences as the model takes at once, where that is few."""
     source_vocab_size: int | None = None
     """Where the source has a vocabulary of its own."""
     scores_tokens: bool = True
@@ -177,7 +193,11 @@ class Patient:
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         """The logits of a model (this one or a copy) for these inputs."""
-        return self.calls.logits(model, inputs)
+        return in_pieces(self.calls.logits, model, inputs, self.max_rows)
+
+    def rows(self, wanted: int) -> int:
+        """So many sequences, or as many as the model takes at once."""
+        return wanted if self.max_rows is None else min(wanted, self.max_rows)
 
     def copy(self) -> nn.Module:
         """A copy of the model in evaluation mode."""

@@ -17,6 +17,7 @@ from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
 from clearhead.doctor.forms import LABELS, SOURCES, TARGETS, forms, settle
 from clearhead.doctor.masks import is_mask, optional_masks, score
 from clearhead.doctor.patient import KINDS, CallInputs, Calls, ModelKind, Patient
+from clearhead.doctor.row_limit import with_row_limit
 from clearhead.doctor.texts import Language, error_text, nearest_text
 from clearhead.errors import ClearheadError
 
@@ -86,8 +87,10 @@ def recognise(
         )
         try:
             if calls is not None:
-                return _with_lengths(patient, language)
-            patient, form = _with_masks(*_with_form(patient, language))
+                return with_row_limit(_with_lengths(patient, language))
+            patient, form = _with_form(patient, language)
+            patient = with_row_limit(patient, form)
+            patient, form = _with_masks(patient, replace(form, max_rows=patient.max_rows))
         except RecognitionError as error:
             problems.append(error)
         else:
@@ -171,6 +174,19 @@ def _hidden_token(patient: Patient) -> int | None:
 def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     """Find the arguments that are tokens, and where the logits are in what comes back."""
     problems: dict[str, str] = {}
+    found = _answering(patient, problems) or _answering(replace(patient, max_rows=1), {})
+    if found:
+        # Of several ways to fill masks, the one under which they do what masks are for.
+        _, settled, form, shown = max(found, key=lambda one: one[0])
+        recognised = {**settled.recognised, "call": shown + _how(form)}
+        recognised["vocabulary"] = f"{settled.vocab_size:,}"
+        return replace(settled, recognised=recognised), form
+    raise RecognitionError(_unknown(patient, problems, language))
+
+
+def _answering(patient: Patient, problems: dict[str, str]) -> list[tuple[int, Patient, Form, str]]:
+    """The forms that the model answers to, until one is as good as can be; what the others ended
+    with goes to `problems`."""
     found: list[tuple[int, Patient, Form, str]] = []
     for form, shown in forms(patient):
         if found and form.length_first:
@@ -186,13 +202,7 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
         found.append((points, settled, tried, shown))
         if points >= _BEST:
             break
-    if found:
-        # Of several ways to fill masks, the one under which they do what masks are for.
-        _, settled, form, shown = max(found, key=lambda one: one[0])
-        recognised = {**settled.recognised, "call": shown + _how(form)}
-        recognised["vocabulary"] = f"{settled.vocab_size:,}"
-        return replace(settled, recognised=recognised), form
-    raise RecognitionError(_unknown(patient, problems, language))
+    return found
 
 
 def _how(form: Form) -> str:
@@ -255,7 +265,7 @@ def _with_lengths(patient: Patient, language: Language) -> Patient:
     ways = product((False, True), sources) if patient.has_source else [(False, None)]
     for equal, source in ways:
         tried = replace(patient, equal_lengths=equal, source_vocab_size=source, calls=calls)
-        inputs = tried.draw(3)
+        inputs = tried.draw(2)
         if inputs.source is not None and source is not None:
             inputs.source[0, 0] = source - 1  # a token that a smaller table does not have
         try:

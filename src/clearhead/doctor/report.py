@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from clearhead.doctor.findings import Finding, Outcome, Severity
-from clearhead.doctor.texts import Language, explain, summary
+from clearhead.doctor.texts import Language, explain, stopped, summary
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Examination:
 
     @property
     def healthy(self) -> bool:
-        """Nothing worse than a note was found."""
-        return not self.fails()
+        """Every check ran, and nothing worse than a note was found."""
+        return not self.fails(strict=True)
 
     @property
     def headlines(self) -> list[Finding]:
@@ -46,6 +46,13 @@ class Examination:
         levels = ("error", "warning", "note")
         levels = levels[: levels.index(on) + 1]
         return any(f.severity in levels for f in self.findings) or (strict and bool(self.not_run))
+
+    def exit_code(self, on: Severity = "warning", *, strict: bool = False) -> int:
+        """That of the command: 1 for a finding of this severity or a worse one; else 3 if a check
+        could not run, which with `strict` is 1 too; else 0."""
+        if self.fails(on, strict=strict):
+            return 1
+        return 3 if self.not_run else 0
 
     def found(self, check: str) -> list[Finding]:
         """The findings of one check."""
@@ -83,7 +90,8 @@ class Examination:
             yield f"{finding.severity}: {words.title}{place}  [{finding.case}]"
             yield f"  {words.seen}"
             yield from (f"  probably because of this: {f.case}" for f in self.following(finding))
-        yield summary(self.findings, "en")
+        yield from (stopped(outcome, "en") for outcome in self.not_run)
+        yield summary(self.findings, self.outcomes, "en")
 
     def _repr_html_(self) -> str:
         """In a notebook."""

@@ -15,8 +15,8 @@ from clearhead.doctor.texts import (
     Language,
     ability_name,
     explain,
-    not_run,
     place_name,
+    stopped,
     summary,
     verdict,
     word,
@@ -45,9 +45,9 @@ def as_renderable(
     if all_checks:
         parts.append(_checks(report, language))
     colour = "green" if report.healthy else "red"
-    if report.not_run:
-        parts.append(Text(not_run(report.not_run, language), style="magenta"))
-    parts.append(Text(summary(report.findings, language), style=f"bold {colour}"))
+    parts += [Text(stopped(outcome, language), style="magenta") for outcome in report.not_run]
+    last_line = summary(report.findings, report.outcomes, language)
+    parts.append(Text(last_line, style=f"bold {colour}"))
     return Group(*parts)
 
 

@@ -12,16 +12,18 @@ from clearhead.doctor.report import Examination
 def assert_healthy(
     model: nn.Module, *, but: Collection[str] = (), quick: bool = True, **how: Any
 ) -> Examination:
-    """Fail with the report if the doctor finds an error or a warning.
+    """Fail with the report if the doctor finds an error or a warning, or if a check could not run.
 
         def test_my_model_is_healthy():
             assert_healthy(build_model(), kind="decoder", vocab_size=100)
 
-    `but` names cases that are meant, such as `{"positions.tokens"}`; the rest goes to `examine`.
+    `but` names cases that are meant, such as `{"positions.tokens"}`, and checks that need not run;
+    the rest goes to `examine`.
     """
     __tracebackhide__ = True
     report = examine(model, quick=quick, **how)
     cases = [f.case for f in report.findings if f.severity != "note" and f.case not in but]
+    cases += [f"{o.check} could not run" for o in report.not_run if o.check not in but]
     if cases:
         raise AssertionError(f"{', '.join(cases)}\n\n{report}")
     return report

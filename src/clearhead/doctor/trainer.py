@@ -28,7 +28,7 @@ class ExamineFirst(TrainerCallback):
         if state.global_step or not state.is_world_process_zero:
             return
         self.report = examine(given["model"], **self.how)
-        if self.report.findings:
+        if self.report.findings or self.report.not_run:
             _log.warning("%s", self.report)
         if self.stop and self.report.fails("error"):
             cases = ", ".join(f.case for f in self.report.headlines if f.severity == "error")

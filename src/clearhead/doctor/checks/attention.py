@@ -101,7 +101,7 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
         model = patient.plain if mode == "eval" else patient.copy().train()
         seen = SoftmaxOutputs()
         with torch.no_grad(), plain_kernels(), seen:
-            returned = attention(model, patient.draw(3))
+            returned = attention(model, patient.draw(patient.rows(3)))
         with torch.no_grad():
             for index, given in enumerate(returned):
                 sums = given.double().sum(dim=-1)
@@ -117,7 +117,7 @@ def _others(
     patient: Patient, attention: Callable[[nn.Module, CallInputs], list[Tensor]]
 ) -> Iterator[Finding]:
     """Weights that are handed out are among those that a plain call uses."""
-    inputs = patient.draw(3)
+    inputs = patient.draw(patient.rows(3))
     try:
         used = _seen(patient, inputs)
     except NotApplicableError:

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from clearhead.doctor.findings import Finding
+from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient, change_size
 from clearhead.doctor.witness import differs, first_change, watch
 
 
 def batch(patient: Patient) -> Iterator[Finding]:
     """A sequence alone and among others."""
+    if patient.rows(4) < 4:
+        raise NotApplicableError("few_rows")
     for mode in ("eval", "train"):
         model = patient.specimen if mode == "eval" else patient.in_training
         among, alone = patient.draw(4), patient.draw(4).rows(slice(1, 2))

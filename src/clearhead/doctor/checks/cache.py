@@ -30,7 +30,7 @@ def cache(patient: Patient) -> Iterator[Finding]:
 def _first_difference(patient: Patient) -> Iterator[Finding]:
     cached, length = patient.calls.cached, patient.length
     assert cached is not None
-    model, inputs = patient.specimen, patient.draw(2)
+    model, inputs = patient.specimen, patient.draw(patient.rows(2))
     with torch.no_grad():
         full = patient.logits(model, inputs)
         refused: str | None = None
@@ -96,6 +96,8 @@ def _padded(patient: Patient, refused: str | None) -> Iterator[Finding]:
     assert cached is not None
     if patient.length < _N_PADS + 3 or patient.equal_lengths or patient.one_sequence:
         return
+    if patient.rows(3) < 3:
+        return
     for role, side in (("tokens", "left"), ("source", "right")):
         possible = role in roles(patient)
         if role == "tokens":
@@ -154,7 +156,7 @@ def _in_some_precision(
 
 def _reordered(patient: Patient, refused: str | None) -> Iterator[Finding]:
     """As in beam search: rows of the cache change places, and continue as those rows would."""
-    if patient.calls.reordered is None:
+    if patient.calls.reordered is None or patient.rows(3) < 3:
         return
     model, inputs = patient.specimen, patient.draw(3)
     pieces = _accepted([patient.length - 2, 2], refused)

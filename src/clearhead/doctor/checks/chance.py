@@ -47,7 +47,7 @@ def _edits_labels(patient: Patient) -> bool:
     """Whether a call changes the labels that it is given, some of which do not count."""
     if patient.calls.labelled is None:
         return False
-    inputs = patient.draw(2)
+    inputs = patient.draw(patient.rows(2))
     labels = inputs.tokens.clone()
     labels[:, -2:] = patient.calls.ignored
     kept = labels.clone()

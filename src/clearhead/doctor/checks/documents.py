@@ -15,7 +15,7 @@ def documents(patient: Patient) -> Iterator[Finding]:
     packed = patient.calls.packed
     if packed is None:
         raise NotApplicableError("no_documents")
-    model, inputs = patient.specimen, patient.draw(2)
+    model, inputs = patient.specimen, patient.draw(patient.rows(2))
     n = patient.length // 2
     lengths = [n, patient.length - n]
     others = inputs.tokens.clone()

@@ -62,7 +62,8 @@ def knows_the_future(patient: Patient) -> Iterator[Finding]:
     seed = iter(range(10, 10_000))
 
     def loss() -> Tensor:
-        inputs = patient.draw(16, length, length, symbols=symbols, seed=next(seed))
+        n_rows = patient.rows(16)
+        inputs = patient.draw(n_rows, length, length, symbols=symbols, seed=next(seed))
         return _loss(patient, model, inputs, None)
 
     floor = math.log(symbols)

@@ -242,6 +242,8 @@ def _gradient(model: nn.Module) -> Tensor:
 def _scene(patient: Patient, seed: int = 1) -> tuple[nn.Module, CallInputs, Tensor, int]:
     if patient.calls.loss is None:
         raise NotApplicableError("no_loss")
+    if patient.rows(4) < 4:
+        raise NotApplicableError("few_rows")
     # With noise on the weights: logits that are all alike would hide which target is compared.
     return (
         patient.noisy.eval(),

@@ -63,7 +63,8 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     if patient.is_frozen:
         raise NotApplicableError("frozen")
     # With noise on the weights: a layer that starts at zero passes nothing back.
-    model, inputs = patient.noisy_copy(), patient.draw(8)
+    n_rows = patient.rows(8)
+    model, inputs = patient.noisy_copy(), patient.draw(n_rows)
     tables: dict[str, list[Tensor]] = {}
 
     def leave(path: str, module: nn.Module, given: Any, output: Any) -> None:
@@ -75,7 +76,7 @@ def gradients(patient: Patient) -> Iterator[Finding]:
 
     with watching(model, leave=leave):
         logits = patient.logits(model, inputs)
-    targets = patient.draw(8, seed=1).tokens % logits.shape[-1]
+    targets = patient.draw(n_rows, seed=1).tokens % logits.shape[-1]
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     if patient.calls.more_outputs is not None:
         # A head whose output is not the logits learns from another loss.

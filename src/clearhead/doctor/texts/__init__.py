@@ -102,10 +102,22 @@ def verdict(outcome: Outcome, language: Language) -> str:
     return status + word("colon", language) + known.get(outcome.reason, outcome.reason)
 
 
-def summary(findings: tuple[Finding, ...], language: Language) -> str:
-    """The last line: how much was found, or that nothing was."""
-    if not findings:
-        return word("healthy", language)
+def summary(
+    findings: tuple[Finding, ...], outcomes: tuple[Outcome, ...], language: Language
+) -> str:
+    """The last line: how much was found, or that nothing was; and what was not examined."""
+    not_run = [outcome.check for outcome in outcomes if outcome.status == "could not run"]
+    if not not_run:
+        return _counts(findings, language) if findings else word("healthy", language)
+    return word("not_examined" if findings else "no_clean_bill", language).format(
+        line=_counts(findings, language),
+        n=len(not_run),
+        of=len(outcomes),
+        names=listed(not_run, language),
+    )
+
+
+def _counts(findings: tuple[Finding, ...], language: Language) -> str:
     severities = [finding.severity for finding in findings if finding.because is None]
     line = word("ill", language).format(
         errors=severities.count("error"),
@@ -116,7 +128,6 @@ def summary(findings: tuple[Finding, ...], language: Language) -> str:
     return line + (word("and_more", language).format(n=n_more) if n_more else "")
 
 
-def not_run(outcomes: list[Outcome], language: Language) -> str:
-    """The line that names the checks that did not run."""
-    names = listed((outcome.check for outcome in outcomes), language)
-    return word("not_run", language).format(names=names)
+def stopped(outcome: Outcome, language: Language) -> str:
+    """Why a check could not run."""
+    return word("stopped", language).format(check=outcome.check, reason=outcome.reason)

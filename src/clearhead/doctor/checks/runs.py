@@ -1,0 +1,87 @@
+"""Runs of a model's own generation, for the checks of it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.doctor.findings import NotApplicableError
+from clearhead.doctor.form import CALL_ERRORS
+from clearhead.doctor.patient import CallInputs, Generated, Patient
+
+N_NEW = 8
+PROMPT = 3
+N_PROMPTS = 3
+
+
+def scene(patient: Patient) -> tuple[nn.Module, CallInputs]:
+    """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
+    if patient.calls.generate is None:
+        raise NotApplicableError("no_generate")
+    return patient.noisy.eval(), prompts(patient)[0]
+
+
+def prompts(patient: Patient) -> list[CallInputs]:
+    """Several, since chance and a wrong cache do not change every text."""
+    length = min(PROMPT, patient.length)
+    return [patient.draw(1, length, seed=seed) for seed in range(N_PROMPTS)]
+
+
+def generate(
+    patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
+) -> Generated:
+    assert patient.calls.generate is not None
+    with torch.no_grad():
+        return patient.calls.generate(model, prompt, n_new, **settings)
+
+
+def greedy_settings(patient: Patient) -> dict[str, Any]:
+    """top_k=1 leaves one choice, where there is such a setting, and next to no temperature next
+    to no other; without either, generation is greedy by itself, or cannot be."""
+    if "top_k" in patient.calls.settings:
+        return {"top_k": 1}
+    return {"temperature": 1e-5} if "temperature" in patient.calls.settings else {}
+
+
+def draws(patient: Patient, model: nn.Module) -> bool:
+    """Whether generation asks for random numbers in evaluation mode."""
+    before = torch.get_rng_state()
+    generate(patient, model, prompts(patient)[0], N_NEW)
+    return not torch.equal(before, torch.get_rng_state())
+
+
+def rescoring_logits(
+    patient: Patient, model: nn.Module, prompt: CallInputs, run: Generated
+) -> Tensor:
+    """What the full pass says about each generated token, in evaluation mode."""
+    tokens = torch.cat((run.prefix, run.tokens), dim=1)
+    with torch.no_grad():
+        logits = patient.logits(model, CallInputs(tokens, prompt.source))
+    return logits[:, run.prefix.shape[1] - 1 : -1]
+
+
+def error_of(
+    patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
+) -> Exception | None:
+    try:
+        generate(patient, model, prompt, n_new, **settings)
+    except CALL_ERRORS as error:
+        return error
+    return None
+
+
+def unclear_error(
+    patient: Patient, model: nn.Module, prompt: CallInputs, **settings: Any
+) -> str | None:
+    error = error_of(patient, model, prompt, 2, **settings)
+    return text_of(error) if error is not None and is_unclear(error) else None
+
+
+def is_unclear(error: Exception) -> bool:
+    """An error from inside torch, where the caller's value is not named. ValueErrors (and those
+    that derive from them) are somebody's words."""
+    return isinstance(error, IndexError | RuntimeError) and not isinstance(error, ValueError)
+
+
+def text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
