@@ -14,6 +14,7 @@ from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
 from clearhead.doctor.patient import ModelKind
+from clearhead.doctor.seeding import seeded
 from clearhead.doctor.texts import Language, error_text, listed
 from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.files import refuse_unusual
@@ -56,7 +57,8 @@ def examine(
     names = only if isinstance(only, Collection) and not isinstance(only, str) else [None]
     if only is not None and not all(isinstance(name, str) for name in names):
         raise InputError(error_text("only", language, only=f"{only!r:.60}"))
-    module, is_fresh, own_calls = _opened(model, language)
+    with seeded(seed):  # a model that is built here has the same weights each time
+        module, is_fresh, own_calls = _opened(model, language)
     return examine_module(
         module,
         kind=kind,

@@ -19,6 +19,7 @@ from clearhead.doctor.findings import Finding, NotApplicableError, Outcome, Stat
 from clearhead.doctor.patient import Calls, ModelKind, Patient
 from clearhead.doctor.recognition import RecognitionError, recognise
 from clearhead.doctor.report import Examination
+from clearhead.doctor.seeding import seeded, set_seed
 from clearhead.doctor.texts import Language, error_text, nearest_text
 from clearhead.errors import ClearheadError
 
@@ -52,12 +53,11 @@ def examine(
     """
     checks = _chosen(only, quick, language)
     with ExitStack() as around:
-        around.enter_context(torch.random.fork_rng(devices=_seeded_devices()))
+        around.enter_context(seeded(seed))
         around.enter_context(torch.enable_grad())
         around.enter_context(as_in_training())
         around.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        torch.manual_seed(seed)
         patient = _recognised(
             model,
             kind=kind,
@@ -118,11 +118,6 @@ def _recognised(model: nn.Module, **how: Any) -> Patient:
     return recognise(model, **how)
 
 
-def _seeded_devices() -> list[int]:
-    """Those whose generators torch.manual_seed sets, beside the processor's."""
-    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-
-
 def _chosen(only: Collection[str] | None, quick: bool, language: Language) -> list[Check]:
     names = [check.name for check in CHECKS]
     for name in only or ():
@@ -155,7 +150,7 @@ def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
 
 
 def _attempt(check: Check, patient: Patient) -> tuple[list[Finding], Status, str | None]:
-    torch.manual_seed(patient.seed)
+    set_seed(patient.seed)
     try:
         found = list(check.run(patient))
     except NotApplicableError as error:

@@ -1,0 +1,39 @@
+"""All random numbers from one seed, and the generators left as they were."""
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Everything inside draws from this seed: a model that is built or examined again has the same
+    numbers. Afterwards the generators of torch, Python and numpy are as they were."""
+    own = random.getstate()
+    numpy = sys.modules.get("numpy")
+    of_numpy = None if numpy is None else numpy.random.get_state()
+    with torch.random.fork_rng(devices=_seeded_devices()):
+        try:
+            set_seed(seed)
+            yield
+        finally:
+            random.setstate(own)
+            if numpy is not None:
+                numpy.random.set_state(of_numpy)
+
+
+def set_seed(seed: int) -> None:
+    """For torch, Python and, where it is loaded, numpy."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def _seeded_devices() -> list[int]:
+    """Those whose generators torch.manual_seed sets, beside the processor's."""
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
