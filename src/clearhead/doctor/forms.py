@@ -153,6 +153,8 @@ def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
 
 def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
     model, inputs = patient.plain, patient.draw(patient.rows(3))
+    if patient.rows(3) == 1 and patient.pad_id != patient.vocab_size - 1:
+        inputs.tokens[0, 0] = patient.vocab_size - 1  # one that a smaller table does not have
     with torch.no_grad():
         output, tables = _call(model, form, inputs)
         sizes = list(dict.fromkeys([patient.vocab_size, *tables["tokens"]]))

@@ -72,7 +72,9 @@ def recognise(
         raise RecognitionError(error_text("wrong_kind", language, kind=kind, nearest=remedy))
     kind = kind or _kind(model, language)
     problems: list[RecognitionError] = []
-    for size in [vocab_size] if vocab_size else _vocab_sizes(model, language):
+    sizes = [vocab_size] if vocab_size else _vocab_sizes(model, language)
+    # One sequence at a time, where a model takes no more: when nothing else was understood.
+    for rows, size in product((None, 1), sizes):
         form = Form(None, size)  # a first guess, replaced unless `calls` makes it needless
         patient = Patient(
             model,
@@ -81,6 +83,7 @@ def recognise(
             calls or Calls(logits=form.logits),
             pad_id=pad_id if pad_id is not None else _pad_id(model),
             max_length=max_length or _setting(model, _LIMITS),
+            max_rows=rows,
             seed=seed,
             fresh=fresh,
             recognised={"kind": kind, "vocabulary": f"{size:,}"},
@@ -98,7 +101,7 @@ def recognise(
                 patient = replace(patient, pad_id=_hidden_token(patient))
             return _with_abilities(patient, form)
     # Tokens beyond a table are the doctor's own mistake: that size is not the vocabulary's.
-    raise min(problems, key=lambda error: str(error).count("IndexError"))
+    raise min(problems[: len(sizes)], key=lambda error: str(error).count("IndexError"))
 
 
 def _kind(model: nn.Module, language: Language) -> ModelKind:
@@ -174,19 +177,6 @@ def _hidden_token(patient: Patient) -> int | None:
 def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     """Find the arguments that are tokens, and where the logits are in what comes back."""
     problems: dict[str, str] = {}
-    found = _answering(patient, problems) or _answering(replace(patient, max_rows=1), {})
-    if found:
-        # Of several ways to fill masks, the one under which they do what masks are for.
-        _, settled, form, shown = max(found, key=lambda one: one[0])
-        recognised = {**settled.recognised, "call": shown + _how(form)}
-        recognised["vocabulary"] = f"{settled.vocab_size:,}"
-        return replace(settled, recognised=recognised), form
-    raise RecognitionError(_unknown(patient, problems, language))
-
-
-def _answering(patient: Patient, problems: dict[str, str]) -> list[tuple[int, Patient, Form, str]]:
-    """The forms that the model answers to, until one is as good as can be; what the others ended
-    with goes to `problems`."""
     found: list[tuple[int, Patient, Form, str]] = []
     for form, shown in forms(patient):
         if found and form.length_first:
@@ -202,7 +192,13 @@ def _answering(patient: Patient, problems: dict[str, str]) -> list[tuple[int, Pa
         found.append((points, settled, tried, shown))
         if points >= _BEST:
             break
-    return found
+    if found:
+        # Of several ways to fill masks, the one under which they do what masks are for.
+        _, settled, form, shown = max(found, key=lambda one: one[0])
+        recognised = {**settled.recognised, "call": shown + _how(form)}
+        recognised["vocabulary"] = f"{settled.vocab_size:,}"
+        return replace(settled, recognised=recognised), form
+    raise RecognitionError(_unknown(patient, problems, language))
 
 
 def _how(form: Form) -> str:
@@ -265,7 +261,7 @@ def _with_lengths(patient: Patient, language: Language) -> Patient:
     ways = product((False, True), sources) if patient.has_source else [(False, None)]
     for equal, source in ways:
         tried = replace(patient, equal_lengths=equal, source_vocab_size=source, calls=calls)
-        inputs = tried.draw(2)
+        inputs = tried.draw(3)
         if inputs.source is not None and source is not None:
             inputs.source[0, 0] = source - 1  # a token that a smaller table does not have
         try:

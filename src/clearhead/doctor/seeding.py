@@ -1,4 +1,4 @@
-"""All random numbers from one seed, and the generators left as they were."""
+"""All random numbers from one seed, and the generators put back afterwards."""
 
 import random
 import sys
@@ -11,7 +11,7 @@ import torch
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Everything inside draws from this seed: a model that is built or examined again has the same
-    numbers. Afterwards the generators of torch, Python and numpy are as they were."""
+    numbers. The generators of torch, Python and numpy are put back afterwards."""
     own = random.getstate()
     numpy = sys.modules.get("numpy")
     of_numpy = None if numpy is None else numpy.random.get_state()

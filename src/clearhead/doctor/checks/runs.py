@@ -30,6 +30,7 @@ def prompts(patient: Patient) -> list[CallInputs]:
 def generate(
     patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
 ) -> Generated:
+    """What the model's own generation returns."""
     assert patient.calls.generate is not None
     with torch.no_grad():
         return patient.calls.generate(model, prompt, n_new, **settings)
@@ -63,6 +64,7 @@ def rescoring_logits(
 def error_of(
     patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
 ) -> Exception | None:
+    """What generation raises, if it does."""
     try:
         generate(patient, model, prompt, n_new, **settings)
     except CALL_ERRORS as error:
@@ -73,6 +75,7 @@ def error_of(
 def unclear_error(
     patient: Patient, model: nn.Module, prompt: CallInputs, **settings: Any
 ) -> str | None:
+    """The same as a text, where it does not name the caller's value."""
     error = error_of(patient, model, prompt, 2, **settings)
     return text_of(error) if error is not None and is_unclear(error) else None
 
@@ -84,4 +87,5 @@ def is_unclear(error: Exception) -> bool:
 
 
 def text_of(error: Exception) -> str:
+    """An error in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -13,6 +13,7 @@ from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
 from clearhead.doctor.patient import Patient
+from clearhead.doctor.seeding import set_seed
 from clearhead.doctor.witness import watching
 
 # A random output layer adds half its variance to ln V: with PyTorch's own initial weights 0.2 at
@@ -20,10 +21,12 @@ from clearhead.doctor.witness import watching
 _SPREAD_ALLOWED = 1.0
 # Random targets cannot be guessed; this is far outside the noise of five hundred of them.
 _KNOWLEDGE_ALLOWED = 0.2
-# A change of the loss that is large beside rounding and small beside its curvature.
-_STEP, _FAINT, _SLOPE_ALLOWED = 1e-3, 0.01, 0.03
+# Changes of the loss that are large beside rounding and small beside its curvature, the usual one
+# first.
+_STEPS = (1e-3, 1e-4, 1e-5)
+_FAINT, _SLOPE_ALLOWED = 0.01, 0.03
 _LONG, _MANY = 256, 64
-_SMALL_STEP, _TABLE_ALLOWED = 1e-6, 0.1
+_TABLE_ALLOWED = 0.1
 
 
 def output(patient: Patient) -> Iterator[Finding]:
@@ -193,7 +196,7 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
     targets = patient.draw(2, seed=1).tokens.flatten()
 
     def loss() -> Tensor:
-        torch.manual_seed(patient.seed)
+        set_seed(patient.seed)
         logits = patient.logits(model, inputs).flatten(0, 1)
         return F.cross_entropy(logits, targets % logits.shape[-1])
 
@@ -214,13 +217,8 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
         ]
         if not way:
             raise NotApplicableError("no_gradient_in_double")
-        step = _STEP / len(way)
-        losses: list[float] = []
-        for sign in (1, -2):
-            for parameter, direction in way:
-                parameter += sign * step * direction
-            losses.append(float(loss()))
-    measured = (losses[0] - losses[1]) / (2 * _STEP)
+        way = [(parameter, direction / len(way)) for parameter, direction in way]
+    measured = _nearest_slope(way, loss, 1.0, 1.0)
     if not abs(measured - 1) <= _SLOPE_ALLOWED:
         yield Finding("gradient_value.differs", "warning", {"measured": measured})
         return
@@ -233,21 +231,43 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
                 return
 
 
-def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
-    """How the loss changes along a random way, where 1 is what the gradient says, in units of the
-    gradient's size."""
-    if parameter.grad is None:
-        return 1.0
-    way = torch.randn(parameter.shape, dtype=parameter.dtype, device=parameter.device)
-    gradient = parameter.grad.to_dense()
-    said = float((gradient * way).sum())
+def _nearest_slope(
+    way: list[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], said: float, unit: float
+) -> float:
+    """How the loss changes along a way, where 1 is what the gradient said, in these units. Steps of
+    several sizes are taken until one agrees: a large one meets a bend of the loss, a small one
+    drowns in the rounding of code that computes in single precision always."""
+    measured: list[float] = []
+    for step in _STEPS:
+        slope = _slope(way, loss, step / max(unit, 1.0))
+        measured.append(1.0 + (slope - said) / max(unit, 1e-12))
+        if abs(measured[-1] - 1) <= _SLOPE_ALLOWED:
+            break
+    return min(measured, key=lambda value: abs(value - 1))
+
+
+def _slope(way: list[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float) -> float:
+    """By a step to either side of where the parameters are; they are put back."""
     losses: list[float] = []
     with torch.no_grad():
-        for sign in (1, -2, 1):
-            parameter += sign * _SMALL_STEP * way
+        kept = [parameter.clone() for parameter, _ in way]
+        for sign in (1, -1):
+            for (parameter, direction), before in zip(way, kept):
+                parameter.copy_(before + sign * step * direction)
             losses.append(float(loss()))
-    measured = (losses[0] - losses[1]) / (2 * _SMALL_STEP)
-    return 1.0 + (measured - said) / max(float(gradient.norm()), 1e-12)
+        for (parameter, _), before in zip(way, kept):
+            parameter.copy_(before)
+    return (losses[0] - losses[1]) / (2 * step)
+
+
+def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
+    """How the loss changes along a random way in one parameter, in units of its gradient's size."""
+    if parameter.grad is None:
+        return 1.0
+    direction = torch.randn(parameter.shape, dtype=parameter.dtype, device=parameter.device)
+    gradient = parameter.grad.to_dense()
+    said = float((gradient * direction).sum())
+    return _nearest_slope([(parameter, direction)], loss, said, float(gradient.norm()))
 
 
 def _names(names: list[str]) -> dict[str, object]:
