@@ -47,7 +47,7 @@ def examine_file(file: Path, kind: Any, seed: int, quick: bool) -> dict[str, Any
     except Exception as error:  # not recognised, or worse
         return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
     return {
-        "headlines": [f.case for f in report.headlines if f.severity != "note"],
+        "headlines": [_named(f) for f in report.headlines if f.severity != "note"],
         "following": [f.case for f in report.findings if f.because is not None],
         "notes": [f.case for f in report.headlines if f.severity == "note"],
         "could not run": {o.check: o.reason for o in report.not_run},
@@ -55,17 +55,24 @@ def examine_file(file: Path, kind: Any, seed: int, quick: bool) -> dict[str, Any
     }
 
 
+def _named(finding: Any) -> str:
+    """The case, and what it was traced to."""
+    return finding.case + (f":{finding.origin}" if finding.origin else "")
+
+
 def verdict(name: str, said: dict[str, Any], judged: dict[str, Any]) -> str:
     """Of a bug: right, wrong cause, or missed. Of a healthy model: clean, true, or false alarm."""
     headlines = said.get("headlines", [])
     entry = judged.get(name, {})
-    true = [case for case in headlines if case in entry.get("true", [])]
+    true = [case for case in headlines if case.partition(":")[0] in entry.get("true", [])]
     if not name.startswith("b"):
         return "clean" if not headlines else "true" if true == headlines else "false alarm"
     others = [case for case in headlines if case not in true]
     if not others:
         return "missed"
-    keys = (others[0], others[0].partition(".")[0])
+    case, _, origin = others[0].partition(":")
+    check = case.partition(".")[0]
+    keys = (case, check, f"{check}:{origin}")
     return "right" if any(key in entry.get("right", []) for key in keys) else "wrong cause"
 
 

@@ -54,7 +54,7 @@ def test_chinese_sentences_are_chinese():
 def test_every_check_is_explained_and_nothing_else_is():
     names = {check.name for check in CHECKS}
     assert set(sentences("en")["checks"]) == names
-    assert {key.partition(".")[0] for key in code()} == names
+    assert {re.split("[.:]", key)[0] for key in code()} == names
     assert names <= set(code())
 
 
@@ -65,6 +65,21 @@ def test_every_case_in_the_code_has_its_sentence():
         for case in text["seen"]:
             literal = f'"{name}.{case}"' in source
             assert literal or re.search(rf'f"{name}\.\w*{{', source), f"{name}.{case}"
+
+
+def test_what_a_finding_is_traced_to_has_words_and_lines_of_its_own():
+    source = "".join(path.read_text(encoding="utf-8") for path in CHECK_FILES.glob("*.py"))
+    for check, text in sentences("en")["checks"].items():
+        for origin, words in text.get("origins", {}).items():
+            assert f'"{origin}"' in source, f"{check}:{origin}"
+            assert {"title", "cause"} <= set(words), f"{check}:{origin}"
+    traced = {key for key in code() if ":" in key}
+    named = [
+        f"{check}:{origin}"
+        for check, text in sentences("en")["checks"].items()
+        for origin in text.get("origins", {})
+    ]
+    assert traced == set(named)
 
 
 def test_a_pair_is_short_and_its_two_sides_differ():

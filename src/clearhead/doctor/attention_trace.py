@@ -226,3 +226,26 @@ class Operations(_Mode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.names.add(func._schema.name.removeprefix("aten::"))
         return func(*args, **(kwargs or {}))
+
+
+def operations_in(model: nn.Module, path: str, call: Callable[[], Any]) -> set[str]:
+    """The names of the operations that ran in one module, and not in the modules inside it."""
+    running, names = [""], set[str]()
+
+    class Own(Operations):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+            if running[-1] == path:
+                names.update(self.names)
+            self.names.clear()
+            return result
+
+    def enter(inner: str, _: nn.Module) -> None:
+        running.append(inner)
+
+    def end() -> None:
+        running.pop()
+
+    with watching(model, enter=enter, end=end), torch.no_grad(), Own():
+        call()
+    return names

@@ -25,6 +25,8 @@ class Finding:
     """Which position (row) sees which (column)."""
     because: str | None = None
     """The case of another finding that probably explains this one."""
+    origin: str | None = None
+    """What in the model it was traced to, where that is known: the key of texts of its own."""
 
     @property
     def check(self) -> str:

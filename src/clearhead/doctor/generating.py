@@ -1,13 +1,14 @@
 """A model's own generation: which method it is, and how it takes its settings."""
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from clearhead.doctor.end_tokens import NAMES, end_read_by, mentions_an_end
 from clearhead.doctor.form import Form, arguments_of
 from clearhead.doctor.masks import is_mask
 from clearhead.doctor.patient import CallInputs, Generated, Patient
@@ -37,16 +38,7 @@ _SETTINGS = {
     ),
     "temperature": ("temperature",),
     "top_k": ("top_k",),
-    "eos": (
-        "eos_token_id",
-        "eos_id",
-        "eos",
-        "eos_token",
-        "end_id",
-        "stop_id",
-        "stop_token",
-        "eos_idx",
-    ),
+    "eos": NAMES,
     "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
 }
 NEVER = -1
@@ -82,8 +74,8 @@ def _named(
     needed = [n for n, a in arguments.items() if a.default is a.empty and "VAR" not in a.kind.name]
     if new is None or set(needed[1:]) - {new}:
         return NOTHING  # it needs more than a prompt and a length
-    # An end that is no argument but an attribute that the method reads.
-    ends = None if names["eos"] else _attribute_read(patient.model, method, _SETTINGS["eos"])
+    # An end that is no argument, and that the method reads elsewhere.
+    end = None if names["eos"] else end_read_by(patient.model, method)
     padding = form.masks.get("real")
     masks = [n for n in arguments if is_mask(n) and padding is not None]
     mask = masks[0] if masks and not patient.has_source else None
@@ -98,7 +90,7 @@ def _named(
         )
 
     def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
-        given = {str(names[k]): value for k, value in settings.items() if k != "eos" or not ends}
+        given = {str(names[k]): value for k, value in settings.items() if k != "eos" or not end}
         if names["beams"] is not None:
             given.setdefault(names["beams"], 1)  # greedy, unless more are asked for
         if mask is not None and padding is not None and inputs.real is not None:
@@ -106,7 +98,8 @@ def _named(
         if "do_sample" in arguments and {"temperature", "top_k"} & set(settings):
             given["do_sample"] = True  # without it they mean nothing
         prompt = inputs.tokens if inputs.source is None else inputs.source
-        with _ending_at(model, ends, settings.get("eos", NEVER)):
+        ending = nullcontext() if end is None else end.replaced(model, settings.get("eos", NEVER))
+        with ending:
             output = getattr(model, method)(prompt, **{new: n_new}, **given)
         tokens, scores = output if isinstance(output, tuple) else (output, None)
         tokens = _rows(tokens, settings.get("eos", 0))
@@ -130,7 +123,8 @@ def _named(
     settings = frozenset(setting for setting, name in names.items() if name is not None)
     found = {
         "generate": generate,
-        "settings": settings | {"eos"} if ends else settings,
+        "settings": settings | {"eos"} if end else settings,
+        "generate_mentions_end": mentions_an_end(patient.model, method),
         "generate_takes_masks": mask is not None,
     }
     return found, {"generation": f"model.{method}(…, {', '.join(known)})"}
@@ -170,29 +164,6 @@ def _rows(tokens: Any, end: int) -> Tensor:
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=end)
     tokens = torch.as_tensor(tokens)
     return tokens if tokens.dim() > 1 else tokens[None]
-
-
-def _attribute_read(model: nn.Module, method: str, names: tuple[str, ...]) -> str | None:
-    """The first attribute of these names that is a number and that the method's code reads."""
-    function = inspect.unwrap(getattr(type(model), method, None) or getattr(model, method))
-    read = getattr(getattr(function, "__code__", None), "co_names", ())
-    return next((n for n in names if n in read and isinstance(getattr(model, n, None), int)), None)
-
-
-@contextmanager
-def _ending_at(model: nn.Module, attribute: str | None, value: int) -> Iterator[None]:
-    if attribute is None:
-        yield
-        return
-    own = vars(model).get(attribute)
-    setattr(model, attribute, value)
-    try:
-        yield
-    finally:
-        if own is None:
-            delattr(model, attribute)
-        else:
-            setattr(model, attribute, own)
 
 
 def _generate_hugging_face(

@@ -30,6 +30,9 @@ def _entry(check: Check, language: Language) -> list[str]:
     lines += [_label("can_say", language).rstrip(), ""]
     colon = word("colon", language)
     lines += [f"- `{check.name}.{case}`{colon}{said}" for case, said in text["seen"].items()]
+    for origin, words in text.get("origins", {}).items():
+        name = word("traced", language).format(origin=f"`{origin}`")
+        lines.append(f"- {name}{colon}{words['title']}{word('stop', language)}{words['cause']}")
     pair = code()[check.name]
     for key, sign in (("wrong", "✗"), ("right", "✓")):
         lines += ["", f"{sign} {word(key, language)}", "", "```python"]

@@ -7,6 +7,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
 from clearhead.doctor.mask_form import MaskForm, MaskShape
 from clearhead.doctor.patient import CallInputs, Patient, change_size
@@ -83,15 +84,38 @@ def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, Mas
         yield masks
 
 
-def score(patient: Patient, form: Form) -> int:
-    """How well masks do what they are for."""
+BEST = 9.0
+"""More than masks can score."""
+
+
+def score(patient: Patient, form: Form) -> float:
+    """How well masks do what they are for. In the logits of a model with another defect nothing
+    may be causal or hidden; what its attentions look at still says which way round a mask is."""
     with torch.no_grad():
         logits = form.logits(patient.plain, patient.draw(3))
     if not logits.isfinite().all():
         return -1
     points = 4 if patient.kind == "encoder" or _is_causal(patient, form) else 0
     roles = ["real", "source_real"] if patient.has_source else ["real"]
-    return points + sum(hides(patient, form, role) for role in roles if role in form.masks)
+    points += sum(hides(patient, form, role) for role in roles if role in form.masks)
+    return points + 3 * _share_open(patient, form)
+
+
+def _share_open(patient: Patient, form: Form) -> float:
+    """Of the pairs of query and key where nothing is padding, the share that is open or closed as
+    it should be: a target sees its past, everything else sees all."""
+    inputs, model = patient.draw(2), patient.plain
+    n, n_source = patient.length, patient.source_length if patient.has_source else 0
+    shapes = {(n, n), (n_source, n_source), (n, n_source)}
+    right = total = 0
+    for seen in trace_attention(model, lambda: form.logits(model, inputs), shapes):
+        open_ = seen.weights > 0
+        meant = torch.ones(open_.shape[-2:], dtype=torch.bool)
+        if open_.shape[-2:] == (n, n) and patient.kind != "encoder":
+            meant = meant.tril()
+        right += int((open_.cpu() == meant).sum())
+        total += open_.numel()
+    return right / max(total, 1)
 
 
 def _is_causal(patient: Patient, form: Form) -> bool:

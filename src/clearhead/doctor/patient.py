@@ -126,6 +126,8 @@ class Calls:
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
     """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
+    generate_mentions_end: bool = False
+    """Whether the code of `generate` names an end-of-sequence token."""
     generate_takes_masks: bool = False
     """Whether `generate` passes `inputs.real` on, so that prompts can be padded on the left."""
     more_outputs: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None

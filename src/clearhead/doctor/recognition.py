@@ -15,7 +15,7 @@ from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.causal_masks import with_causal_mask
 from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
 from clearhead.doctor.forms import LABELS, SOURCES, TARGETS, forms, settle
-from clearhead.doctor.masks import is_mask, optional_masks, score
+from clearhead.doctor.masks import BEST, is_mask, optional_masks, score
 from clearhead.doctor.patient import KINDS, CallInputs, Calls, ModelKind, Patient
 from clearhead.doctor.row_limit import with_row_limit
 from clearhead.doctor.texts import Language, error_text, nearest_text
@@ -42,10 +42,6 @@ _PADS = (
     "src_pad_idx",
     "padding_idx",
 )
-
-
-# More than masks can score.
-_BEST = 6
 
 
 class RecognitionError(ClearheadError):
@@ -177,20 +173,20 @@ def _hidden_token(patient: Patient) -> int | None:
 def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     """Find the arguments that are tokens, and where the logits are in what comes back."""
     problems: dict[str, str] = {}
-    found: list[tuple[int, Patient, Form, str]] = []
+    found: list[tuple[float, Patient, Form, str]] = []
     for form, shown in forms(patient):
         if found and form.length_first:
             break  # it answers the other way round
         one = patient.kind == "encoder-decoder" and not (form.two_sequences or form.methods)
         try:
             settled, tried = settle(replace(patient, one_sequence=one), form)
-            points = score(settled, tried) if tried.masks else _BEST
+            points = score(settled, tried) if tried.masks else BEST
         except CALL_ERRORS as error:
             text = (str(error).splitlines() or [""])[0]
             problems.setdefault(shown, f"{type(error).__name__}: {text}")
             continue
         found.append((points, settled, tried, shown))
-        if points >= _BEST:
+        if points >= BEST:
             break
     if found:
         # Of several ways to fill masks, the one under which they do what masks are for.

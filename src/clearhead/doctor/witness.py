@@ -104,15 +104,26 @@ Change = Callable[[Tensor, Tensor], bool]
 
 def first_change(before: list[Visit], after: list[Visit], changed: Change) -> str | None:
     """The innermost module in which a change appears for the first time."""
-    for one, other in zip(before, after):
+    pairs = list(zip(before, after))
+    for index, (one, other) in enumerate(pairs):
         if one.path != other.path:
             return None  # the two calls took different ways
         if _any_change(one.returned, other.returned, changed):
-            if _any_change(one.given, other.given, changed):
-                # It came in from outside: code between modules, in the parent's forward.
-                return one.path.rpartition(".")[0]
-            return one.path
+            return _where_it_came_from(pairs[index:], changed)
     return None
+
+
+def _where_it_came_from(pairs: list[tuple[Visit, Visit]], changed: Change) -> str:
+    """The module of the first pair, if the change was not given to it; else the innermost of those
+    around it to which it was not given: code between modules, in that one's forward."""
+    path = pairs[0][0].path
+    while path:
+        given = next(((one.given, other.given) for one, other in pairs if one.path == path), None)
+        # A list of modules is never called: what its members are given comes from around it.
+        if given is not None and not _any_change(*given, changed):
+            break
+        path = path.rpartition(".")[0]
+    return path
 
 
 def first_loss(before: list[Visit], after: list[Visit], changed: Change) -> str | None:

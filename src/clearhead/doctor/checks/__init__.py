@@ -27,6 +27,7 @@ from clearhead.doctor.checks import (
     sharing,
     start,
     stream,
+    window,
 )
 from clearhead.doctor.findings import Finding
 from clearhead.doctor.patient import Patient
@@ -60,6 +61,7 @@ CHECKS = (
     Check("pad_value", padding.pad_value),
     Check("padding_finite", padding.padding_finite),
     Check("hidden_tokens", padding.hidden_tokens),
+    Check("window", window.window),
     Check("documents", documents.documents),
     Check("mask_strength", attention.mask_strength),
     Check("batch", batch.batch),

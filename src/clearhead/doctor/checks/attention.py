@@ -15,6 +15,7 @@ from clearhead.doctor.attention_trace import (
 from clearhead.doctor.blocks import is_norm
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient
+from clearhead.doctor.witness import watch
 
 # Scores of a standard deviation of 1 are what the division by √d_head is for; at twice that the
 # largest of ten weights is above a half before anything was learnt.
@@ -153,7 +154,6 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
         scales = {slope * before for before in first.scaled_before}
         numbers = {"d_head": first.d_head, "right": first.d_head**-0.5}
         spread = float(first.scores[first.weights > 0].std())
-        heads = first.weights.shape[1] if first.weights.dim() == 4 else 1
         if _all_near(scales, first.d_head**-0.5) or first.d_head == 1 or _of_length_one(first):
             continue
         numbers |= {"scale": slope * first.scaled_before[0], "spread": spread}
@@ -161,8 +161,9 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
             severity = "note" if _normalised(patient, first) else "warning"
             yield Finding("attention_scale.missing", severity, numbers, place=first.place)
             return
-        if heads > 1 and _all_near(scales, (first.d_head * heads) ** -0.5):
-            numbers["d_model"] = first.d_head * heads
+        wide = [n for n in _widths(patient, first) if _all_near(scales, n**-0.5)]
+        if wide:
+            numbers["d_model"] = wide[0]
             yield Finding("attention_scale.d_model", "warning", numbers, place=first.place)
             return
         if _all_near(scales, 1 / first.d_head):
@@ -171,6 +172,20 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
         if _all_near(scales, first.d_head**0.5):
             yield Finding("attention_scale.multiplied", "error", numbers, place=first.place)
             return
+
+
+def _widths(patient: Patient, attention: Attention) -> list[int]:
+    """The widths that may be taken for that of a head: of all heads together, and of what the
+    modules around the attention are given, where each head is a module of its own."""
+    assert attention.d_head is not None
+    model, inputs = patient.plain, patient.draw(2)
+    with torch.no_grad():
+        visits = watch(model, lambda: patient.logits(model, inputs))
+    around = [v for v in visits if f"{attention.place}.".startswith(f"{v.path}.")]
+    widths = [t.shape[-1] for visit in around for t in visit.given if t.dim() == 3]
+    if attention.weights.dim() == 4:
+        widths.append(attention.d_head * attention.weights.shape[1])
+    return sorted({width for width in widths if width > attention.d_head})
 
 
 def _scaled_by_weights(attention: Attention) -> bool:

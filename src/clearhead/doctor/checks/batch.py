@@ -1,43 +1,148 @@
 """Sequences side by side must not know of each other, in evaluation and in training."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from clearhead.doctor.attention_trace import operations_in
 from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient, change_size
-from clearhead.doctor.witness import differs, first_change, watch
+from clearhead.doctor.patient import CallInputs, Patient, change_size
+from clearhead.doctor.witness import Visit, differs, first_change, watch
+
+_N_ROWS = 4
+# The row that is asked about, behind all others, and the one that it changes places with.
+_ROW, _OTHER = 3, 1
+# By which experts are chosen and their places are counted.
+_ROUTING = {"topk", "argmax", "sort", "bincount", "nonzero", "cumsum"}
+
+
+@dataclass(frozen=True)
+class Company:
+    """What the company of other sequences does to the logits of one."""
+
+    mode: Literal["eval", "train"]
+    change: float
+    """Alone and among others."""
+    by_others: bool
+    """They change when the tokens of other rows do."""
+    by_row: bool
+    """They change when the sequence stands in another row, beside the same others."""
+    along_the_batch: bool
+    """One token matters at its own place in other rows, and at no other place of its own row."""
+    place: str | None
+    """The first module whose output changes when only the tokens of other rows do; or, where they
+    do not matter, the first that gives equal rows unequal numbers."""
+    module: nn.Module | None
+    operations: frozenset[str]
+    """The names of what that module itself computes."""
 
 
 def batch(patient: Patient) -> Iterator[Finding]:
     """A sequence alone and among others."""
-    if patient.rows(4) < 4:
+    if patient.rows(_N_ROWS) < _N_ROWS:
         raise NotApplicableError("few_rows")
     for mode in ("eval", "train"):
-        model = patient.specimen if mode == "eval" else patient.in_training
-        among, alone = patient.draw(4), patient.draw(4).rows(slice(1, 2))
-        with torch.no_grad():
-            one = patient.logits(model, among)[1:2]
-            if change_size(one, patient.logits(model, among)[1:2]) > 0:
-                continue  # chance is at work: another check says where
-            change = change_size(one, patient.logits(model, alone))
-        if change > patient.tolerance:
-            yield Finding(f"batch.{mode}", "error", {"change": change}, _place(patient, model))
+        company = _company(patient, mode)
+        if company is not None:
+            numbers = {"change": company.change}
+            yield Finding(f"batch.{mode}", "error", numbers, company.place, origin=_origin(company))
             return
 
 
-def _place(patient: Patient, model: nn.Module) -> str | None:
-    """The first module whose output changes when only the other rows of the batch change."""
-    inputs, others = patient.draw(4), patient.draw(4, seed=1)
-    others.tokens[1] = inputs.tokens[1]
-    if others.source is not None and inputs.source is not None:
-        others.source[1] = inputs.source[1]
+def _origin(company: Company) -> str | None:
+    """What in the model mixes the rows."""
+    if company.along_the_batch:
+        return "axis"
+    if company.module is not None and hasattr(company.module, "running_mean"):
+        return "batch_norm"
+    if company.operations & _ROUTING:
+        return "experts"
+    return "positions" if company.by_row and not company.by_others else None
+
+
+def _company(patient: Patient, mode: Literal["eval", "train"]) -> Company | None:
+    """None where company does not matter, or where chance is at work: another check says where."""
+    model = patient.specimen if mode == "eval" else patient.in_training
+    among = patient.draw(_N_ROWS)
+    others = [_with_other_rows(patient, among, seed) for seed in (1, 2, 3)]
     with torch.no_grad():
-        before = watch(model, lambda: patient.logits(model, inputs))
-        after = watch(model, lambda: patient.logits(model, others))
+        together, again = patient.logits(model, among), patient.logits(model, among)
+        if not torch.equal(together[_ROW], again[_ROW]):
+            return None
+        alone = patient.logits(model, among.rows(slice(_ROW, _ROW + 1)))
+        change = change_size(together[_ROW : _ROW + 1], alone)
+        if not change > patient.tolerance:
+            return None
+        rows = list(range(_N_ROWS))
+        rows[_ROW], rows[_OTHER] = rows[_OTHER], rows[_ROW]
+        moved = patient.logits(model, among.rows(rows))[_OTHER]
+        moving = (given for given in others if _moves(patient, model, given, together))
+        mover = next(moving, None)
+    place = _where_rows_meet(patient, model, among, mover)
+    operations: set[str] = set()
+    if place is not None:
+        operations = operations_in(model, place, lambda: patient.logits(model, among))
+    return Company(
+        mode=mode,
+        change=change,
+        by_others=mover is not None,
+        by_row=differs(together[_ROW], moved, patient.tolerance),
+        along_the_batch=_runs_along_the_batch(patient, model, among, together),
+        place=place,
+        module=None if place is None else model.get_submodule(place),
+        operations=frozenset(operations),
+    )
 
-    def row_moved(one: torch.Tensor, other: torch.Tensor) -> bool:
-        return len(one) == 4 and differs(one[1], other[1], patient.tolerance)
 
-    return first_change(before, after, row_moved)
+def _with_other_rows(patient: Patient, inputs: CallInputs, seed: int) -> CallInputs:
+    """The same sequence in its row, and others around it."""
+    others = patient.draw(_N_ROWS, seed=seed)
+    others.tokens[_ROW] = inputs.tokens[_ROW]
+    if others.source is not None and inputs.source is not None:
+        others.source[_ROW] = inputs.source[_ROW]
+    return others
+
+
+def _moves(patient: Patient, model: nn.Module, inputs: CallInputs, logits: Tensor) -> bool:
+    """Whether the sequence gets other logits beside the rows of these inputs."""
+    return differs(logits[_ROW], patient.logits(model, inputs)[_ROW], patient.tolerance)
+
+
+def _where_rows_meet(
+    patient: Patient, model: nn.Module, among: CallInputs, others: CallInputs | None
+) -> str | None:
+    def watched(inputs: CallInputs) -> list[Visit]:
+        with torch.no_grad():
+            return watch(model, lambda: patient.logits(model, inputs))
+
+    def row_moved(one: Tensor, other: Tensor) -> bool:
+        return len(one) == _N_ROWS and differs(one[_ROW], other[_ROW], patient.tolerance)
+
+    def rows_differ(one: Tensor, _: Tensor) -> bool:
+        return len(one) == _N_ROWS and differs(one[_ROW], one[_OTHER], patient.tolerance)
+
+    if others is not None:
+        return first_change(watched(among), watched(others), row_moved)
+    equal = watched(among.rows([_ROW] * _N_ROWS))
+    return first_change(equal, equal, rows_differ)
+
+
+def _runs_along_the_batch(
+    patient: Patient, model: nn.Module, inputs: CallInputs, logits: Tensor
+) -> bool:
+    """Where attention takes the batch for the length. The first row is asked, which all rows see,
+    also under a causal mask."""
+    column = patient.length // 2
+    tokens = inputs.tokens.clone()
+    tokens[0, column] = patient.other_tokens(tokens[0, column])
+    with torch.no_grad():
+        changed = patient.logits(model, replace(inputs, tokens=tokens))
+    size = patient.tolerance * logits.double().square().mean().sqrt()
+    moved = (logits - changed).double().abs().amax(dim=-1) > size
+    elsewhere = moved.clone()
+    elsewhere[:, column] = False
+    moved[0] = False
+    return bool(moved[:, column].any()) and not bool(elsewhere.any())

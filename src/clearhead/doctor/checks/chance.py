@@ -13,7 +13,7 @@ from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Patient, change_size
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import first_change, watch, watching
 
 # Nobody drops more than this; who writes 0.9 means the share to keep.
@@ -39,7 +39,7 @@ def determinism(patient: Patient) -> Iterator[Finding]:
         place = first_change(before, after, lambda a, b: not torch.equal(a, b))
         yield Finding("determinism.eval", "error", {"change": change_size(one, other)}, place)
     else:
-        yield from _remembers(patient, one)
+        yield from _remembers(patient)
         yield from _grows(patient, model)
 
 
@@ -59,23 +59,34 @@ def _edits_labels(patient: Patient) -> bool:
     return not torch.equal(labels, kept)
 
 
-def _remembers(patient: Patient, fresh: Tensor) -> Iterator[Finding]:
-    """After another batch of the same shape, with padding in it, a call gives what it gives in a
-    model that was never called before (`fresh`)."""
-    inputs, before = patient.draw(3), patient.draw(3, seed=1)
+def _remembers(patient: Patient) -> Iterator[Finding]:
+    """After another batch, a call gives what it gives in a model that was never called: one of the
+    same shape, with padding in it; or a larger one, which may leave more behind."""
+    n_rows, length = patient.rows(3), patient.length
+    short = length if patient.equal_lengths else max(length - 3, 1)
+    for case, n_before, n_tokens in (("shape", n_rows, length), ("larger", n_rows + 1, short)):
+        inputs, before = patient.draw(n_rows, n_tokens), patient.draw(n_before, seed=1)
+        if case == "shape":
+            _pad_the_end(patient, before)
+        fresh, used = (copy_model(patient.model, share_weights=True).eval() for _ in range(2))
+        with torch.no_grad():
+            try:
+                patient.logits(used, before)
+                expected = patient.logits(fresh, inputs)
+            except CALL_ERRORS:
+                continue  # another check says so
+            after = patient.logits(used, inputs)
+        change = change_size(expected, after)
+        if expected.isfinite().all() and not change <= 1e-5:
+            yield Finding("determinism.state", "error", {"change": change})
+            return
+
+
+def _pad_the_end(patient: Patient, inputs: CallInputs) -> None:
     if patient.pad_id is not None and patient.length > 4:
-        before.tokens[:, -2:] = patient.pad_id
-        if before.source is not None and patient.source_length > 4:
-            before.source[:, -2:] = patient.pad_id
-    used = copy_model(patient.model, share_weights=True).eval()
-    with torch.no_grad():
-        try:
-            patient.logits(used, before)
-        except CALL_ERRORS:
-            return  # another check says so
-        after = patient.logits(used, inputs)
-    if fresh.isfinite().all() and not change_size(fresh, after) <= 1e-5:
-        yield Finding("determinism.state", "error", {"change": change_size(fresh, after)})
+        inputs.tokens[:, -2:] = patient.pad_id
+        if inputs.source is not None and patient.source_length > 4:
+            inputs.source[:, -2:] = patient.pad_id
 
 
 def _grows(patient: Patient, model: nn.Module) -> Iterator[Finding]:

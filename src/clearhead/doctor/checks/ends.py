@@ -20,12 +20,16 @@ from clearhead.doctor.generating import NEVER
 from clearhead.doctor.patient import Patient
 
 _N_ROWS = 12
+# Each is tried with the whole batch.
+_N_ENDS = 3
 
 
 def stops(patient: Patient) -> Iterator[Finding]:
     """Generation ends at the end-of-sequence token."""
     model, prompt = scene(patient)
     if "eos" not in patient.calls.settings:
+        if patient.calls.generate_mentions_end:
+            raise NotApplicableError("end_not_set")
         yield Finding("stops.no_setting", "note")
         return
     settings = greedy_settings(patient)
@@ -57,7 +61,8 @@ def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> It
         return  # it takes one prompt at a time
     if free.shape != (n_rows, N_NEW):
         return
-    for end in free[:, 0].unique().tolist():
+    # The end of the first row comes first: some code looks at that row alone.
+    for end in list(dict.fromkeys(free[:, 0].tolist()))[:_N_ENDS]:
         others = (~(free == end).any(dim=1)).nonzero().flatten().tolist()
         if not others:
             continue
@@ -65,4 +70,4 @@ def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> It
         if tokens.shape[1] < N_NEW:
             numbers = {"row": others[0], "n": tokens.shape[1], "of": N_NEW}
             yield Finding("stops.any_row", "error", numbers)
-        return
+            return

@@ -1,12 +1,13 @@
 """Positions may meet in attention only."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from clearhead.doctor.attention_trace import LookAtYourself, plain_kernels, trace_attention
+from clearhead.doctor.blocks import is_norm
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import Patient
 from clearhead.doctor.witness import axis_of, differs, first_change, watch
@@ -15,19 +16,65 @@ from clearhead.doctor.witness import axis_of, differs, first_change, watch
 _OTHERS = ("att", "mix", "mamba", "delta", "recur", "ssm", "conv")
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Where a token arrives while every attention looks at its own position alone."""
+
+    token: int
+    length: int
+    reached: list[int]
+    """The positions whose logits change with the token."""
+    place: str | None = None
+    """The first module in which it reaches another position."""
+    of_a_norm: bool = False
+    by_design: bool = False
+    """That module is another kind of attention, or a recurrence."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it arrives anywhere but at its own position."""
+        return any(position != self.token for position in self.reached)
+
+
 def mixing(patient: Patient) -> Iterator[Finding]:
     """With every attention replaced by one in which each position looks at itself alone, a token
     must not reach another position: if it does, something else moves positions about, such as
     heads that are merged in the wrong order."""
     if patient.pooled:
         raise NotApplicableError("pooled")
-    length = patient.length
+    spread = _spread(patient)
+    if not spread.elsewhere:
+        return
+    numbers = {"token": spread.token}
+    if spread.reached == [spread.token + 1]:
+        # The model itself moves its tokens to the right, and begins with one of its own.
+        yield Finding("mixing.shifted", "note", {**numbers, "next": spread.token + 1})
+    elif _reaches_the_next_few(spread):
+        far = spread.reached[-1] - spread.token
+        yield Finding("mixing.neighbours", "note", {**numbers, "far": far}, place=spread.place)
+    elif spread.by_design:
+        raise NotApplicableError("other_mixing")
+    else:
+        origin = "norm" if spread.of_a_norm else None
+        case = "mixing.outside_attention"
+        yield Finding(case, "warning", numbers, place=spread.place, origin=origin)
+
+
+def _reaches_the_next_few(spread: Spread) -> bool:
+    """Its own position and the next few, and no earlier one: a token shift, or a convolution that
+    is written by hand. What is moved about by mistake goes anywhere."""
+    n_next = len(spread.reached) - 1
+    few = 2 * n_next < spread.length - spread.token
+    return few and spread.reached == list(range(spread.token, spread.token + n_next + 1))
+
+
+def _spread(patient: Patient) -> Spread:
+    length, token = patient.length, patient.length // 3
     inner, n_source = patient.inner_length, patient.source_length
     shapes = {(inner, inner)}
     if patient.has_source:
         shapes |= {(n_source, n_source), (inner, n_source)}
     model, inputs = patient.specimen, patient.draw(2)
-    token = length // 2
     tokens = inputs.tokens.clone()
     tokens[:, token] = patient.other_tokens(tokens[:, token])
     eyes = LookAtYourself(shapes)
@@ -38,6 +85,11 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("no_attention_seen")
     if eyes.convolves:
         raise NotApplicableError("other_mixing")
+    size = patient.tolerance * one.double().square().mean().sqrt()
+    moved = (one - other).double().abs().amax(dim=(0, 2)) > size
+    spread = Spread(token, length, moved.nonzero().flatten().tolist())
+    if not spread.elsewhere:
+        return spread
 
     def elsewhere_moved(one: Tensor, other: Tensor) -> bool:
         axis = axis_of(one, length)
@@ -47,27 +99,19 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         one, other = one.movedim(axis, 0)[kept], other.movedim(axis, 0)[kept]
         return differs(one, other, patient.tolerance)
 
-    if elsewhere_moved(one, other) and _moves_by_one(one, other, token, patient.tolerance):
-        yield Finding("mixing.shifted", "note", {"token": token, "next": token + 1})
-    elif elsewhere_moved(one, other):
-        with torch.no_grad(), plain_kernels(), eyes:
-            before = watch(model, lambda: patient.logits(model, inputs))
-            after = watch(model, lambda: patient.logits(model, others))
-        place = first_change(before, after, elsewhere_moved)
-        seen = trace_attention(model, lambda: patient.logits(model, inputs), shapes)
-        if place is not None and _mixes_by_itself(model, place, [a.place for a in seen]):
-            raise NotApplicableError("other_mixing")
-        yield Finding("mixing.outside_attention", "warning", {"token": token}, place=place)
-
-
-def _moves_by_one(one: Tensor, other: Tensor, token: int, tolerance: float) -> bool:
-    """A token arrives at the next position and nowhere else: the model itself moves its tokens to
-    the right, and begins with one of its own."""
-    moved = [
-        differs(before, after, tolerance)
-        for before, after in zip(one.unbind(dim=1), other.unbind(dim=1))
-    ]
-    return [place for place, is_moved in enumerate(moved) if is_moved] == [token + 1]
+    with torch.no_grad(), plain_kernels(), eyes:
+        before = watch(model, lambda: patient.logits(model, inputs))
+        after = watch(model, lambda: patient.logits(model, others))
+    place = first_change(before, after, elsewhere_moved)
+    if place is None:
+        return spread
+    seen = trace_attention(model, lambda: patient.logits(model, inputs), shapes)
+    return replace(
+        spread,
+        place=place,
+        of_a_norm=is_norm(model.get_submodule(place)),
+        by_design=_mixes_by_itself(model, place, [a.place for a in seen]),
+    )
 
 
 def _mixes_by_itself(model: nn.Module, place: str, attentions: list[str]) -> bool:

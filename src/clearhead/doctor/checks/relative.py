@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.doctor.attention_trace import Attention, trace_attention
-from clearhead.doctor.blocks import find_towers
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import watch
+from clearhead.doctor.witness import axis_of, watch
 
 # Some models compute their rotation in single precision always; a wrong one is off by the whole.
 _TOLERANCE = 1e-3
@@ -41,7 +40,7 @@ def relative(patient: Patient) -> Iterator[Finding]:
     by_place = change_size(one, one[:, :1].expand_as(one))
     # Beside what another token would change: some models hardly hear anything.
     if not by_place <= _TOLERANCE * change_size(one, other):
-        if _turned(seen[0].values) and _enters_alike(patient, inputs, seen[0].place):
+        if _turned(seen[0].values) and _enters_alike(patient, inputs, seen[0]):
             yield Finding("relative.values", "error", place=seen[0].place)
             return
         raise NotApplicableError("absolute_positions")
@@ -109,19 +108,24 @@ def _fixed(patient: Patient, inputs: CallInputs, index: int, lines: Tensor) -> b
     return bool(torch.allclose(plain, lines, rtol=1e-3, atol=1e-3 * float(lines.abs().max())))
 
 
-def _enters_alike(patient: Patient, inputs: CallInputs, place: str) -> bool:
-    """Whether one token, again and again, enters the layer of this attention alike at each
-    position: behind a recurrent layer it does not."""
-    layers = [(tower, layer) for tower in find_towers(patient) for layer in tower.layers]
-    if not layers:
-        return False
-    inside = (one for one in layers if f"{place}.".startswith(f"{one[1]}."))
-    tower, around = next(inside, layers[0])
-    model = patient.specimen
+def _enters_alike(patient: Patient, inputs: CallInputs, attention: Attention) -> bool:
+    """Whether one token, again and again, enters the module of this attention alike at each
+    position: behind a recurrent layer, or with positions in the stream, it does not. The module is
+    the innermost with weights: what multiplies queries and keys may be a module without any."""
+    model, n_queries = patient.specimen, attention.scores.shape[-2]
     with torch.no_grad():
-        visits = watch(model, lambda: patient.logits(model, inputs))
-    stream = tower.into(next(visit for visit in visits if visit.path == around))
-    return change_size(stream, stream[:, :1].expand_as(stream)) <= _TOLERANCE
+        visits = {v.path: v for v in watch(model, lambda: patient.logits(model, inputs))}
+    path = attention.place
+    while path:
+        visit = visits.get(path)
+        if visit is not None and next(visit.module.parameters(), None) is not None:
+            streams = [t for t in visit.given if t.dim() == 3]
+            axis = axis_of(streams[0], n_queries) if streams else None
+            if axis is not None:
+                stream = streams[0].movedim(axis, 0)
+                return change_size(stream, stream[:1].expand_as(stream)) <= _TOLERANCE
+        path = path.rpartition(".")[0]
+    return False
 
 
 def _repeated(tokens: Tensor) -> Tensor:
@@ -136,11 +140,13 @@ def _by_distance(scores: Tensor) -> Tensor:
 
 def _turned(values: Tensor | None) -> bool:
     """One token everywhere has one value everywhere, but for the first positions, where a short
-    convolution has less to read."""
+    convolution has less to read. A rotation changes it, and leaves its length."""
     if values is None or values.dim() != 3:
         return False
     values = values[:, values.shape[1] // 2 :]
-    return change_size(values, values[:, :1].expand_as(values)) > _TOLERANCE
+    lengths = values.norm(dim=-1)
+    rotated = change_size(lengths, lengths[:, :1].expand_as(lengths)) <= _TOLERANCE
+    return rotated and change_size(values, values[:, :1].expand_as(values)) > _TOLERANCE
 
 
 def _promised(model: nn.Module) -> bool:

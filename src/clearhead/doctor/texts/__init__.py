@@ -35,8 +35,8 @@ def sentences(language: Language) -> dict[str, Any]:
 
 @cache
 def code() -> dict[str, dict[str, str]]:
-    """The lines that are usually wrong, and their correction: one pair per check, or per
-    case where cases differ."""
+    """The lines that are usually wrong, and their correction: one pair per check, per case where
+    cases differ, and per origin (`check:origin`) where that is known."""
     return _read("code.toml")
 
 
@@ -45,15 +45,22 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def explain(finding: Finding, language: Language) -> Explanation:
-    """A finding in words: title, reason, place and fix."""
+    """A finding in words: title, reason, place and fix. What it was traced to comes first, then its
+    case, then its check."""
     check, _, case = finding.case.partition(".")
     text = sentences(language)["checks"][check]
-    pair = code().get(finding.case) or code()[check]
+    traced: dict[str, str] = text.get("origins", {}).get(finding.origin, {})
+
+    def said(key: str) -> str:
+        return traced.get(key) or text.get(f"{key}s", {}).get(case) or text[key]
+
+    lines = code()
+    pair = lines.get(f"{check}:{finding.origin}") or lines.get(finding.case) or lines[check]
     return Explanation(
-        title=text.get("titles", {}).get(case, text["title"]),
-        seen=text["seen"][case].format(**finding.numbers),
-        why=text.get("whys", {}).get(case, text["why"]),
-        cause=text.get("causes", {}).get(case, text["cause"]),
+        title=said("title"),
+        seen=(traced.get("seen") or text["seen"][case]).format(**finding.numbers),
+        why=said("why"),
+        cause=said("cause"),
         wrong=pair["wrong"].strip("\n"),
         right=pair["right"].strip("\n"),
     )

@@ -1,0 +1,106 @@
+"""A sliding window is as wide as the configuration says."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from clearhead.doctor.attention_trace import trace_attention
+from clearhead.doctor.findings import Finding, NotApplicableError, Severity
+from clearhead.doctor.patient import Patient
+
+_NAMES = ("sliding_window", "sliding_window_size", "window_size", "attention_window", "window")
+# Hugging Face's word, with one meaning: so many keys, the token's own among them. By the others
+# some mean the number of earlier tokens.
+_OF_KEYS = "sliding_window"
+# Wider ones are believed: trying them costs quadratic time and memory.
+_WIDEST = 256
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window that a model names, and the keys that its attentions look at."""
+
+    name: str
+    size: int
+    switched_off: bool
+    """A setting beside it says that it is not used."""
+    seen: dict[str, int]
+    """By the place of an attention with a window: how many keys in a row the last query sees, its
+    own the last of them."""
+
+
+def window(patient: Patient) -> Iterator[Finding]:
+    """The last token of a sequence that is longer than the window."""
+    found = _window(patient)
+    numbers: dict[str, object] = {"name": found.name, "window": found.size}
+    if found.size in found.seen.values():
+        return
+    if not found.seen:
+        if not found.switched_off and found.name == _OF_KEYS:
+            yield Finding("window.unused", "warning", numbers)
+        return
+    for place, seen in found.seen.items():
+        if abs(seen - found.size) == 1:
+            certain = found.name == _OF_KEYS or seen < found.size
+            severity: Severity = "warning" if certain else "note"
+            case = "window.wider" if seen > found.size else "window.narrower"
+            yield Finding(case, severity, {**numbers, "seen": seen}, place=place)
+            return
+
+
+def _window(patient: Patient) -> Window:
+    if patient.kind != "decoder":
+        raise NotApplicableError("no_window")
+    name, size, holder = _named(patient.model)
+    length = size + 3
+    if size > _WIDEST or length > (patient.max_length or length):
+        raise NotApplicableError("long_window")
+    model, inputs = patient.plain, patient.draw(1, length)
+    attentions = trace_attention(
+        model, lambda: patient.logits(model, inputs), {(length, length), (length, length + 1)}
+    )
+    if not attentions:
+        raise NotApplicableError("no_attention_seen")
+    runs = {a.place: _run(a.weights, length) for a in attentions if a.axis == -1}
+    seen = {place: run for place, run in runs.items() if run < length}
+    return Window(name, size, _is_off(holder, size), seen)
+
+
+def _named(model: nn.Module) -> tuple[str, int, Any]:
+    """The name and size of the window, and what holds it: the model, its settings, or a part."""
+    modules = list(model.modules())
+    holders = [value for value in vars(model).values() if _holds_settings(value)]
+    for name in _NAMES:
+        for holder in (*holders, *modules):
+            value = _get(holder, name)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+                return name, value, holder
+    raise NotApplicableError("no_window")
+
+
+def _holds_settings(value: Any) -> bool:
+    return isinstance(value, dict) or (hasattr(value, "__dict__") and not callable(value))
+
+
+def _get(holder: Any, name: str) -> Any:
+    if isinstance(holder, dict):
+        return holder.get(name)
+    return vars(holder).get(name, getattr(type(holder), name, None))
+
+
+def _is_off(holder: Any, size: int) -> bool:
+    """Flags such as use_sliding_window=False, or a list that gives each layer its kind."""
+    settings = holder if isinstance(holder, dict) else vars(holder)
+    flags = [value for name, value in settings.items() if "window" in str(name)]
+    named = any(flag is False or (isinstance(flag, int) and flag != size) for flag in flags)
+    return named or any("layer_type" in str(name) for name in settings)
+
+
+def _run(weights: Tensor, length: int) -> int:
+    """How many keys in a row, from its own backwards, the last query looks at in some row and
+    head."""
+    open_ = (weights[..., -1, :length] > 0).flatten(0, -2).any(dim=0).flip(0)
+    closed = (~open_).nonzero()
+    return int(closed[0]) if len(closed) else length
