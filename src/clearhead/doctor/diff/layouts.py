@@ -1,0 +1,126 @@
+"""One tensor in the shape of another: axes in another order, split, merged, or repeated."""
+
+from collections.abc import Iterator
+from itertools import islice, permutations
+
+import torch
+from torch import Tensor
+
+MAX_LAYOUTS = 6
+_MAX_AXES = 5
+
+
+def layouts(value: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
+    """The value in this shape, in every way that keeps its axes: the usual ones first."""
+    yield from islice(_layouts(value, tuple(shape)), MAX_LAYOUTS)
+
+
+def _layouts(value: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
+    wanted = torch.Size(shape).numel()
+    if value.numel() != wanted:
+        for smaller in _without_repeats(value, wanted):
+            yield from _layouts(smaller, shape)
+        larger = _with_repeats(value, shape)
+        if larger is not None:
+            yield larger
+        return
+    if tuple(value.shape) == shape:
+        yield value
+    seen = {tuple(value.shape)} if tuple(value.shape) == shape else set()
+    target = [n for n in shape if n != 1]
+    whole = value.squeeze()
+    if whole.dim() > _MAX_AXES or len(target) > _MAX_AXES:
+        if not seen:
+            yield value.reshape(shape)
+        return
+    given = False
+    for split in _splits(whole, target):
+        for order in permutations(range(split.dim())):
+            turned = split.permute(order)
+            is_first = list(order) == sorted(order)
+            if is_first and seen:
+                continue
+            if _merges(list(turned.shape), order, target):
+                given = True
+                yield turned.reshape(shape)
+    if not given and not seen:
+        yield value.reshape(shape)
+
+
+def _splits(value: Tensor, target: list[int]) -> Iterator[Tensor]:
+    """The value itself, and with one axis split into two that the target has."""
+    yield value
+    for axis, size in enumerate(value.shape):
+        if size in target or value.dim() >= _MAX_AXES:
+            continue
+        for first in dict.fromkeys(target):
+            if size % first == 0 and size // first in target:
+                yield value.unflatten(axis, (first, size // first))
+
+
+def _merges(sizes: list[int], order: tuple[int, ...], target: list[int]) -> bool:
+    """Whether neighbouring axes of these sizes can be merged to the target, each group in the order
+    in which it was: heads and groups the other way round are another tensor."""
+    rest = list(zip(sizes, order))
+    for wanted in target:
+        product, last = 1, -1
+        while rest and product < wanted:
+            size, axis = rest.pop(0)
+            if axis < last:
+                return False
+            product, last = product * size, axis
+        if product != wanted:
+            return False
+    return not rest
+
+
+def _without_repeats(value: Tensor, wanted: int) -> Iterator[Tensor]:
+    """The part of which a value is a repetition: a table of cosines that holds each one twice."""
+    if not wanted or value.numel() % wanted:
+        return
+    times = value.numel() // wanted
+    for axis, size in enumerate(value.shape):
+        if size % times:
+            continue
+        blocks = value.unflatten(axis, (times, size // times))
+        if torch.equal(blocks, blocks.narrow(axis, 0, 1).expand_as(blocks)):
+            yield blocks.select(axis, 0)
+        turns = value.unflatten(axis, (size // times, times))
+        if torch.equal(turns, turns.narrow(axis + 1, 0, 1).expand_as(turns)):
+            yield turns.select(axis + 1, 0)
+
+
+def _with_repeats(value: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    """A value that broadcasts to the shape."""
+    try:
+        return value.expand(shape) if value.dim() <= len(shape) else None
+    except RuntimeError:
+        return None
+
+
+def aligned(value: Tensor, other: Tensor, tolerance: float) -> Tensor | None:
+    """`other` in the shape of `value`, in the layout in which they are equal; None if there is
+    none."""
+    for layout in layouts(other, tuple(value.shape)):
+        if close(value, layout, tolerance):
+            return layout
+    return None
+
+
+def close(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Whether two tensors of a shape are equal, element by element, up to a share of their size."""
+    return relative(one, other) <= tolerance
+
+
+def relative(one: Tensor, other: Tensor) -> float:
+    """The largest difference of elements, as a share of the largest element. What is masked (huge
+    or infinite in both) is equal; in one of them only, it is infinitely far."""
+    one, other = one.to(torch.float64), other.to(torch.float64)
+    hidden, also = ~(one.abs() < 1e8), ~(other.abs() < 1e8)
+    if not torch.equal(hidden, also):
+        return torch.inf
+    if bool(hidden.all()):
+        return 0.0
+    one, other = one.masked_fill(hidden, 0.0), other.masked_fill(hidden, 0.0)
+    size = max(float(one.abs().max()), float(other.abs().max()), 1e-30)
+    return float((one - other).abs().max()) / size

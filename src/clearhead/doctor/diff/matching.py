@@ -1,0 +1,171 @@
+"""Which tensors both programs have; and where, on the way to the output, the port's first tensor is
+that the reference does not have."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+
+from .fingerprints import FingerprintIndex, distance
+from .operations import Operation, consumers
+from .recording import Plan, Recording
+from .sides import Role, Side
+
+# Sums in another order differ by this much in double precision.
+_EXACT = 1e-9
+# How many times the noise of single precision counts as equal, and the noise where none is known.
+_TIMES_NOISE = 8
+_USUAL_NOISE = 1e-7
+
+
+def add_noise(side: Side, recording: Recording) -> float:
+    """Runs the program in single precision, notes at each operation how far that is from double,
+    and returns the largest difference of the logits, as a share of their size."""
+    single = side.run(Plan(precision=torch.float32))
+    seen: Counter[tuple[object, ...]] = Counter()
+    found: dict[tuple[object, ...], Operation] = {}
+    for operation in single.operations:
+        found[operation.key, seen[operation.key]] = operation
+        seen[operation.key] += 1
+    seen.clear()
+    for operation in recording.operations:
+        other = found.get((operation.key, seen[operation.key]))
+        seen[operation.key] += 1
+        before = max((recording.operations[i].noise for i in operation.inputs), default=0.0)
+        if other is None or other.fingerprint is None or operation.fingerprint is None:
+            operation.noise = max(before, _USUAL_NOISE)
+        else:
+            noise = distance(operation.fingerprint, other.fingerprint)
+            # A mask that overflows in one precision only says nothing about rounding.
+            operation.noise = noise if noise < 1e-2 else max(before, _USUAL_NOISE)
+    assert single.logits is not None and recording.logits is not None
+    size = float(recording.logits.abs().max().clamp(min=1e-30))
+    return float((single.logits.double() - recording.logits).abs().max()) / size
+
+
+@dataclass
+class Equal:
+    """The equal of a tensor in the other program."""
+
+    index: int
+    distance: float
+
+
+class Matching:
+    """Equals in both directions, for a run of the reference and one of the port."""
+
+    def __init__(self, reference: Recording, port: Recording) -> None:
+        self.reference, self.port = reference, port
+        self._index = _Lookup(reference)
+        self.of_port = self._index.equals(port.operations)
+        self.of_reference = _Lookup(port).equals(reference.operations)
+        self.port_readers = consumers(port.operations)
+        self.reference_readers = consumers(reference.operations)
+
+    def equals(self, operations: Iterable[Operation]) -> dict[int, Equal]:
+        """The equals of these operations of another run of the port."""
+        return self._index.equals(operations)
+
+    def knows(self, index: int) -> bool:
+        """Whether the reference has this tensor of the port."""
+        return index in self.of_port or self.port.operations[index].fingerprint is None
+
+    def is_used(self, index: int) -> bool:
+        """Whether the port has this tensor of the reference."""
+        operation = self.reference.operations[index]
+        return index in self.of_reference or operation.fingerprint is None
+
+    def port_frontier(self) -> list[int]:
+        """Operations of the port on the way to its output: what they read is known, their result
+        is not. The first that ran is the first."""
+        return _frontier(self.port, self.knows)[0]
+
+    def joins(self, side: Role) -> list[int]:
+        """Computed tensors through which everything unknown passes on its way to the output."""
+        recording = self.port if side == "port" else self.reference
+        frontier, way = _frontier(recording, self.knows if side == "port" else self.is_used)
+        readers = self.port_readers if side == "port" else self.reference_readers
+        found, furthest = [], frontier[-1]
+        for index in sorted(way):
+            operation = recording.operations[index]
+            if index >= furthest and not (operation.reorders or operation.is_leaf):
+                found.append(index)
+            furthest = max([furthest, *(r for r in readers.get(index, ()) if r in way)])
+        return found
+
+    def reference_frontier(self) -> list[int]:
+        """The same on the other side: what the reference makes of common tensors."""
+        return _frontier(self.reference, self.is_used)[0]
+
+
+class _Lookup:
+    def __init__(self, recording: Recording) -> None:
+        self.operations = recording.operations
+        prints = {o.index: o.fingerprint for o in self.operations if o.fingerprint is not None}
+        self.index = FingerprintIndex(prints)
+        places = [self.operations[i] for i in self.index.places]
+        self.noise = torch.tensor([o.noise for o in places], dtype=torch.float64)
+        self.from_tokens = torch.tensor([o.from_tokens for o in places])
+        self.counts = torch.tensor([p.count for p in prints.values()])
+
+    def equals(self, operations: Iterable[Operation]) -> dict[int, Equal]:
+        found: dict[int, Equal] = {}
+        known: dict[int, Equal | None] = {}
+        rounded: set[int] = set()
+        for operation in operations:
+            if rounded.intersection(operation.inputs):
+                operation.rounded = True
+            wanted = operation.fingerprint
+            if wanted is not None:
+                # Views share the fingerprint of what they are views of.
+                if id(wanted) not in known:
+                    known[id(wanted)] = self._equal(operation)
+                equal = known[id(wanted)]
+                if equal is not None:
+                    found[operation.index] = equal
+                    operation.rounded |= equal.distance > _EXACT
+            if operation.rounded:
+                rounded.add(operation.index)
+        return found
+
+    def _equal(self, operation: Operation) -> Equal | None:
+        """Constants may be rounded, since tables are stored in single precision, and what depends
+        on such a constant; anything else is equal in double precision or it is not."""
+        wanted = operation.fingerprint
+        assert wanted is not None
+        if not len(self.noise):
+            return None
+        distances = self.index.distances(wanted)
+        bound = torch.full_like(self.noise, _EXACT)
+        if operation.rounded or not operation.from_tokens:
+            bound = (self.noise.clamp(min=operation.noise) * _TIMES_NOISE).clamp(min=_EXACT)
+        fits = (self.counts % wanted.count == 0) | (wanted.count % self.counts == 0)
+        if operation.from_tokens:
+            fits &= self.from_tokens
+        excess = (distances / bound).masked_fill(~fits, torch.inf)
+        best = int(excess.argmin())
+        if excess[best] > 1:
+            return None
+        return Equal(self.index.places[best], float(distances[best]))
+
+
+def _frontier(
+    recording: Recording, is_known: Callable[[int], bool]
+) -> tuple[list[int], set[int]]:
+    """The first unknown operations, and all unknown ones on the way from them to the output."""
+    assert recording.output is not None
+    todo, seen, found = [recording.output], set[int](), []
+    while todo:
+        index = todo.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        sources = recording.operations[index].inputs
+        unknown = [
+            i for i in sources if recording.operations[i].from_tokens and not is_known(i)
+        ]
+        todo += unknown
+        if not unknown:
+            found.append(index)
+    return sorted(found), seen

@@ -1,0 +1,368 @@
+"""One run of a model, operation by operation: fingerprints are kept, tensors are not. A second run
+repeats it, keeps the tensors that it is asked for, and puts other values in the place of some."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .decomposing import AttentionByFormula, table, without_fused_kernels
+from .fingerprints import Fingerprint, fingerprint
+from .operations import Leaf, Operation, SourceLine, own_folders
+
+# Above it, a parameter in double precision is not kept from one operation to the next.
+_KEPT = 1_000_000
+_MAX_LINES = 8
+_MAX_OPERATIONS = 200_000
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Another value for an input of some calls."""
+
+    source: int
+    """The operation whose result is not used."""
+    value: Tensor
+    calls: frozenset[int] | None = None
+    """Which calls read the other value; None: all."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does beside recording."""
+
+    replace: Mapping[int, Tensor] = field(default_factory=dict)
+    """Values in the place of results, by their operation."""
+    swaps: tuple[Swap, ...] = ()
+    scalars: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """By call: a number among its arguments, and the one that takes its place."""
+    keep: frozenset[int] = frozenset()
+    """Operations whose values are asked for."""
+    prints_from: int = 0
+    """Earlier results get no fingerprint."""
+    stop_after: int | None = None
+    """The run ends behind this operation: nothing later is asked about."""
+    precision: torch.dtype | None = torch.float64
+    """In which all floating-point numbers are; None: each as the program says."""
+
+
+def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:
+    """Arguments of an operation with each value changed: they are nested once at most."""
+    if isinstance(arguments, dict):
+        return {name: mapped(value, change) for name, value in arguments.items()}
+    if isinstance(arguments, list | tuple):
+        return type(arguments)([mapped(value, change) for value in arguments])
+    return change(arguments)
+
+
+def tensors_in(arguments: Any) -> list[Tensor]:
+    """The tensors among arguments or results, in their order."""
+    found: list[Tensor] = []
+    mapped(arguments, lambda value: found.append(value) if isinstance(value, Tensor) else None)
+    return found
+
+
+def like(value: Tensor, tensor: Tensor) -> Tensor:
+    """A value in the shape and the order in memory of a tensor: where a program reshapes, the one
+    decides whether it copies."""
+    value = value.to(tensor.dtype).reshape(tensor.shape)
+    if 0 in tensor.stride() and tensor.numel() > 1:  # expanded: its elements share memory
+        return value.clone()
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(value)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of a tensor among the arguments of a call."""
+
+    index: int
+    """The operation that made it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call that can be made again, without the model."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+    results: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Recording:
+    """What a run left."""
+
+    operations: list[Operation]
+    steps: list[Step]
+    """By the number of the call."""
+    output: int | None
+    """The operation that made the logits; None if the run was stopped."""
+    logits: Tensor | None
+    values: dict[int, Tensor]
+    n_low: int = 0
+    """How often the program casts to a precision below 32 bits."""
+
+
+class _StopRunError(BaseException):
+    """Ends a run; not an Exception, which the model's own code might catch."""
+
+
+def record(
+    call: Callable[[], Tensor],
+    leaves: Mapping[int, Leaf],
+    plan: Plan | None = None,
+    *,
+    seed: int = 0,
+) -> Recording:
+    """Runs `call` and records it. `leaves`: what the model and its caller bring, by id."""
+    plan = plan or Plan()
+    recorder = _Recorder(plan, leaves)
+    default = torch.get_default_dtype()
+    torch.manual_seed(seed)
+    logits, output = None, None
+    try:
+        if plan.precision is not None:
+            torch.set_default_dtype(plan.precision)
+        with torch.no_grad(), without_fused_kernels(), AttentionByFormula(), recorder:
+            logits = call()
+            output = recorder.index_of(logits)
+    except _StopRunError:
+        pass
+    finally:
+        torch.set_default_dtype(default)
+    logits = None if logits is None else logits.detach()
+    found = (recorder.operations, recorder.steps, output, logits, recorder.values)
+    return Recording(*found, recorder.n_low)
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, plan: Plan, leaves: Mapping[int, Leaf]) -> None:
+        super().__init__()
+        self.plan, self.leaves = plan, leaves
+        self.operations: list[Operation] = []
+        self.steps: list[Step] = []
+        self.values: dict[int, Tensor] = {}
+        self.n_low = 0
+        self._part = ""
+        self._seen: Any = WeakTensorKeyDictionary()  # tensor → (operation, time)
+        self._cast: Any = WeakTensorKeyDictionary()  # tensor → the same in another precision
+        self._written: dict[int, tuple[int, int]] = {}  # storage → (operation, time) of a write
+        self._swaps: dict[int, list[Swap]] = {}
+        for swap in plan.swaps:
+            self._swaps.setdefault(swap.source, []).append(swap)
+        self._stack: list[Any] = []  # the frames of the last call: a frame that is still there
+        self._numbers: list[int] = []  # has the number that it had then
+        self._n_frames = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._count_low(func, args, kwargs)
+        if self.plan.precision is not None:
+            args, kwargs = mapped((args, kwargs), self._in_precision)
+        decomposed = table().get(func)
+        if decomposed is not None:
+            outer, self._part = self._part, self._part or _name(func)
+            with self:
+                result = decomposed(*args, **kwargs)
+            self._part = outer
+            if result is not NotImplemented:
+                return result
+        call = len(self.steps)
+        given = tensors_in((args, kwargs))
+        inputs = [self.index_of(tensor) for tensor in given]
+        lines, frames = self._user_lines()
+        self.steps.append(Step(func, *mapped((args, kwargs), self._as_slot)))
+        if self._swaps:
+            args, kwargs = mapped((args, kwargs), lambda value: self._swapped(value, call))
+        if call in self.plan.scalars:
+            before, after = self.plan.scalars[call]
+            args = mapped(args, lambda value: after if _is_number(value, before) else value)
+        result = func(*args, **kwargs)
+        scalars, dims = _numbers(func, args)
+        from_tokens = any(self.operations[i].from_tokens for i in inputs)
+        made = Operation(
+            -1, _name(func), lines, tuple(inputs), scalars, (), torch.float64, from_tokens,
+            part_of=self._part, dims=dims, call=call, frames=frames,
+        )  # fmt: skip
+        storages = {_storage(tensor) for tensor in given if tensor.numel()}
+        writes = func._schema.is_mutable
+        swapped = any(i in self._swaps for i in inputs)
+
+        def keep(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            is_view = not writes and value.numel() > 0 and _storage(value) in storages
+            return self._add(value, made, writes=writes, is_view=is_view, inherits=not swapped)
+
+        return mapped(result, keep)
+
+    def _count_low(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        low = (torch.bfloat16, torch.float16)
+        asked = kwargs.get("dtype") in low or any(a in low for a in args if _is_dtype(a))
+        if asked and "_to_copy" in str(func):
+            self.n_low += 1
+
+    def _in_precision(self, value: Any) -> Any:
+        target = self.plan.precision
+        if _is_dtype(value) and value.is_floating_point:
+            return target
+        is_tensor = isinstance(value, torch.Tensor)
+        if not is_tensor or not value.is_floating_point() or value.dtype == target:
+            return value
+        if value in self._cast:
+            return self._cast[value]
+        index = self.index_of(value)
+        # Below every mode: the conversion is not an operation of the program.
+        with torch._C._DisableTorchDispatch():
+            cast = value.detach().to(target)
+        if value.numel() <= _KEPT:
+            self._cast[value] = cast
+        self._seen[cast] = (index, len(self.operations))
+        return cast
+
+    def _swapped(self, value: Any, call: int) -> Any:
+        if not isinstance(value, torch.Tensor) or value not in self._seen:
+            return value
+        index, _ = self._seen[value]
+        for swap in self._swaps.get(index, ()):
+            if swap.calls is None or call in swap.calls:
+                return like(swap.value, value)
+        return value
+
+    def _as_slot(self, value: Any) -> Any:
+        return Slot(self.index_of(value)) if isinstance(value, torch.Tensor) else value
+
+    def index_of(self, tensor: Tensor) -> int:
+        """The operation that made this tensor; new tensors become leaves."""
+        now = len(self.operations)
+        written = self._written.get(_storage(tensor))
+        if tensor in self._seen:
+            index, time = self._seen[tensor]
+            if written is None or written[1] <= time:
+                return index
+            # Another view of its memory was written since.
+            by = self.operations[written[0]]
+            made = replace(by, index=-1, name="written", inputs=(index, written[0]), scalars=())
+            self._append(tensor, made)
+        else:
+            leaf = self.leaves.get(id(tensor)) or Leaf("constant", "", tensor)
+            made = Operation(-1, leaf.kind, (), (), (), (), tensor.dtype, leaf.kind == "input")
+            made.label = leaf.label
+            self._append(tensor, made, known=leaf.fingerprint if tensor.numel() else None)
+        self._seen[tensor] = (now, len(self.operations))
+        return now
+
+    def _append(
+        self, tensor: Tensor, made: Operation, *, known: Fingerprint | None = None
+    ) -> Operation:
+        index = len(self.operations)
+        if index >= _MAX_OPERATIONS:
+            raise ValueError(f"a run has more than {_MAX_OPERATIONS:,} operations")
+        operation = replace(made, index=index, shape=tuple(tensor.shape), dtype=tensor.dtype)
+        operation.fingerprint = known
+        if known is None and tensor.numel() and index >= self.plan.prints_from:
+            operation.fingerprint = fingerprint(tensor)
+        if index in self.plan.keep:
+            self.values[index] = tensor.detach().clone()
+        self.operations.append(operation)
+        return operation
+
+    def _add(
+        self, tensor: Tensor, made: Operation, *, writes: bool, is_view: bool, inherits: bool
+    ) -> Tensor:
+        index = len(self.operations)
+        instead = self.plan.replace.get(index)
+        if instead is not None:
+            tensor = tensor.copy_(instead.reshape(tensor.shape)) if writes else like(instead, tensor)
+        known = None
+        if inherits and instead is None and made.reorders and made.inputs and tensor.numel():
+            whole = self.operations[made.inputs[0]]
+            if whole.fingerprint is not None and tensor.numel() % whole.fingerprint.count == 0:
+                known = whole.fingerprint
+        self._append(tensor, made, known=known)
+        self.steps[made.call].results.append(index)
+        storage = _storage(tensor)
+        if writes:
+            self._written[storage] = (index, len(self.operations))
+        elif not is_view:
+            self._written.pop(storage, None)
+        self._seen[tensor] = (index, len(self.operations))
+        if self.plan.stop_after is not None and index >= self.plan.stop_after:
+            raise _StopRunError
+        return tensor
+
+    def _user_lines(self) -> tuple[tuple[SourceLine, ...], tuple[int, ...]]:
+        """The user's lines on the stack, and the numbers of the calls that they belong to."""
+        stack: list[Any] = []
+        frame: Any = sys._getframe(2)
+        while frame is not None:
+            if _is_users(frame.f_code.co_filename):
+                stack.append(frame)
+            frame = frame.f_back
+        known = dict(zip(map(id, self._stack), self._numbers))
+        numbers: list[int] = []
+        for frame in stack:
+            if id(frame) not in known:
+                self._n_frames += 1
+            numbers.append(known.get(id(frame), self._n_frames))
+        self._stack, self._numbers = stack, numbers
+        lines = [
+            SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            for frame in stack[:_MAX_LINES]
+        ]
+        return tuple(lines), tuple(numbers[:_MAX_LINES])
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, torch.dtype)
+
+
+def _is_number(value: Any, wanted: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == wanted
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+@cache
+def _name(func: Any) -> str:
+    return str(func).split(".")[1] if "." in str(func) else str(func)
+
+
+@cache
+def _kinds(func: Any) -> tuple[str, ...]:
+    return tuple(str(argument.type) for argument in func._schema.arguments)
+
+
+def _numbers(func: Any, args: Any) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """The numbers that it computes with, and those that are axes and sizes."""
+    scalars: list[float] = []
+    dims: list[int] = []
+    for value, kind in zip(args, _kinds(func)):
+        if isinstance(value, bool):
+            continue
+        if isinstance(value, float) or (isinstance(value, int) and kind in ("Tensor", "number")):
+            scalars.append(float(value))
+        elif isinstance(value, int):
+            dims.append(value)
+        elif isinstance(value, list | tuple):
+            dims += [item for item in value if isinstance(item, int)]
+    return tuple(scalars), tuple(dims)
+
+
+@cache
+def _is_users(file: str) -> bool:
+    """Not torch's, the doctor's or Python's own, and not a wrapper around somebody's function."""
+    wrappers = ("/jaxtyping/", "/beartype/", "/contextlib.py", "/functools.py", "/_pytest/")
+    parts = (*wrappers, "/pluggy/")
+    return not file.startswith((*own_folders(), "<")) and not any(part in file for part in parts)

@@ -1,0 +1,178 @@
+"""The two programs, and how each is run: calling works as in the doctor."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..copying import copy_model
+from ..patient import CallInputs, Calls, ModelKind, Patient
+from ..recognition import RecognitionError, recognise
+from ..texts import Language
+from .operations import Leaf
+from .recording import Plan, Recording, record
+
+Role = Literal["reference", "port"]
+Inputs = CallInputs | Tensor | tuple[Any, ...] | Mapping[str, Any]
+"""What both models are given: as the doctor draws it, or the arguments of a call."""
+
+BATCH = 2
+MIN_LENGTH = 5
+"""With fewer tokens, attention says too little: at length 1 any scale agrees."""
+
+
+@dataclass
+class Side:
+    """One of the two programs."""
+
+    role: Role
+    model: nn.Module
+    call: Callable[[nn.Module], Tensor]
+    leaves: dict[int, Leaf] = field(default_factory=dict)
+    patient: Patient | None = None
+    fixes: Plan = field(default_factory=Plan)
+    """Values that later runs put in the place of the program's own: departures that are known."""
+    seed: int = 0
+
+    def run(self, plan: Plan | None = None) -> Recording:
+        """A recorded run, with the fixes so far."""
+        plan = plan or Plan()
+        fixed = replace(
+            plan,
+            replace={**self.fixes.replace, **plan.replace},
+            swaps=(*self.fixes.swaps, *plan.swaps),
+        )
+        return record(lambda: self.call(self.model), self.leaves, fixed, seed=self.seed)
+
+    def values(self, indices: set[int]) -> dict[int, Tensor]:
+        """The results of these operations, from a run that ends behind the last of them."""
+        if not indices:
+            return {}
+        last = max(indices)
+        plan = Plan(keep=frozenset(indices), prints_from=last + 1, stop_after=last)
+        return self.run(plan).values
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers the model has learnt."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def two_sides(
+    reference: nn.Module,
+    port: nn.Module,
+    inputs: Inputs | None = None,
+    *,
+    kind: ModelKind | None = None,
+    vocab_size: int | None = None,
+    pad_id: int | None = None,
+    reference_calls: Calls | None = None,
+    port_calls: Calls | None = None,
+    seed: int = 0,
+    language: Language = "en",
+) -> tuple[Side, Side, Inputs]:
+    """Both programs on the same inputs: given ones, or tokens that are drawn."""
+    if inputs is not None and not isinstance(inputs, CallInputs):
+        sides = [_called_directly(role, model, inputs, seed) for role, model in _both(reference, port)]
+        return sides[0], sides[1], inputs
+
+    def patient_of(model: nn.Module, kind: ModelKind | None, calls: Calls | None) -> Patient:
+        return recognise(
+            model,
+            kind=kind,
+            vocab_size=vocab_size,
+            pad_id=pad_id,
+            calls=calls,
+            seed=seed,
+            fresh=False,
+            language=language,
+        )
+
+    # One of the two usually says what kind of model both are.
+    try:
+        one = patient_of(reference, kind, reference_calls)
+        other = patient_of(port, kind or one.kind, port_calls)
+    except RecognitionError:
+        if kind is not None:
+            raise
+        other = patient_of(port, None, port_calls)
+        one = patient_of(reference, other.kind, reference_calls)
+    if inputs is None:
+        inputs = _drawn(one, other)
+    return _as_patient("reference", one, inputs), _as_patient("port", other, inputs), inputs
+
+
+def _both(reference: nn.Module, port: nn.Module) -> tuple[tuple[Role, nn.Module], ...]:
+    return (("reference", reference), ("port", port))
+
+
+def _drawn(one: Patient, other: Patient) -> CallInputs:
+    """Tokens that both know, none of them padding for either."""
+    lengths = [p.max_length for p in (one, other) if p.max_length is not None]
+    sources = [p.source_vocab_size for p in (one, other) if p.source_vocab_size is not None]
+    common = replace(
+        one,
+        vocab_size=min(one.vocab_size, other.vocab_size),
+        source_vocab_size=min(sources) if sources else None,
+        max_length=min(lengths) if lengths else None,
+        equal_lengths=one.equal_lengths or other.equal_lengths,
+    )
+    drawn = common.draw(BATCH)
+    if other.pad_id is None or other.pad_id == one.pad_id:
+        return drawn
+
+    def without_pad(tokens: Tensor | None) -> Tensor | None:
+        if tokens is None:
+            return None
+        return torch.where(tokens == other.pad_id, common.other_tokens(tokens), tokens)
+
+    return replace(drawn, tokens=without_pad(drawn.tokens), source=without_pad(drawn.source))
+
+
+def _as_patient(role: Role, patient: Patient, inputs: CallInputs) -> Side:
+    model = copy_model(patient.model, share_weights=True).eval()
+
+    def call(model: nn.Module) -> Tensor:
+        return patient.logits(model, inputs)
+
+    given = {
+        name: tensor
+        for name in ("tokens", "source", "real", "source_real")
+        if isinstance(tensor := getattr(inputs, name), Tensor)
+    }
+    return Side(role, model, call, _leaves(model, given), patient, seed=patient.seed)
+
+
+def _called_directly(role: Role, model: nn.Module, inputs: Any, seed: int) -> Side:
+    model = copy_model(model, share_weights=True).eval()
+    if isinstance(inputs, Mapping):
+        named = dict(inputs)
+        call: Callable[[nn.Module], Tensor] = lambda model: first_output(model(**named))
+    else:
+        args = inputs if isinstance(inputs, tuple) else (inputs,)
+        named = {str(n): value for n, value in enumerate(args)}
+        call = lambda model: first_output(model(*args))
+    given = {name: value for name, value in named.items() if isinstance(value, Tensor)}
+    return Side(role, model, call, _leaves(model, given), seed=seed)
+
+
+def _leaves(model: nn.Module, given: dict[str, Tensor]) -> dict[int, Leaf]:
+    found = {id(t): Leaf("buffer", name, t.detach()) for name, t in model.named_buffers()}
+    found |= {id(t): Leaf("parameter", name, t.detach()) for name, t in model.named_parameters()}
+    return found | {id(t): Leaf("input", name, t) for name, t in given.items()}
+
+
+def first_output(output: Any) -> Tensor:
+    """The logits of a call: a tensor, `.logits`, an entry "logits", or the first tensor there is."""
+    if isinstance(output, Tensor):
+        return output
+    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(named, Tensor):
+        return named
+    items = output.values() if isinstance(output, Mapping) else output
+    found = next((item for item in items if isinstance(item, Tensor)), None)
+    if found is None:
+        raise ValueError(f"a call returned {type(output).__name__}, in which there is no tensor")
+    return found
