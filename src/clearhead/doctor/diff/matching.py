@@ -2,15 +2,15 @@
 that the reference does not have."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 
 from .fingerprints import FingerprintIndex, distance
 from .operations import Operation, consumers
-from .recording import Plan, Recording
-from .sides import Role, Side
+from .recording import Recording
+from .sides import Role
 
 # Sums in another order differ by this much in double precision.
 _EXACT = 1e-9
@@ -19,19 +19,24 @@ _TIMES_NOISE = 8
 _USUAL_NOISE = 1e-7
 
 
-def add_noise(side: Side, recording: Recording) -> float:
-    """Runs the program in single precision, notes at each operation how far that is from double,
-    and returns the largest difference of the logits, as a share of their size."""
-    single = side.run(Plan(precision=torch.float32))
-    seen: Counter[tuple[object, ...]] = Counter()
-    found: dict[tuple[object, ...], Operation] = {}
-    for operation in single.operations:
+def side_by_side(one: Recording, other: Recording) -> Iterator[tuple[Operation, Operation | None]]:
+    """The operations of a run, each with the same one of a run in another precision, which may have
+    fewer or more casts."""
+    seen: Counter[object] = Counter()
+    found: dict[object, Operation] = {}
+    for operation in other.operations:
         found[operation.key, seen[operation.key]] = operation
         seen[operation.key] += 1
     seen.clear()
-    for operation in recording.operations:
-        other = found.get((operation.key, seen[operation.key]))
+    for operation in one.operations:
+        yield operation, found.get((operation.key, seen[operation.key]))
         seen[operation.key] += 1
+
+
+def add_noise(recording: Recording, single: Recording) -> float:
+    """Notes at each operation how far the run in single precision is from the one in double, and
+    returns the largest difference of the logits, as a share of their size."""
+    for operation, other in side_by_side(recording, single):
         before = max((recording.operations[i].noise for i in operation.inputs), default=0.0)
         if other is None or other.fingerprint is None or operation.fingerprint is None:
             operation.noise = max(before, _USUAL_NOISE)
@@ -150,9 +155,7 @@ class _Lookup:
         return Equal(self.index.places[best], float(distances[best]))
 
 
-def _frontier(
-    recording: Recording, is_known: Callable[[int], bool]
-) -> tuple[list[int], set[int]]:
+def _frontier(recording: Recording, is_known: Callable[[int], bool]) -> tuple[list[int], set[int]]:
     """The first unknown operations, and all unknown ones on the way from them to the output."""
     assert recording.output is not None
     todo, seen, found = [recording.output], set[int](), []
@@ -162,9 +165,7 @@ def _frontier(
             continue
         seen.add(index)
         sources = recording.operations[index].inputs
-        unknown = [
-            i for i in sources if recording.operations[i].from_tokens and not is_known(i)
-        ]
+        unknown = [i for i in sources if recording.operations[i].from_tokens and not is_known(i)]
         todo += unknown
         if not unknown:
             found.append(index)

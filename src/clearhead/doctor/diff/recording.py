@@ -187,7 +187,7 @@ class _Recorder(TorchDispatchMode):
             before, after = self.plan.scalars[call]
             args = mapped(args, lambda value: after if _is_number(value, before) else value)
         result = func(*args, **kwargs)
-        scalars, dims = _numbers(func, args)
+        scalars, dims = _numbers(func, args, kwargs)
         from_tokens = any(self.operations[i].from_tokens for i in inputs)
         made = Operation(
             -1, _name(func), lines, tuple(inputs), scalars, (), torch.float64, from_tokens,
@@ -282,7 +282,9 @@ class _Recorder(TorchDispatchMode):
         index = len(self.operations)
         instead = self.plan.replace.get(index)
         if instead is not None:
-            tensor = tensor.copy_(instead.reshape(tensor.shape)) if writes else like(instead, tensor)
+            tensor = (
+                tensor.copy_(instead.reshape(tensor.shape)) if writes else like(instead, tensor)
+            )
         known = None
         if inherits and instead is None and made.reorders and made.inputs and tensor.numel():
             whole = self.operations[made.inputs[0]]
@@ -344,7 +346,9 @@ def _kinds(func: Any) -> tuple[str, ...]:
     return tuple(str(argument.type) for argument in func._schema.arguments)
 
 
-def _numbers(func: Any, args: Any) -> tuple[tuple[float, ...], tuple[int, ...]]:
+def _numbers(
+    func: Any, args: Any, kwargs: dict[str, Any]
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """The numbers that it computes with, and those that are axes and sizes."""
     scalars: list[float] = []
     dims: list[int] = []
@@ -357,6 +361,8 @@ def _numbers(func: Any, args: Any) -> tuple[tuple[float, ...], tuple[int, ...]]:
             dims.append(value)
         elif isinstance(value, list | tuple):
             dims += [item for item in value if isinstance(item, int)]
+    given = [kwargs[name] for name in ("alpha", "beta", "correction") if name in kwargs]
+    scalars += [float(value) for value in given if isinstance(value, int | float)]
     return tuple(scalars), tuple(dims)
 
 

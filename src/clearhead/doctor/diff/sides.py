@@ -75,7 +75,9 @@ def two_sides(
 ) -> tuple[Side, Side, Inputs]:
     """Both programs on the same inputs: given ones, or tokens that are drawn."""
     if inputs is not None and not isinstance(inputs, CallInputs):
-        sides = [_called_directly(role, model, inputs, seed) for role, model in _both(reference, port)]
+        sides = [
+            _called_directly(role, model, inputs, seed) for role, model in _both(reference, port)
+        ]
         return sides[0], sides[1], inputs
 
     def patient_of(model: nn.Module, kind: ModelKind | None, calls: Calls | None) -> Patient:

@@ -29,6 +29,7 @@ _JOINS = 6
 """How many of the places that everything passes are tried."""
 _WINDOW = 60
 """How many results behind it are asked whether they have an equal again."""
+_SOON = 12
 _LAYOUTS = 3
 
 
@@ -114,8 +115,14 @@ class Substitution:
     def score(self, cut: Cut) -> int:
         """How many more results have an equal with the reference's value in place, less those that
         no longer have one."""
+        # Most trials fail at once: what reads the value next has no equal either.
+        if self._gain(cut, self._end(max(cut.place, self.frontier[0]), _SOON)) <= 0:
+            return 0
+        return self._gain(cut, self.end)
+
+    def _gain(self, cut: Cut, last: int) -> int:
         try:
-            changed = self.replay.change(cut.change)
+            changed = self.replay.change(cut.change, stop_after=last)
         except (CannotReplayError, *CALL_ERRORS):
             return 0
         asked = [
@@ -128,11 +135,11 @@ class Substitution:
         lost = sum(o.index not in now and self.matching.knows(o.index) for o in asked)
         return gained - lost
 
-    def _end(self, start: int) -> int:
+    def _end(self, start: int, window: int = _WINDOW) -> int:
         counted = 0
         for operation in self.operations[start + 1 :]:
             counted += not (operation.reorders or operation.is_leaf)
-            if counted >= _WINDOW:
+            if counted >= window:
                 return operation.index
         return len(self.operations) - 1
 
@@ -151,7 +158,7 @@ class Substitution:
                     rank //= 3  # where everything meets, one value restores all that follows
                 for n, value in enumerate(_in_shape(values[index], mine.shape)):
                     yield rank + 2 * n, self._at(mine, index, value)
-        for i, place in enumerate(ours[:_NEAR // 2]):
+        for i, place in enumerate(ours[: _NEAR // 2]):
             mine = self.operations[place]
             for source in entries:
                 if not mine.from_tokens or mine.is_leaf:
@@ -223,8 +230,7 @@ class Substitution:
         plain = frozenset(
             o.call
             for o in wrong
-            if o.name not in ("add", "add_", "sub")
-            or all(self.matching.knows(i) for i in o.inputs)
+            if o.name not in ("add", "add_", "sub") or all(self.matching.knows(i) for i in o.inputs)
         )
         for calls in dict.fromkeys((every, plain)):
             if calls:

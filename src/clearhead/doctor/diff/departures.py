@@ -1,0 +1,231 @@
+"""All places at which the port departs: behind each, the reference's value is put in place, and the
+walk begins again from the output."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from .evidence import Cause, Evidence
+from .experiments import find_cause
+from .fingerprints import distance
+from .layouts import relative
+from .matching import Matching, add_noise, side_by_side
+from .narrowing import narrowed
+from .operations import SourceLine
+from .places import port_line, region_lines
+from .recording import Plan, Recording
+from .sides import Side
+from .substituting import Cut, Substitution
+
+LOW = (torch.bfloat16, torch.float16)
+_TIMES_NOISE = 8
+_EXACT = 1e-9
+_MAX_WALKS = 48
+
+
+@dataclass(frozen=True)
+class Departure:
+    """One line of the port at which it computes something else."""
+
+    line: SourceLine | None
+    lines: tuple[SourceLine, ...]
+    """From the last tensors that both have to the next one: more than one, where the two programs
+    take different steps."""
+    reference_lines: tuple[SourceLine, ...]
+    operation: str
+    reference_operation: str
+    shape: tuple[int, ...]
+    reference_shape: tuple[int, ...]
+    difference: float
+    """Of this tensor, as a share of its size."""
+    noise: float
+    """Of single precision, at this tensor, in the same measure."""
+    effect: float
+    """How much the logits change when the reference's value is put here, as a share of theirs."""
+    cause: Cause | None
+    count: int = 1
+    """At how many places of the run: a line is run once for each layer."""
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether single precision alone would hide it."""
+        return self.difference <= _TIMES_NOISE * self.noise
+
+
+@dataclass
+class Walk:
+    """What was found on the way from the output to the inputs."""
+
+    departures: list[Departure] = field(default_factory=list)
+    difference: float = 0.0
+    """Of the logits, as a share of their size."""
+    noise: float = 0.0
+    rest: float = 0.0
+    """The difference that remains with the reference's values in place."""
+    judged: bool = True
+    """Whether everything behind the departures could be compared."""
+    n_operations: int = 0
+    n_common: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Whether the logits differ by no more than single precision rounds."""
+        return self.difference <= self.bound
+
+    @property
+    def bound(self) -> float:
+        """What counts as equal."""
+        return max(_TIMES_NOISE * self.noise, _EXACT)
+
+
+def walk(reference: Side, port: Side, *, seconds: float = 120.0) -> Walk:
+    """Runs both programs, and follows the port's output back to where it departs."""
+    started = time.monotonic()
+    theirs, ours = reference.run(), port.run()
+    singles = [side.run(Plan(precision=torch.float32)) for side in (reference, port)]
+    noise = max(add_noise(theirs, singles[0]), add_noise(ours, singles[1]))
+    found = Walk(difference=_apart(theirs, ours), noise=noise)
+    found.departures = lower_precision(reference, port, singles[0], singles[1], noise)
+    found.rest = found.difference
+    matching = Matching(theirs, ours)
+    computed = [o for o in ours.operations if not (o.reorders or o.is_leaf)]
+    found.n_operations = len(computed)
+    found.n_common = sum(matching.knows(o.index) for o in computed)
+    cuts: list[Cut] = []
+    each: list[Departure] = []
+    while found.rest > found.bound:
+        late = time.monotonic() - started > seconds or len(cuts) >= _MAX_WALKS
+        forced = None if late else _next(reference, port, matching, cuts)
+        if forced is None:
+            found.judged = False
+            break
+        substitution, narrow = forced
+        observed = [_observed(substitution, cut) for cut in narrow]
+        for cut in narrow:
+            port.fixes = replace(
+                port.fixes,
+                replace={**port.fixes.replace, **cut.plan.replace},
+                swaps=(*port.fixes.swaps, *cut.plan.swaps),
+            )
+        before, ours = ours, _again(port, ours)
+        effect = _apart(before, ours)
+        rest = _apart(theirs, ours)
+        each += [replace(departure, effect=effect) for departure in observed]
+        found.rest = rest
+        matching = Matching(theirs, ours)
+    found.departures += _grouped(each)
+    return found
+
+
+def lower_precision(
+    reference: Side, port: Side, theirs: Recording, ours: Recording, noise: float
+) -> list[Departure]:
+    """Where the port alone computes with fewer than 32 bits, and the logits show it: with these
+    casts left out, they are as precise as the reference's."""
+    if not ours.n_low or any(p.dtype in LOW for p in port.model.parameters()):
+        return []
+    honest = port.run(Plan(precision=None))
+    effect = _apart(ours, honest)
+    if theirs.n_low and 4 * _apart(theirs, reference.run(Plan(precision=None))) > effect:
+        return []
+    if effect <= max(_TIMES_NOISE * noise, _EXACT):
+        return []
+    far: dict[int, float] = {}
+    for operation, other in side_by_side(honest, ours):
+        one, two = operation.fingerprint, None if other is None else other.fingerprint
+        far[operation.index] = 0.0 if one is None or two is None else distance(one, two)
+        before = max((far[i] for i in operation.inputs), default=0.0)
+        low = operation.dtype in LOW
+        if low and far[operation.index] > 100 * max(before, 1e-8) and operation.line is not None:
+            cause = Cause("precision", {"dtype": str(operation.dtype).removeprefix("torch.")})
+            return [
+                Departure(
+                    line=operation.line,
+                    lines=(operation.line,),
+                    reference_lines=(),
+                    operation=operation.name,
+                    reference_operation="",
+                    shape=operation.shape,
+                    reference_shape=(),
+                    difference=far[operation.index],
+                    noise=noise,
+                    effect=effect,
+                    cause=cause,
+                )
+            ]
+    return []
+
+
+def _next(
+    reference: Side, port: Side, matching: Matching, cuts: list[Cut]
+) -> tuple[Substitution, list[Cut]] | None:
+    end = matching.port.output
+    assert end is not None
+    if matching.knows(end):
+        # Equal up to the order of its elements, which is the last thing that can be wrong.
+        del matching.of_port[end]
+        matching.of_reference.pop(matching.reference.output or 0, None)
+    substitution = Substitution(reference, port, matching)
+    cut = substitution.best(cuts)
+    if cut is None:
+        return None
+    narrow = narrowed(substitution, cut)
+    known = {(c.kind, c.place, c.source, c.calls) for c in cuts}
+    fresh = [c for c in narrow if (c.kind, c.place, c.source, c.calls) not in known]
+    if not fresh:
+        return None
+    cuts += fresh
+    return substitution, fresh
+
+
+def _again(port: Side, before: Recording) -> Recording:
+    """The port with its fixes; the noise of each operation is what it was."""
+    run = port.run()
+    for operation, other in zip(run.operations, before.operations):
+        operation.noise = other.noise
+    return run
+
+
+def _apart(one: Recording, other: Recording) -> float:
+    assert one.logits is not None and other.logits is not None
+    first, second = _common(one.logits, other.logits)
+    return relative(first, second)
+
+
+def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """A vocabulary may be padded to a rounder size: what only one has is not compared."""
+    n = min(one.shape[-1], other.shape[-1])
+    return one[..., :n], other[..., :n]
+
+
+def _observed(substitution: Substitution, cut: Cut) -> Departure:
+    evidence = Evidence(substitution, cut)
+    cause = find_cause(evidence)
+    mine, theirs = evidence.mine, evidence.theirs
+    return Departure(
+        line=port_line(evidence, cause),
+        lines=region_lines(evidence.region, mine),
+        reference_lines=region_lines(evidence.their_region, theirs),
+        operation=mine.part_of or mine.name,
+        reference_operation=theirs.part_of or theirs.name,
+        shape=mine.shape,
+        reference_shape=theirs.shape,
+        difference=evidence.difference,
+        noise=max(mine.noise, theirs.noise),
+        effect=0.0,
+        cause=cause,
+    )
+
+
+def _grouped(departures: list[Departure]) -> Iterator[Departure]:
+    """One for each line and cause, with its largest effect."""
+    groups: dict[tuple[object, ...], list[Departure]] = {}
+    for departure in departures:
+        kind = None if departure.cause is None else departure.cause.kind
+        groups.setdefault((departure.line, kind), []).append(departure)
+    for group in groups.values():
+        largest = max(group, key=lambda departure: departure.effect)
+        yield replace(group[0], count=len(group), effect=largest.effect)

@@ -1,0 +1,136 @@
+"""What is known about one departure, before anybody says why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..form import CALL_ERRORS
+from .layouts import aligned, relative
+from .operations import Operation, SourceLine
+from .replaying import CannotReplayError, Change
+from .substituting import Cut, Substitution
+
+SAME = 1e-6
+"""Up to this share of its size a tensor that an experiment makes is the reference's."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why the port departs: a change that makes the two agree."""
+
+    kind: str
+    """The key of its sentence."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    lines: tuple[SourceLine, ...] = ()
+    """Where the change belongs, if not where the departure was seen."""
+
+
+class Evidence:
+    """A cut, the values on both sides, and the operations between it and what both have."""
+
+    def __init__(self, substitution: Substitution, cut: Cut) -> None:
+        self.s, self.cut = substitution, cut
+        self.mine: Operation = substitution.operations[cut.place]
+        self.theirs: Operation = substitution.theirs[cut.reference]
+        self.at = cut.place if cut.kind in ("replace", "bypass") else cut.source
+        """The tensor of the port in whose place the reference's value goes."""
+        self.wanted = cut.value.to(torch.float64)
+
+    @cached_property
+    def own(self) -> Tensor:
+        """The port's value."""
+        return self.s.replay.value(self.at).to(torch.float64).reshape(self.wanted.shape)
+
+    @cached_property
+    def difference(self) -> float:
+        """How far the two are apart, as a share of their size."""
+        return relative(self.own, self.wanted)
+
+    @cached_property
+    def region(self) -> list[Operation]:
+        """Operations of the port between common tensors and here, in their order."""
+        return self._between(self.s.operations, self.cut.place, self.s.matching.knows)
+
+    @cached_property
+    def their_region(self) -> list[Operation]:
+        """The same of the reference."""
+        return self._between(self.s.theirs, self.cut.reference, self.s.matching.is_used)
+
+    def _between(self, operations: list[Operation], end: int, is_known: Any) -> list[Operation]:
+        seen: set[int] = set()
+        todo = [end]
+        while todo:
+            index = todo.pop()
+            if index in seen or (index != end and is_known(index)):
+                continue
+            seen.add(index)
+            todo += operations[index].inputs
+        return [operations[i] for i in sorted(seen)]
+
+    @cached_property
+    def entries(self) -> list[int]:
+        """Common tensors that depend on the tokens, and that the region reads."""
+        inside = {o.index for o in self.region}
+        found = [
+            self.s.root(i)
+            for o in self.region
+            for i in o.inputs
+            if i not in inside and self.s.operations[i].from_tokens
+        ]
+        return list(dict.fromkeys(found))
+
+    def value(self, index: int) -> Tensor:
+        """A tensor of the port."""
+        return self.s.replay.value(index).to(torch.float64)
+
+    def their_values(self, indices: set[int]) -> dict[int, Tensor]:
+        """Tensors of the reference."""
+        return self.s.reference.values(indices)
+
+    def is_wanted(self, tensor: Tensor) -> bool:
+        """Whether an experiment gives the reference's value."""
+        if tensor.numel() != self.wanted.numel():
+            return False
+        return relative(tensor.reshape(self.wanted.shape), self.wanted) <= self.bound
+
+    @cached_property
+    def bound(self) -> float:
+        """What counts as equal here: noise, where tables are rounded; far below the difference."""
+        noise = 8 * max(self.mine.noise, self.theirs.noise)
+        bound = max(SAME / 100, noise if self.mine.rounded or self.theirs.rounded else 0.0)
+        return min(bound, self.difference / 10)
+
+    def agrees_with(self, change: Change) -> bool:
+        """Whether the port's own operations give the reference's value after a change of one."""
+        try:
+            made = self.s.replay.change(change, stop_after=self.cut.place)
+        except (CannotReplayError, *CALL_ERRORS):
+            return False
+        return self.cut.place in made and self.is_wanted(made[self.cut.place].to(torch.float64))
+
+    def in_shape(self, tensor: Tensor, like: Tensor) -> Tensor | None:
+        """A tensor in the layout in which it equals another."""
+        return aligned(like, tensor, SAME)
+
+    def common_tensor(self, tensor: Tensor) -> Operation | None:
+        """The operation of the reference that makes these values, if there is one."""
+        from dataclasses import replace
+
+        from .fingerprints import fingerprint
+
+        if not tensor.numel() or float(tensor.abs().max()) < 1e-12:
+            return None
+        probe = replace(self.theirs, index=0, inputs=(), fingerprint=fingerprint(tensor))
+        probe.from_tokens = False
+        equal = self.s.matching.equals([probe]).get(0)
+        return None if equal is None else self.s.theirs[equal.index]
+
+    def scalar_operations(self) -> Iterator[tuple[Operation, float]]:
+        """Operations of the region that compute with a number, the latest first."""
+        for operation in reversed(self.region):
+            for scalar in dict.fromkeys(operation.scalars):
+                yield operation, scalar

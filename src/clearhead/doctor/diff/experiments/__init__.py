@@ -1,0 +1,44 @@
+"""Experiments on one departure. Each returns a cause only if its change makes the two agree."""
+
+from collections.abc import Callable
+
+from ..evidence import Cause, Evidence
+from .masks import another_mask
+from .numbers import another_number, constant_added, constant_factor
+from .orders import another_axis, another_order, other_positions, rotary_base, rotary_layout
+from .structure import (
+    another_function,
+    another_tensor,
+    missing_operation,
+    other_weights,
+    superfluous_operation,
+    term_left_out,
+)
+
+ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
+    other_weights,
+    other_positions,
+    rotary_base,
+    another_order,
+    missing_operation,
+    superfluous_operation,
+    another_tensor,
+    another_number,
+    another_axis,
+    another_function,
+    another_mask,
+    rotary_layout,
+    constant_factor,
+    constant_added,
+    term_left_out,
+)
+"""What is most particular comes first: a factor explains more departures than it causes."""
+
+
+def find_cause(evidence: Evidence) -> Cause | None:
+    """The first experiment that makes the two agree says why."""
+    for experiment in ALL:
+        cause = experiment(evidence)
+        if cause is not None:
+            return cause
+    return None

@@ -1,0 +1,60 @@
+"""A mask that hides other positions."""
+
+import torch
+from torch import Tensor
+
+from ..evidence import Cause, Evidence
+
+_HUGE = 1e8
+
+
+def another_mask(evidence: Evidence) -> Cause | None:
+    """The scores are common; hiding what the reference hides makes the results equal."""
+    if evidence.cut.kind not in ("replace", "insert", "bypass"):
+        return None
+    own, wanted = evidence.own, evidence.wanted
+    if own.dim() < 2:
+        return None
+    hidden, theirs = ~(own.abs() < _HUGE), ~(wanted.abs() < _HUGE)
+    if not bool((hidden ^ theirs).any()):
+        if not _are_weights(own, wanted):
+            return None
+        hidden, theirs = own == 0, wanted == 0  # behind the softmax
+        if not bool((hidden ^ theirs).any()):
+            return None
+    elif not _agrees_elsewhere(evidence, own, wanted, hidden | theirs):
+        return None
+    return Cause("mask", _where(hidden, theirs))
+
+
+def _are_weights(own: Tensor, wanted: Tensor) -> bool:
+    return all(
+        bool((t >= 0).all()) and bool(((t.sum(dim=-1) - 1).abs() < 1e-6).all())
+        for t in (own, wanted)
+    )
+
+
+def _agrees_elsewhere(evidence: Evidence, own: Tensor, wanted: Tensor, either: Tensor) -> bool:
+    """Where neither hides, the scores are equal; what only one hides is in a common tensor."""
+    size = float(wanted.masked_fill(either, 0.0).abs().max()) or 1.0
+    difference = (own - wanted).masked_fill(either, 0.0).abs().max()
+    return float(difference) <= max(evidence.bound, 1e-9) * size
+
+
+def _where(hidden: Tensor, theirs: Tensor) -> dict[str, object]:
+    """Counts, and for square masks which diagonals differ: query less key."""
+    only_port, only_reference = hidden & ~theirs, theirs & ~hidden
+    facts: dict[str, object] = {
+        "port_hides": int(only_port.sum()),
+        "reference_hides": int(only_reference.sum()),
+    }
+    wrong = only_port | only_reference
+    first = wrong.nonzero()[0].tolist()
+    facts["query"], facts["key"] = first[-2], first[-1]
+    rows, columns = wrong.shape[-2:]
+    if rows == columns:
+        flat = wrong.reshape(-1, rows, columns).any(dim=0)
+        offsets = torch.arange(rows)[:, None] - torch.arange(columns)[None, :]
+        diagonals = sorted({int(d) for d in offsets[flat]})
+        facts["diagonals"] = diagonals
+    return facts

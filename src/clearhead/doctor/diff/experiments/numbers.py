@@ -1,0 +1,108 @@
+"""Another number in the port's own operations: a scale, an epsilon, a power, a base."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from ..evidence import Cause, Evidence
+from ..operations import Operation
+from ..replaying import Change
+
+_TRIALS = 60
+
+
+def another_number(evidence: Evidence) -> Cause | None:
+    """One number of the port is changed to the reference's, or to the one that follows from the
+    ratio of the two results."""
+    if evidence.cut.kind != "replace":
+        return None
+    tried = 0
+    for operation, scalar in evidence.scalar_operations():
+        for other in _candidates(evidence, operation, scalar):
+            tried += 1
+            if tried > _TRIALS:
+                return None
+            if evidence.agrees_with(Change(scalars={operation.call: (scalar, other)})):
+                facts = {"port": scalar, "reference": other, "operation": operation.name}
+                return Cause(_kind(evidence, operation), facts, operation.lines[:1])
+    return None
+
+
+def _candidates(evidence: Evidence, operation: Operation, scalar: float) -> Iterator[float]:
+    """Numbers of the reference first; then what the ratio, or the difference, of the results would
+    need."""
+    found = [s for o in evidence.their_region for s in o.scalars if s != scalar]
+    ratio = _ratio(evidence)
+    if ratio is not None and scalar and operation.name in ("mul", "mul_", "div", "div_"):
+        found.append(scalar / ratio if operation.name.startswith("mul") else scalar * ratio)
+        found.append(-scalar)
+    if operation.name in ("add", "sub", "add_") and evidence.own.shape == evidence.wanted.shape:
+        shift = (evidence.wanted - evidence.own).flatten()
+        if bool((shift - shift[0]).abs().max() <= 1e-9 * shift.abs().max()):
+            found.append(scalar + float(shift[0]) * (-1 if operation.name == "sub" else 1))
+    if operation.name in ("var", "var_mean", "std"):
+        found += [1 - scalar]
+    seen: set[float] = {scalar}
+    for other in found:
+        if math.isfinite(other) and other not in seen:
+            seen.add(other)
+            yield other
+
+
+def _kind(evidence: Evidence, operation: Operation) -> str:
+    names = {evidence.s.operations[r].name for r in _readers(evidence, operation.index)}
+    if operation.name in ("add", "add_") and names & {"rsqrt", "sqrt", "div", "pow", "reciprocal"}:
+        return "epsilon"
+    if operation.name.startswith(("mul", "div")):
+        return "factor"
+    if operation.name == "pow" and not operation.from_tokens:
+        return "base"
+    if operation.name in ("var", "var_mean", "std"):
+        return "variance"
+    return "number"
+
+
+def _readers(evidence: Evidence, index: int) -> list[int]:
+    return evidence.s.matching.port_readers.get(index, [])
+
+
+def _ratio(evidence: Evidence) -> float | None:
+    """The one factor between the port's value and the reference's."""
+    own, wanted = evidence.own.flatten(), evidence.wanted.flatten()
+    usual = (wanted.abs() < 1e8) & (own.abs() < 1e8)
+    own, wanted = own[usual], wanted[usual]
+    if not wanted.numel():
+        return None
+    size = float(wanted.square().sum())
+    if size == 0:
+        return None
+    ratio = float((own * wanted).sum()) / size
+    rest = (own - ratio * wanted).abs().max()
+    if ratio == 0 or float(rest) > max(evidence.bound, 1e-9) * float(own.abs().max()):
+        return None
+    return ratio
+
+
+def constant_factor(evidence: Evidence) -> Cause | None:
+    """The port's value is the reference's, times a number."""
+    if evidence.cut.kind != "replace" or evidence.mine.is_leaf:
+        return None
+    ratio = _ratio(evidence)
+    if ratio is None or abs(ratio - 1) < 1e-9 or not evidence.is_wanted(evidence.own / ratio):
+        return None
+    return Cause("ratio", {"ratio": ratio})
+
+
+def constant_added(evidence: Evidence) -> Cause | None:
+    """The port's value is the reference's, plus a number."""
+    if evidence.cut.kind != "replace" or evidence.mine.is_leaf:
+        return None
+    own, wanted = evidence.own, evidence.wanted
+    usual = (wanted.abs() < 1e8) & (own.abs() < 1e8)
+    if not bool(usual.any()):
+        return None
+    shift = torch.median((own - wanted)[usual])
+    if float(shift) == 0 or not evidence.is_wanted(own - shift):
+        return None
+    return Cause("shift", {"shift": float(shift)})

@@ -1,0 +1,236 @@
+"""An operation that is missing, superfluous or of another kind; a tensor that is not the right one;
+weights that are not the reference's."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..evidence import Cause, Evidence
+from ..operations import Operation
+from ..substituting import root
+
+_EPSILONS = (0.0, 1e-5, 1e-6, 1e-8, 1e-12)
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "GELU (erf)": F.gelu,
+    "GELU (tanh)": lambda x: F.gelu(x, approximate="tanh"),
+    "GELU (sigmoid)": lambda x: x * torch.sigmoid(1.702 * x),
+    "SiLU": F.silu,
+    "ReLU": F.relu,
+    "ReLU²": lambda x: F.relu(x).square(),
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "Mish": F.mish,
+    "softplus": F.softplus,
+    "ELU": F.elu,
+    "leaky ReLU": F.leaky_relu,
+    "square": torch.square,
+    "exp": torch.exp,
+    "identity": lambda x: x,
+}
+
+
+def _functions(epsilons: tuple[float, ...]) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    yield from ACTIVATIONS.items()
+    yield "softmax", lambda x: x.softmax(dim=-1)
+    for eps in epsilons:
+        yield "LayerNorm", lambda x, eps=eps: F.layer_norm(x, x.shape[-1:], eps=eps)
+        yield "RMSNorm", lambda x, eps=eps: _rms(x, eps)
+        yield "LayerNorm (n - 1)", lambda x, eps=eps: _unbiased(x, eps)
+        yield "LayerNorm (std + eps)", lambda x, eps=eps: _outside(x, eps)
+
+
+def _rms(x: Tensor, eps: float) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+
+
+def _unbiased(x: Tensor, eps: float) -> Tensor:
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / (x.var(dim=-1, keepdim=True) + eps).sqrt()
+
+
+def _outside(x: Tensor, eps: float) -> Tensor:
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / (x.std(dim=-1, keepdim=True) + eps)
+
+
+def _named(
+    x: Tensor, result: Tensor, evidence: Evidence, affine: tuple[Tensor, ...] = ()
+) -> str | None:
+    """The function that makes the result of x, up to a weight and a bias of the last axis."""
+    if x.shape != result.shape:
+        return None
+    numbers = [s for o in (*evidence.region, *evidence.their_region) for s in o.scalars]
+    epsilons = tuple(dict.fromkeys([*(s for s in numbers if 0 < s < 1e-2), *_EPSILONS]))
+    for name, function in _functions(epsilons):
+        made = function(x)
+        for candidate in _affine(made, affine) if "Norm" in name else (made,):
+            size = float(result.abs().max()) or 1.0
+            if float((candidate - result).abs().max()) <= max(evidence.bound, 1e-8) * size:
+                return name
+    return None
+
+
+def _affine(made: Tensor, vectors: tuple[Tensor, ...]) -> Iterator[Tensor]:
+    yield made
+    fitting = [v for v in vectors if v.dim() == 1 and len(v) == made.shape[-1]]
+    for weight in fitting:
+        for factor in (weight, 1 + weight):
+            yield made * factor
+            for bias in fitting:
+                yield made * factor + bias
+
+
+def _vectors(evidence: Evidence, operations: list[Operation], theirs: bool) -> tuple[Tensor, ...]:
+    side = evidence.s.reference if theirs else evidence.s.port
+    every = evidence.s.theirs if theirs else evidence.s.operations
+    names = {every[i].label for o in operations for i in o.inputs if every[i].name == "parameter"}
+    found = [leaf.tensor.double() for leaf in side.leaves.values() if leaf.label in names]
+    return tuple(tensor for tensor in found if tensor.dim() == 1)
+
+
+def another_function(evidence: Evidence) -> Cause | None:
+    """Both apply a function to the same tensor, and not the same one."""
+    if evidence.cut.kind != "replace":
+        return None
+    for entry in evidence.entries:
+        x = evidence.value(entry)
+        if x.numel() != evidence.own.numel():
+            continue
+        x = x.reshape(evidence.own.shape)
+        reference = _named(
+            x, evidence.wanted, evidence, _vectors(evidence, evidence.their_region, True)
+        )
+        port = _named(x, evidence.own, evidence, _vectors(evidence, evidence.region, False))
+        if reference is not None and reference != port:
+            return Cause(_kind_of(reference, port), {"port": port or "?", "reference": reference})
+    return None
+
+
+def _kind_of(reference: str, port: str | None) -> str:
+    if "Norm" in reference and "Norm" in (port or ""):
+        return "another_norm"
+    return "function"
+
+
+def missing_operation(evidence: Evidence) -> Cause | None:
+    """With the reference's further operation the two agree, as the cut has shown; what it is."""
+    if evidence.cut.kind != "insert":
+        return None
+    return _between(evidence, evidence.own, evidence.wanted, "missing", evidence.their_region, True)
+
+
+def superfluous_operation(evidence: Evidence) -> Cause | None:
+    """Without an operation of the port the two agree, as the cut has shown; what it is."""
+    if evidence.cut.kind != "bypass":
+        return None
+    return _between(evidence, evidence.wanted, evidence.own, "superfluous", evidence.region, False)
+
+
+def _between(
+    evidence: Evidence,
+    before: Tensor,
+    after: Tensor,
+    change: str,
+    operations: list[Operation],
+    theirs: bool,
+) -> Cause | None:
+    ratio = _factor(before, after)
+    if ratio is not None:
+        return Cause(f"{change}_factor", {"factor": ratio})
+    name = _named(before, after, evidence, _vectors(evidence, operations, theirs))
+    if name is not None and name != "identity":
+        return Cause(f"{change}_norm" if "Norm" in name else f"{change}_function", {"name": name})
+    term = after - before
+    for vector in _vectors(evidence, operations, theirs):
+        if _is_close(term, vector.expand_as(term) if term.shape[-1] == len(vector) else term + 1):
+            return Cause(f"{change}_bias", {})
+    added = evidence.common_tensor(term)
+    if added is not None:
+        kind = "residual" if added.from_tokens else "term"
+        line = "" if added.line is None else str(added.line)
+        return Cause(f"{change}_{kind}", {"line": line, "label": added.label})
+    if _rotates(before, after):
+        return Cause(f"{change}_rotation", {})
+    return None
+
+
+def _factor(before: Tensor, after: Tensor) -> float | None:
+    if before.shape != after.shape or not float(before.square().sum()):
+        return None
+    ratio = float((before * after).sum() / before.square().sum())
+    return ratio if ratio and _is_close(before * ratio, after) else None
+
+
+def _is_close(one: Tensor, other: Tensor) -> bool:
+    size = float(other.abs().max()) or 1.0
+    return float((one - other).abs().max()) <= 1e-7 * size
+
+
+def _rotates(before: Tensor, after: Tensor) -> bool:
+    """Halves or pairs of the last axis keep their length, and the elements do not keep theirs."""
+    n = before.shape[-1]
+    if before.shape != after.shape or n % 2 or _is_close(before.abs(), after.abs()):
+        return False
+    for split in (lambda t: t.unflatten(-1, (2, -1)), lambda t: t.unflatten(-1, (-1, 2)).mT):
+        one, other = (split(t).square().sum(dim=-2) for t in (before, after))
+        if _is_close(one, other):
+            return True
+    return False
+
+
+def another_tensor(evidence: Evidence) -> Cause | None:
+    """An operation reads another tensor than the reference's; with that one the two agree."""
+    if evidence.cut.kind != "operand":
+        return None
+    source = evidence.s.operations[evidence.s.root(evidence.cut.source)]
+    wanted = root(evidence.s.theirs, evidence.cut.reference)
+    if not source.from_tokens and not source.is_leaf:
+        return None
+    if source.from_tokens and not evidence.s.matching.is_used(wanted):
+        return _between(
+            evidence, evidence.own, evidence.wanted, "missing", evidence.their_region, True
+        )
+    equal = evidence.s.matching.of_reference.get(wanted)
+    ours, theirs = evidence.s.operations, evidence.s.theirs
+    other = _name(theirs, wanted) if equal is None else _name(ours, equal.index)
+    return Cause("tensor", {"port": _name(ours, source.index), "reference": other})
+
+
+def _name(operations: list[Operation], index: int) -> str:
+    """A leaf by its name; a result by its line, and by the parameter that made it."""
+    operation = operations[root(operations, index)]
+    if operation.label:
+        return operation.label
+    made = [operations[root(operations, i)] for i in operation.inputs]
+    weight = next((f" ({o.label})" for o in made if o.name == "parameter"), "")
+    return (str(operation.line) if operation.line is not None else operation.name) + weight
+
+
+def other_weights(evidence: Evidence) -> Cause | None:
+    """A parameter that is not the reference's."""
+    at = evidence.s.operations[evidence.s.root(evidence.at)]
+    theirs = evidence.s.theirs[root(evidence.s.theirs, evidence.cut.reference)]
+    if at.name != "parameter" or evidence.cut.kind == "order":
+        return None
+    return Cause("weights", {"port": at.label, "reference": theirs.label or theirs.name})
+
+
+def term_left_out(evidence: Evidence) -> Cause | None:
+    """The two results differ by a tensor that both have: a residual that one of them adds."""
+    if evidence.cut.kind != "replace":
+        return None
+    own, wanted = evidence.own, evidence.wanted
+    if not bool((own.abs() < 1e8).all() and (wanted.abs() < 1e8).all()):
+        return None
+    for kind, term in (("missing", wanted - own), ("superfluous", own - wanted)):
+        added = evidence.common_tensor(term)
+        if added is None:
+            continue
+        what = "residual" if added.from_tokens else "term"
+        if added.name == "parameter" or (not added.from_tokens and len(added.shape) == 1):
+            what = "bias"
+        line = "" if added.line is None else str(added.line)
+        return Cause(f"{kind}_{what}", {"line": line, "label": added.label})
+    return None

@@ -1,0 +1,374 @@
+"""Which parameter of the reference appears where in the port, by value; and what does not."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from .weight_rows import RowIndex, RowMatch, as_matrix, describe_rows
+
+_ENOUGH = 0.1
+"""Below this share of common numbers, the two have no common weights."""
+_NUMBER = re.compile(r"\d+")
+_ROLES = {
+    "query": ("q", "query", "wq", "q_proj", "q_lin", "to_q", "linear_q", "w_q", "query_proj"),
+    "key": ("k", "key", "wk", "k_proj", "k_lin", "to_k", "linear_k", "w_k", "key_proj"),
+    "value": ("v", "value", "wv", "v_proj", "v_lin", "to_v", "linear_v", "w_v", "value_proj"),
+    "gate": ("gate", "gate_proj", "w_gate", "fc_gate"),
+    "up": ("up", "up_proj", "w_up", "fc_up"),
+}
+
+
+@dataclass(frozen=True)
+class WeightMatch:
+    """A parameter of the reference, and where it stands in the port."""
+
+    reference: str
+    port: str
+    how: str
+    """equal, transposed, slice, heads, rotary, permuted, split or reordered."""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class WeightFinding:
+    """Something about the weights that is probably not meant."""
+
+    kind: str
+    """missing, initial, other, swapped, layer, untied, duplicated, transposed or permuted."""
+    reference: str = ""
+    port: str = ""
+    detail: str = ""
+
+
+@dataclass
+class Weights:
+    """What both models have in common."""
+
+    matches: list[WeightMatch] = field(default_factory=list)
+    findings: list[WeightFinding] = field(default_factory=list)
+    share: float = 0.0
+    """Of the reference's numbers, those that are in the port."""
+    copyable: dict[str, str] = field(default_factory=dict)
+    """Without common weights: port ← reference, where shapes alone determine it."""
+
+    @property
+    def common(self) -> bool:
+        """Whether the two can be compared at all."""
+        return self.share >= _ENOUGH
+
+
+def compare_weights(reference: nn.Module, port: nn.Module) -> Weights:
+    """Every parameter of the reference is looked up among the port's, by value."""
+    theirs, ours = _tensors(reference), _tensors(port)
+    index = RowIndex({name: t for name, t in ours.items() if not _is_constant(t)})
+    found = Weights()
+    matched: dict[str, list[WeightMatch]] = {}
+    for name, tensor in theirs.items():
+        if not _is_constant(tensor):
+            matched[name] = _matches(name, tensor, index)
+    _add_biases(theirs, ours, matched)
+    templates = _templates(matched)
+    found.matches = [
+        _usual(name, options, templates) for name, options in matched.items() if options
+    ]
+    numbers = {name: t.numel() for name, t in theirs.items() if not _is_constant(t)}
+    present = sum(numbers[match.reference] for match in found.matches)
+    found.share = present / max(sum(numbers.values()), 1)
+    if not found.common:
+        found.copyable = by_shape(theirs, ours)
+        return found
+    found.findings = [
+        *_wrong_layout(found.matches, theirs, ours),
+        *_swapped(found.matches),
+        *_other_layer(found.matches, reference),
+        *_untied(reference, port, found.matches, ours),
+        *_left_over(theirs, ours, matched, templates, found.matches),
+    ]
+    return found
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach() for name, p in model.named_parameters() if p.numel()}
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    """Ones and zeros are in every model: their values say nothing."""
+    return bool((tensor == tensor.flatten()[0]).all())
+
+
+def _matches(name: str, tensor: Tensor, index: RowIndex) -> list[WeightMatch]:
+    found = [WeightMatch(name, m.name, *describe_rows(m)) for m in index.find(tensor)]
+    if found or tensor.dim() < 2:
+        return found
+    parts = index.parts(tensor)
+    covered = {int(row) for part in parts for row in part.rows}
+    if len(covered) == len(as_matrix(tensor)):
+        names = ", ".join(part.name for part in parts)
+        return [WeightMatch(name, names, "split")]
+    parts = index.parts(tensor.t()) if tensor.dim() == 2 else []
+    covered = {int(row) for part in parts for row in part.rows}
+    if tensor.dim() == 2 and len(covered) == tensor.shape[1]:
+        return [WeightMatch(name, ", ".join(part.name for part in parts), "split")]
+    return found
+
+
+def _add_biases(
+    theirs: dict[str, Tensor], ours: dict[str, Tensor], matched: dict[str, list[WeightMatch]]
+) -> None:
+    """A bias of a part stands in a fused bias where the rows of its weight stand in the fused
+    weight; and the other way round."""
+    for name, options in matched.items():
+        tensor = theirs[name]
+        if options or tensor.dim() != 1:
+            continue
+        for other, vector in ours.items():
+            rows = _where(tensor, vector)
+            if rows is not None:
+                options.append(WeightMatch(name, other, *describe_rows(rows)))
+        if not options:
+            inside = [o for o, vector in ours.items() if _where(vector, tensor) is not None]
+            inside = [o for o in inside if not _is_constant(ours[o])]
+            if sum(len(ours[o]) for o in inside) >= len(tensor):
+                options.append(WeightMatch(name, ", ".join(inside), "split"))
+
+
+def _where(part: Tensor, whole: Tensor) -> RowMatch | None:
+    """The elements of one vector in another."""
+    if part.dim() != 1 or whole.dim() != 1 or len(whole) < len(part) or len(part) < 2:
+        return None
+    ordered, places = whole.double().sort()
+    best = torch.searchsorted(ordered, part.double()).clamp(max=len(whole) - 1)
+    if not bool((ordered[best] == part.double()).all()):
+        return None
+    return RowMatch("", False, places[best], len(whole))
+
+
+def _templates(matched: dict[str, list[WeightMatch]]) -> Counter[tuple[str, str]]:
+    """How often a name of the reference goes with a name of the port, whatever the layer."""
+    pairs: Counter[tuple[str, str]] = Counter()
+    for name, options in matched.items():
+        for option in options:
+            pairs[_pattern(name), _pattern(option.port)] += 1
+    return pairs
+
+
+def _pattern(name: str) -> str:
+    return _NUMBER.sub("#", name)
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(name)]
+
+
+def _usual(
+    name: str, options: list[WeightMatch], templates: Counter[tuple[str, str]]
+) -> WeightMatch:
+    """Of several places with the same values, the one that other layers have too."""
+
+    def rank(match: WeightMatch) -> tuple[bool, int, bool]:
+        known = templates[_pattern(name), _pattern(match.port)]
+        same_layer = _numbers(name)[:1] == _numbers(match.port)[:1]
+        return (same_layer, known, match.how == "equal")
+
+    return max(options, key=rank)
+
+
+def _wrong_layout(
+    matches: list[WeightMatch], theirs: dict[str, Tensor], ours: dict[str, Tensor]
+) -> list[WeightFinding]:
+    """A transposed or reordered matrix is a way to store it, if all of its kind are stored so; one
+    among others is not."""
+    kinds: dict[tuple[str, str], Counter[str]] = {}
+    for match in matches:
+        kinds.setdefault((_pattern(match.reference), _pattern(match.port)), Counter())[
+            match.how
+        ] += 1
+    found: list[WeightFinding] = []
+    for match in matches:
+        counts = kinds[_pattern(match.reference), _pattern(match.port)]
+        usual = counts.most_common(1)[0][0]
+        is_square = (
+            theirs[match.reference].dim() == 2 and len(set(theirs[match.reference].shape)) == 1
+        )
+        odd = len(counts) > 1 and match.how != usual
+        # A matrix that is not square would not fit its place if it were transposed by mistake.
+        if match.how == "transposed" and (odd or is_square):
+            found.append(WeightFinding("transposed", match.reference, match.port))
+        elif match.how in ("heads", "rotary", "permuted", "reordered"):
+            found.append(
+                WeightFinding(
+                    "permuted", match.reference, match.port, f"{match.how} {match.detail}".strip()
+                )
+            )
+    return found
+
+
+def _role(name: str) -> str | None:
+    parts = name.lower().split(".")
+    for role, words in _ROLES.items():
+        if any(part in words for part in parts):
+            return role
+    return None
+
+
+def _swapped(matches: list[WeightMatch]) -> list[WeightFinding]:
+    """The key's weights where the port has its value's: by what the two call them."""
+    found: list[WeightFinding] = []
+    for match in matches:
+        one, other = _role(match.reference), _role(match.port)
+        if one is not None and other is not None and one != other:
+            found.append(WeightFinding("swapped", match.reference, match.port))
+    return found
+
+
+def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[WeightFinding]:
+    """Layers that stand elsewhere; one that numbers all of its layers from 1 is only named so."""
+    offsets: dict[tuple[str, str], list[tuple[int, WeightMatch]]] = {}
+    for match in matches:
+        one, other = _numbers(match.reference), _numbers(match.port)
+        if one and len(one) == len(other):
+            key = (_pattern(match.reference), _pattern(match.port))
+            offsets.setdefault(key, []).append((other[0] - one[0], match))
+    in_all = Counter(_pattern(name) for name, _ in reference.named_parameters())
+    found: list[WeightFinding] = []
+    for (pattern, _), pairs in offsets.items():
+        every = {offset for offset, _ in pairs}
+        whole = len(pairs) == in_all[pattern] and len(every) == 1
+        if not whole:
+            found += [
+                WeightFinding("layer", match.reference, match.port, f"{offset:+d}")
+                for offset, match in pairs
+                if offset != 0
+            ]
+    return found
+
+
+def _untied(
+    reference: nn.Module, port: nn.Module, matches: list[WeightMatch], ours: dict[str, Tensor]
+) -> list[WeightFinding]:
+    """Two names for one tensor in the reference; in the port a second tensor, with other values."""
+    groups: dict[int, list[str]] = {}
+    for name, parameter in reference.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+    taken = {match.port for match in matches}
+    found: list[WeightFinding] = []
+    for names in groups.values():
+        if len(names) < 2:
+            continue
+        shape = set(reference.get_parameter(names[0]).shape)
+        loose = [
+            n for n, t in ours.items() if n not in taken and set(t.shape) == shape and t.dim() == 2
+        ]
+        found += [WeightFinding("untied", names[-1], name) for name in loose]
+    return found
+
+
+def _left_over(
+    theirs: dict[str, Tensor],
+    ours: dict[str, Tensor],
+    matched: dict[str, list[WeightMatch]],
+    templates: Counter[tuple[str, str]],
+    matches: list[WeightMatch],
+) -> list[WeightFinding]:
+    """What the port lacks, what only the port has, and what it has twice."""
+    taken: Counter[str] = Counter()
+    for match in matches:
+        whole = match.how in ("equal", "transposed")
+        for name in match.port.split(", "):
+            taken[name] += 1 if whole else 0
+            taken.setdefault(name, 0)
+    missing = [name for name, options in matched.items() if not options]
+    # Ones and zeros of the reference may have no tensor in the port at all.
+    loose = [
+        name for name in ours if name not in taken and not _is_a_constant_of(name, ours, theirs)
+    ]
+    found: list[WeightFinding] = []
+    for name in missing:
+        partner = _partner(name, theirs[name], loose, ours, templates)
+        if partner is None:
+            found.append(WeightFinding("missing", name))
+            continue
+        loose.remove(partner)
+        found.append(_pair(name, partner, ours, theirs, matched))
+    found += [WeightFinding("unknown", "", name) for name in loose if not _is_constant(ours[name])]
+    return found
+
+
+def _pair(
+    name: str,
+    partner: str,
+    ours: dict[str, Tensor],
+    theirs: dict[str, Tensor],
+    matched: dict[str, list[WeightMatch]],
+) -> WeightFinding:
+    one, other = theirs[name], ours[partner]
+    if one.shape == other.shape:
+        apart = float((one.double() - other.double()).abs().max() / one.double().abs().max())
+        if apart < 0.02:
+            return WeightFinding("rounded", name, partner, f"{apart:.0e}")
+    for same, options in matched.items():
+        if options and theirs[same].shape == other.shape and torch.equal(theirs[same], other):
+            return WeightFinding("duplicated", name, partner, same)
+    return WeightFinding("initial" if _looks_initial(other) else "other", name, partner)
+
+
+def _is_a_constant_of(name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+    tensor = ours[name]
+    return _is_constant(tensor) and any(
+        t.shape == tensor.shape and _is_constant(t) and torch.equal(t, tensor)
+        for t in theirs.values()
+    )
+
+
+def _partner(
+    name: str,
+    tensor: Tensor,
+    loose: list[str],
+    ours: dict[str, Tensor],
+    templates: Counter[tuple[str, str]],
+) -> str | None:
+    """The port's tensor that should hold it: as in the other layers, in this layer; else the only
+    one of its shape."""
+    fitting = [n for n in loose if sorted(ours[n].shape) == sorted(tensor.shape)]
+    if not fitting:
+        return None
+
+    def rank(other: str) -> tuple[int, bool]:
+        return templates[_pattern(name), _pattern(other)], _numbers(name) == _numbers(other)
+
+    return max(fitting, key=rank)
+
+
+def _looks_initial(tensor: Tensor) -> bool:
+    """Ones, zeros, or a draw from a usual initialisation: a width that follows from the shape."""
+    if _is_constant(tensor):
+        return True
+    values = tensor.double().flatten()
+    std, largest = float(values.std()), float(values.abs().max())
+    fan_in = tensor[0].numel() if tensor.dim() > 1 else len(tensor)
+    is_uniform = abs(largest / (std * 3**0.5) - 1) < 0.08
+    near = [fan_in**-0.5 / 3**0.5, 0.02, 1.0, (2 / sum(tensor.shape[:2])) ** 0.5, fan_in**-0.5]
+    return is_uniform or any(abs(std / width - 1) < 0.1 for width in near)
+
+
+def by_shape(theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> dict[str, str]:
+    """Port ← reference, where each shape occurs equally often in both: in the order in which the
+    models define them. Empty, if shapes do not determine it."""
+    shapes: dict[tuple[int, ...], tuple[list[str], list[str]]] = {}
+    for n, tensors in enumerate((theirs, ours)):
+        for name, tensor in tensors.items():
+            shapes.setdefault(tuple(tensor.shape), ([], []))[n].append(name)
+    if any(len(one) != len(other) for one, other in shapes.values()):
+        return {}
+    return {port: name for one, other in shapes.values() for name, port in zip(one, other)}
+
+
+@torch.no_grad()
+def copy_by_shape(reference: nn.Module, port: nn.Module, mapping: dict[str, str]) -> None:
+    """Writes the reference's weights into the port."""
+    theirs, ours = dict(reference.named_parameters()), dict(port.named_parameters())
+    for name, other in mapping.items():
+        ours[name].copy_(theirs[other])
