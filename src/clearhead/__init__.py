@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clearhead.api.building import build_model as build_model
+    from clearhead.api.comparing import diff as diff
     from clearhead.api.evaluating import Evaluation as Evaluation
     from clearhead.api.evaluating import evaluate as evaluate
     from clearhead.api.examining import examine as examine
@@ -81,6 +82,7 @@ _HOMES = {
     "build_model": "clearhead.api.building",
     "change": "clearhead.inspection.edits",
     "count_parameters": "clearhead.models",
+    "diff": "clearhead.api.comparing",
     "evaluate": "clearhead.api.evaluating",
     "examine": "clearhead.api.examining",
     "export": "clearhead.api.exporting",
@@ -131,6 +133,7 @@ __all__ = [
     "build_model",
     "change",
     "count_parameters",
+    "diff",
     "evaluate",
     "examine",
     "export",

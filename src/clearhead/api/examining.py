@@ -58,7 +58,7 @@ def examine(
     if only is not None and not all(isinstance(name, str) for name in names):
         raise InputError(error_text("only", language, only=f"{only!r:.60}"))
     with seeded(seed):  # a model that is built here has the same weights each time
-        module, is_fresh, own_calls = _opened(model, language)
+        module, is_fresh, own_calls = open_module(model, language)
     return examine_module(
         module,
         kind=kind,
@@ -74,7 +74,7 @@ def examine(
     )
 
 
-def _opened(
+def open_module(
     model: nn.Module | TextModel | str | Path, language: Language
 ) -> tuple[nn.Module, bool, Calls | None]:
     """The module, whether its weights are fresh, and how it is called, if a file says so."""

@@ -20,6 +20,7 @@ VERBS = {
     "classify": "a label for each line",
     "data": "what the model will see; public corpora: clearhead data get NAME",
     "describe": "a recipe with every key explained, or a preset's sizes",
+    "diff": "the line at which a port departs from its reference, and why",
     "doctor": "silent bugs in any Transformer",
     "evaluate": "BLEU, chrF++, perplexity or accuracy of a model",
     "export": "a model folder that other software opens",

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from .comparing import diff as diff
     from .departures import Departure as Departure
     from .evidence import Cause as Cause
-    from .report import Comparison as Comparison
+    from .report import PortReport as PortReport
     from .weights import compare_weights as compare_weights
 
 _MODULES = {
     "Cause": "evidence",
-    "Comparison": "report",
+    "PortReport": "report",
     "Departure": "departures",
     "assert_same": "comparing",
     "compare_weights": "weights",
     "diff": "comparing",
 }
-__all__ = ["Cause", "Comparison", "Departure", "assert_same", "compare_weights", "diff"]
+__all__ = ["Cause", "Departure", "PortReport", "assert_same", "compare_weights", "diff"]
 
 
 def __getattr__(name: str) -> Any:

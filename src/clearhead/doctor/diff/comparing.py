@@ -15,11 +15,11 @@ from ..patient import CallInputs, Calls, ModelKind
 from ..recognition import RecognitionError
 from ..texts import Language
 from .departures import Walk, walk
-from .report import Comparison
-from .sides import MIN_LENGTH, Inputs, Side, two_sides
+from .report import PortReport
+from .sides import MIN_LENGTH, Inputs, Program, two_sides
 from .steps import compare_steps
 from .texts import error_text
-from .weights import Weights, compare_weights, copy_by_shape
+from .weights import CommonWeights, compare_weights, copy_by_shape
 
 
 def diff(
@@ -37,7 +37,7 @@ def diff(
     seed: int = 0,
     seconds: float = 120.0,
     language: Language = "en",
-) -> Comparison:
+) -> PortReport:
     """Compare a port with its reference: weights, the forward pass, and steps with a cache.
 
         report = diff(reference, port)
@@ -80,7 +80,7 @@ def diff(
         if isinstance(given, CallInputs) and found.same and not found.departures:
             padded = _padded(one, other, given, seconds)
             stepped = compare_steps(one, other, given, found.bound) if steps else None
-    return Comparison(
+    return PortReport(
         reference=type(reference).__name__,
         port=type(port).__name__,
         n_parameters=(one.n_parameters, other.n_parameters),
@@ -93,7 +93,9 @@ def diff(
     )
 
 
-def _walked(one: Side, other: Side, weights: Weights, seconds: float, language: Language) -> Walk:
+def _walked(
+    one: Program, other: Program, weights: CommonWeights, seconds: float, language: Language
+) -> Walk:
     """Without common weights nothing that is computed with them can be compared."""
     try:
         if weights.common:
@@ -104,7 +106,7 @@ def _walked(one: Side, other: Side, weights: Weights, seconds: float, language: 
         raise RecognitionError(error_text("not_run", language, reason=reason)) from error
 
 
-def _padded(one: Side, other: Side, given: CallInputs, seconds: float) -> Walk | None:
+def _padded(one: Program, other: Program, given: CallInputs, seconds: float) -> Walk | None:
     """The same tokens, with the last ones of the second row as padding. What stands at padding
     means nothing: it is left out of the logits."""
     patients = [side.patient for side in (one, other)]
@@ -129,7 +131,7 @@ def _padded(one: Side, other: Side, given: CallInputs, seconds: float) -> Walk |
         return None
 
 
-def _masked(side: Side, inputs: CallInputs, real: Tensor | None) -> Side:
+def _masked(side: Program, inputs: CallInputs, real: Tensor | None) -> Program:
     patient = side.patient
     assert patient is not None
 
@@ -160,7 +162,7 @@ def _described(given: Any) -> str:
 
 def assert_same(
     reference: nn.Module, port: nn.Module, inputs: Inputs | None = None, **how: Any
-) -> Comparison:
+) -> PortReport:
     """Fail with the report if the port departs from its reference.
 
         def test_my_port_computes_what_the_reference_does():

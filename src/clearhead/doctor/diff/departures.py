@@ -17,7 +17,7 @@ from .narrowing import narrowed
 from .operations import SourceLine
 from .places import port_line, region_lines
 from .recording import Plan, Recording
-from .sides import Side
+from .sides import Program
 from .substituting import Cut, Substitution
 
 LOW = (torch.bfloat16, torch.float16)
@@ -81,7 +81,7 @@ class Walk:
         return max(_TIMES_NOISE * self.noise, _EXACT)
 
 
-def walk(reference: Side, port: Side, *, seconds: float = 120.0) -> Walk:
+def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
     """Runs both programs, and follows the port's output back to where it departs."""
     started = time.monotonic()
     theirs, ours = reference.run(), port.run()
@@ -121,7 +121,7 @@ def walk(reference: Side, port: Side, *, seconds: float = 120.0) -> Walk:
 
 
 def lower_precision(
-    reference: Side, port: Side, theirs: Recording, ours: Recording, noise: float
+    reference: Program, port: Program, theirs: Recording, ours: Recording, noise: float
 ) -> list[Departure]:
     """Where the port alone computes with fewer than 32 bits, and the logits show it: with these
     casts left out, they are as precise as the reference's."""
@@ -160,7 +160,7 @@ def lower_precision(
 
 
 def _next(
-    reference: Side, port: Side, matching: Matching, cuts: list[Cut]
+    reference: Program, port: Program, matching: Matching, cuts: list[Cut]
 ) -> tuple[Substitution, list[Cut]] | None:
     end = matching.port.output
     assert end is not None
@@ -181,7 +181,7 @@ def _next(
     return substitution, fresh
 
 
-def _again(port: Side, before: Recording) -> Recording:
+def _again(port: Program, before: Recording) -> Recording:
     """The port with its fixes; the noise of each operation is what it was."""
     run = port.run()
     for operation, other in zip(run.operations, before.operations):

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..form import CALL_ERRORS
 from .layouts import aligned, relative
 from .operations import Operation, SourceLine
-from .replaying import CannotReplayError, Change
+from .replaying import CannotReplayError, ChangedValues
 from .substituting import Cut, Substitution
 
 SAME = 1e-6
@@ -104,7 +104,7 @@ class Evidence:
         bound = max(SAME / 100, noise if self.mine.rounded or self.theirs.rounded else 0.0)
         return min(bound, self.difference / 10)
 
-    def agrees_with(self, change: Change) -> bool:
+    def agrees_with(self, change: ChangedValues) -> bool:
         """Whether the port's own operations give the reference's value after a change of one."""
         try:
             made = self.s.replay.change(change, stop_after=self.cut.place)

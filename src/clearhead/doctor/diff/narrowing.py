@@ -4,7 +4,7 @@ what it reads is."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice, product
+from itertools import islice, pairwise, product
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from .fingerprints import distance, fingerprint
 from .layouts import aligned, close, layouts
 from .operations import Operation
 from .recording import Swap
-from .replaying import CannotReplayError, Change
+from .replaying import CannotReplayError, ChangedValues
 from .substituting import Cut, Substitution, root
 
 _TOLERANCE = 1e-6
@@ -86,7 +86,7 @@ def _computes_the_same(
     calls = frozenset({mine.call})
     swaps = tuple(Swap(i, value, calls) for i, value in zip(sources, values))
     try:
-        results = s.replay.change(Change(swaps=swaps), stop_after=mine.index)
+        results = s.replay.change(ChangedValues(swaps=swaps), stop_after=mine.index)
     except (CannotReplayError, *CALL_ERRORS):
         return False
     wanted = theirs.fingerprint
@@ -138,7 +138,7 @@ def _out_of_order(s: Substitution, cut: Cut, source: int, index: int, value: Ten
     own = {i: s.replay.value(i) for i in chain}
     others = s.reference.values(set(theirs))
     culprit = chain[-1]
-    for here, before in zip(chain, chain[1:]):
+    for here, before in pairwise(chain):
         if any(aligned(own[before], other, _TOLERANCE) is not None for other in others.values()):
             culprit = here
             break

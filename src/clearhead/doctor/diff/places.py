@@ -4,7 +4,7 @@ from .evidence import Cause, Evidence
 from .operations import Operation, SourceLine
 
 _OF_THE_PRODUCER = ("residual", "factor", "bias", "term")
-"""What is missing behind the line that makes a tensor; anything else is missing where it is read."""
+"""Missing behind the line that makes a tensor; anything else is missing where it is read."""
 
 
 def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:

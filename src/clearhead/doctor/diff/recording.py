@@ -86,7 +86,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordedCall:
     """A call that can be made again, without the model."""
 
     func: Any
@@ -100,7 +100,7 @@ class Recording:
     """What a run left."""
 
     operations: list[Operation]
-    steps: list[Step]
+    steps: list[RecordedCall]
     """By the number of the call."""
     output: int | None
     """The operation that made the logits; None if the run was stopped."""
@@ -147,7 +147,7 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.plan, self.leaves = plan, leaves
         self.operations: list[Operation] = []
-        self.steps: list[Step] = []
+        self.steps: list[RecordedCall] = []
         self.values: dict[int, Tensor] = {}
         self.n_low = 0
         self._part = ""
@@ -180,7 +180,7 @@ class _Recorder(TorchDispatchMode):
         given = tensors_in((args, kwargs))
         inputs = [self.index_of(tensor) for tensor in given]
         lines, frames = self._user_lines()
-        self.steps.append(Step(func, *mapped((args, kwargs), self._as_slot)))
+        self.steps.append(RecordedCall(func, *mapped((args, kwargs), self._as_slot)))
         if self._swaps:
             args, kwargs = mapped((args, kwargs), lambda value: self._swapped(value, call))
         if call in self.plan.scalars:

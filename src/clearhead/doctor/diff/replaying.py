@@ -10,8 +10,8 @@ from torch import Tensor
 
 from .decomposing import without_fused_kernels
 from .operations import Operation
-from .recording import Recording, Slot, Step, Swap, like, mapped, tensors_in
-from .sides import Side
+from .recording import RecordedCall, Recording, Slot, Swap, like, mapped, tensors_in
+from .sides import Program
 
 
 class CannotReplayError(Exception):
@@ -19,7 +19,7 @@ class CannotReplayError(Exception):
 
 
 @dataclass
-class Change:
+class ChangedValues:
     """Other values in a run."""
 
     replace: Mapping[int, Tensor] = field(default_factory=dict)
@@ -33,7 +33,9 @@ class Change:
 class Replay:
     """The operations that depend on some tensors, up to a last one, and all values they need."""
 
-    def __init__(self, side: Side, recording: Recording, seeds: Iterable[int], last: int) -> None:
+    def __init__(
+        self, side: Program, recording: Recording, seeds: Iterable[int], last: int
+    ) -> None:
         self.side, self.recording = side, recording
         self.operations = recording.operations
         self.last = last
@@ -73,7 +75,7 @@ class Replay:
         self.values |= self.side.values({index})
         return self.values[index]
 
-    def change(self, change: Change, stop_after: int | None = None) -> dict[int, Tensor]:
+    def change(self, change: ChangedValues, stop_after: int | None = None) -> dict[int, Tensor]:
         """The results that are other with this change."""
         last = self.last if stop_after is None else min(stop_after, self.last)
         changed = {i: like(value, self.value(i)) for i, value in change.replace.items()}
@@ -103,7 +105,7 @@ class Replay:
         return changed
 
 
-def _edits(change: Change, call: int) -> dict[str, tuple[float, float]]:
+def _edits(change: ChangedValues, call: int) -> dict[str, tuple[float, float]]:
     found: dict[str, tuple[float, float]] = {}
     if call in change.scalars:
         found["scalar"] = change.scalars[call]
@@ -112,7 +114,7 @@ def _edits(change: Change, call: int) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _slots(step: Step) -> list[int]:
+def _slots(step: RecordedCall) -> list[int]:
     found: list[int] = []
 
     def note(value: Any) -> None:
@@ -123,7 +125,7 @@ def _slots(step: Step) -> list[int]:
     return found
 
 
-def _run(step: Step, value_of: Any, edits: dict[str, tuple[float, float]]) -> list[Tensor]:
+def _run(step: RecordedCall, value_of: Any, edits: dict[str, tuple[float, float]]) -> list[Tensor]:
     writes = step.func._schema.is_mutable
 
     def filled(argument: Any) -> Any:

@@ -11,17 +11,17 @@ from .departures import Departure, Walk
 from .operations import SourceLine
 from .steps import Steps
 from .texts import cause_text, departure_title, verdict_text, weight_text, word
-from .weights import Weights
+from .weights import CommonWeights
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PortReport:
     """The result of `diff`: weights, departures, and steps with a cache."""
 
     reference: str
     port: str
     n_parameters: tuple[int, int]
-    weights: Weights
+    weights: CommonWeights
     walk: Walk
     padded: Walk | None
     """The same with padding, where both take a mask."""

@@ -24,7 +24,7 @@ MIN_LENGTH = 5
 
 
 @dataclass
-class Side:
+class Program:
     """One of the two programs."""
 
     role: Role
@@ -72,7 +72,7 @@ def two_sides(
     port_calls: Calls | None = None,
     seed: int = 0,
     language: Language = "en",
-) -> tuple[Side, Side, Inputs]:
+) -> tuple[Program, Program, Inputs]:
     """Both programs on the same inputs: given ones, or tokens that are drawn."""
     if inputs is not None and not isinstance(inputs, CallInputs):
         sides = [
@@ -133,7 +133,7 @@ def _drawn(one: Patient, other: Patient) -> CallInputs:
     return replace(drawn, tokens=without_pad(drawn.tokens), source=without_pad(drawn.source))
 
 
-def _as_patient(role: Role, patient: Patient, inputs: CallInputs) -> Side:
+def _as_patient(role: Role, patient: Patient, inputs: CallInputs) -> Program:
     model = copy_model(patient.model, share_weights=True).eval()
 
     def call(model: nn.Module) -> Tensor:
@@ -144,20 +144,24 @@ def _as_patient(role: Role, patient: Patient, inputs: CallInputs) -> Side:
         for name in ("tokens", "source", "real", "source_real")
         if isinstance(tensor := getattr(inputs, name), Tensor)
     }
-    return Side(role, model, call, _leaves(model, given), patient, seed=patient.seed)
+    return Program(role, model, call, _leaves(model, given), patient, seed=patient.seed)
 
 
-def _called_directly(role: Role, model: nn.Module, inputs: Any, seed: int) -> Side:
+def _called_directly(role: Role, model: nn.Module, inputs: Any, seed: int) -> Program:
     model = copy_model(model, share_weights=True).eval()
     if isinstance(inputs, Mapping):
         named = dict(inputs)
-        call: Callable[[nn.Module], Tensor] = lambda model: first_output(model(**named))
+        args = ()
     else:
         args = inputs if isinstance(inputs, tuple) else (inputs,)
-        named = {str(n): value for n, value in enumerate(args)}
-        call = lambda model: first_output(model(*args))
-    given = {name: value for name, value in named.items() if isinstance(value, Tensor)}
-    return Side(role, model, call, _leaves(model, given), seed=seed)
+        named = {}
+
+    def call(model: nn.Module) -> Tensor:
+        return first_output(model(*args, **named))
+
+    every = {**{str(n): value for n, value in enumerate(args)}, **named}
+    given = {name: value for name, value in every.items() if isinstance(value, Tensor)}
+    return Program(role, model, call, _leaves(model, given), seed=seed)
 
 
 def _leaves(model: nn.Module, given: dict[str, Tensor]) -> dict[int, Leaf]:
@@ -167,7 +171,7 @@ def _leaves(model: nn.Module, given: dict[str, Tensor]) -> dict[int, Leaf]:
 
 
 def first_output(output: Any) -> Tensor:
-    """The logits of a call: a tensor, `.logits`, an entry "logits", or the first tensor there is."""
+    """The logits of a call: a tensor, `.logits`, an entry "logits", or the first tensor."""
     if isinstance(output, Tensor):
         return output
     named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)

@@ -11,7 +11,7 @@ from ..form import CALL_ERRORS
 from ..patient import CallInputs
 from .departures import Departure, walk
 from .layouts import relative
-from .sides import Side
+from .sides import Program
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Steps:
         return not self.problem and self.difference <= self.bound
 
 
-def compare_steps(reference: Side, port: Side, inputs: CallInputs, bound: float) -> Steps | None:
+def compare_steps(
+    reference: Program, port: Program, inputs: CallInputs, bound: float
+) -> Steps | None:
     """None if the port has no cache that the doctor knows how to use."""
     if port.patient is None or port.patient.calls.cached is None:
         return None
@@ -69,7 +71,7 @@ def compare_steps(reference: Side, port: Side, inputs: CallInputs, bound: float)
         return found
 
 
-def _stepping(side: Side, inputs: CallInputs, pieces: list[int]) -> Side:
+def _stepping(side: Program, inputs: CallInputs, pieces: list[int]) -> Program:
     assert side.patient is not None and side.patient.calls.cached is not None
     cached: Callable[[nn.Module, CallInputs, list[int]], Tensor] = side.patient.calls.cached
 

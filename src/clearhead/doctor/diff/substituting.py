@@ -15,8 +15,8 @@ from .layouts import layouts
 from .matching import Matching
 from .operations import Operation
 from .recording import Plan, Swap
-from .replaying import CannotReplayError, Change, Replay, is_computed
-from .sides import Side
+from .replaying import CannotReplayError, ChangedValues, Replay, is_computed
+from .sides import Program
 
 CutKind = Literal["replace", "bypass", "insert", "operand", "order"]
 
@@ -58,17 +58,17 @@ class Cut:
         return Plan(replace=self.change.replace, swaps=self.change.swaps)
 
     @property
-    def change(self) -> Change:
+    def change(self) -> ChangedValues:
         """The same for a part of a run."""
         if self.kind in ("replace", "bypass"):
-            return Change(replace={self.place: self.value})
-        return Change(swaps=(Swap(self.source, self.value, self.calls),))
+            return ChangedValues(replace={self.place: self.value})
+        return ChangedValues(swaps=(Swap(self.source, self.value, self.calls),))
 
 
 class Substitution:
     """Trials of the reference's values in a run of the port."""
 
-    def __init__(self, reference: Side, port: Side, matching: Matching) -> None:
+    def __init__(self, reference: Program, port: Program, matching: Matching) -> None:
         self.reference, self.port, self.matching = reference, port, matching
         self.operations = matching.port.operations
         self.theirs = matching.reference.operations

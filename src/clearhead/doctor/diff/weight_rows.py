@@ -1,9 +1,10 @@
-"""Where the rows of one program's matrices stand in the other's: each row, and each column, is known
-by one number, its product with a fixed random vector."""
+"""Where the rows of one program's matrices stand in the other's: each row, and each column, is
+known by one number, its product with a fixed random vector."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -128,7 +129,7 @@ def describe_rows(match: RowMatch) -> tuple[str, str]:
             if torch.equal(match.rows - match.rows.min(), expected):
                 return "rotary", f"d_head={d_head}"
     runs = [0, *(i for i in range(1, n) if rows[i] != rows[i - 1] + 1), n]
-    lengths = {after - before for before, after in zip(runs, runs[1:])}
+    lengths = {after - before for before, after in pairwise(runs)}
     if len(lengths) == 1 and max(lengths) > 1:
         return "heads", f"d_head={max(lengths)}"
     return "permuted", ""

@@ -44,7 +44,7 @@ class WeightFinding:
 
 
 @dataclass
-class Weights:
+class CommonWeights:
     """What both models have in common."""
 
     matches: list[WeightMatch] = field(default_factory=list)
@@ -60,11 +60,11 @@ class Weights:
         return self.share >= _ENOUGH
 
 
-def compare_weights(reference: nn.Module, port: nn.Module) -> Weights:
+def compare_weights(reference: nn.Module, port: nn.Module) -> CommonWeights:
     """Every parameter of the reference is looked up among the port's, by value."""
     theirs, ours = _tensors(reference), _tensors(port)
     index = RowIndex({name: t for name, t in ours.items() if not _is_constant(t)})
-    found = Weights()
+    found = CommonWeights()
     matched: dict[str, list[WeightMatch]] = {}
     for name, tensor in theirs.items():
         if not _is_constant(tensor):
@@ -81,10 +81,10 @@ def compare_weights(reference: nn.Module, port: nn.Module) -> Weights:
         found.copyable = by_shape(theirs, ours)
         return found
     found.findings = [
-        *_wrong_layout(found.matches, theirs, ours),
+        *_wrong_layout(found.matches, theirs),
         *_swapped(found.matches),
         *_other_layer(found.matches, reference),
-        *_untied(reference, port, found.matches, ours),
+        *_untied(reference, found.matches, ours),
         *_left_over(theirs, ours, matched, templates, found.matches),
     ]
     return found
@@ -176,9 +176,7 @@ def _usual(
     return max(options, key=rank)
 
 
-def _wrong_layout(
-    matches: list[WeightMatch], theirs: dict[str, Tensor], ours: dict[str, Tensor]
-) -> list[WeightFinding]:
+def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list[WeightFinding]:
     """A transposed or reordered matrix is a way to store it, if all of its kind are stored so; one
     among others is not."""
     kinds: dict[tuple[str, str], Counter[str]] = {}
@@ -247,7 +245,7 @@ def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[Weigh
 
 
 def _untied(
-    reference: nn.Module, port: nn.Module, matches: list[WeightMatch], ours: dict[str, Tensor]
+    reference: nn.Module, matches: list[WeightMatch], ours: dict[str, Tensor]
 ) -> list[WeightFinding]:
     """Two names for one tensor in the reference; in the port a second tensor, with other values."""
     groups: dict[int, list[str]] = {}

@@ -7,7 +7,7 @@ import torch
 
 from ..evidence import Cause, Evidence
 from ..operations import Operation
-from ..replaying import Change
+from ..replaying import ChangedValues
 
 _TRIALS = 60
 
@@ -23,7 +23,7 @@ def another_number(evidence: Evidence) -> Cause | None:
             tried += 1
             if tried > _TRIALS:
                 return None
-            if evidence.agrees_with(Change(scalars={operation.call: (scalar, other)})):
+            if evidence.agrees_with(ChangedValues(scalars={operation.call: (scalar, other)})):
                 facts = {"port": scalar, "reference": other, "operation": operation.name}
                 return Cause(_kind(evidence, operation), facts, operation.lines[:1])
     return None

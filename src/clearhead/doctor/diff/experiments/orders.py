@@ -8,7 +8,7 @@ from torch import Tensor
 from ...form import CALL_ERRORS
 from ..evidence import Cause, Evidence
 from ..form_of_tables import base_of
-from ..replaying import CannotReplayError, Change
+from ..replaying import CannotReplayError, ChangedValues
 
 _REDUCE = (
     "sum", "mean", "amax", "amin", "var", "var_mean", "std", "cumsum", "cumprod", "softmax",
@@ -31,7 +31,7 @@ def another_axis(evidence: Evidence) -> Cause | None:
         for axis in range(-n_axes, 0):
             if axis in (last.dims[0], last.dims[0] - n_axes):
                 continue
-            change = Change(dims={o.call: (o.dims[0], axis) for o in parts})
+            change = ChangedValues(dims={o.call: (o.dims[0], axis) for o in parts})
             if evidence.agrees_with(change):
                 facts = {"port": last.dims[0] % n_axes, "reference": axis % n_axes}
                 return Cause("axis", facts, last.lines[:1])
@@ -66,7 +66,7 @@ def _how(evidence: Evidence) -> str:
 
 def rotary_layout(evidence: Evidence) -> Cause | None:
     """Halves are rotated where the reference rotates pairs, or the other way round: with the last
-    axis of what goes in and of what comes out reordered, the port computes the reference's value."""
+    axis reordered, of what goes in and of what comes out, the port computes what it should."""
     if evidence.cut.kind != "replace" or len(evidence.entries) != 1:
         return None
     entry = evidence.entries[0]
@@ -82,7 +82,7 @@ def rotary_layout(evidence: Evidence) -> Cause | None:
             given = value.unflatten(-1, (-1, n))[..., forth].reshape(value.shape)
             try:
                 made = evidence.s.replay.change(
-                    Change(replace={entry: given}), stop_after=evidence.cut.place
+                    ChangedValues(replace={entry: given}), stop_after=evidence.cut.place
                 )
             except (CannotReplayError, *CALL_ERRORS):
                 return None

@@ -1,0 +1,66 @@
+"""`diff`, for whatever names the two models: modules, loaded models, paths, FILE.py:NAME."""
+
+from pathlib import Path
+
+from torch import nn
+
+from clearhead.api.examining import open_module
+from clearhead.api.text_model import TextModel
+from clearhead.config.checks import check_at_least, check_whole
+from clearhead.doctor import Calls
+from clearhead.doctor.diff import PortReport
+from clearhead.doctor.diff import diff as diff_modules
+from clearhead.doctor.diff.sides import Inputs
+from clearhead.doctor.patient import ModelKind
+from clearhead.doctor.texts import Language
+
+
+def diff(
+    reference: nn.Module | TextModel | str | Path,
+    port: nn.Module | TextModel | str | Path,
+    inputs: Inputs | None = None,
+    *,
+    kind: ModelKind | None = None,
+    vocab_size: int | None = None,
+    pad_id: int | None = None,
+    reference_calls: Calls | None = None,
+    port_calls: Calls | None = None,
+    copy_weights: bool = False,
+    steps: bool = True,
+    seed: int = 0,
+    seconds: float = 120.0,
+    language: Language = "en",
+) -> PortReport:
+    """Find the line at which a port departs from its reference, and why.
+
+    Both are any `torch.nn.Module`; what `load` returns; the folder of a run, a model folder, a
+    Hugging Face folder (no code in it is run), the name of a shipped model; or FILE.py:NAME, a
+    model or a function that builds one with its weights, whose file is run, and may hold `calls`.
+
+    `inputs`: what both are called with; without it, tokens are drawn, and models are called as in
+    `examine`. `copy_weights` copies the reference's weights, where the two have none in common and
+    shapes determine which goes where. `steps=False` leaves out the cache; `seconds` bounds the
+    search. Neither model is changed.
+    """
+    check_whole("seed", seed)
+    if vocab_size is not None:
+        check_at_least("vocab_size", vocab_size, 1)
+    if pad_id is not None:
+        check_whole("pad_id", pad_id)
+    one, _, one_calls = open_module(reference, language)
+    other, _, other_calls = open_module(port, language)
+    return diff_modules(
+        one,
+        other,
+        inputs,
+        kind=kind,
+        vocab_size=vocab_size,
+        pad_id=pad_id,
+        reference_calls=reference_calls or one_calls,
+        port_calls=port_calls or other_calls,
+        copy_weights=copy_weights,
+        steps=steps,
+        seed=seed,
+        seconds=seconds,
+        language=language,
+    )
