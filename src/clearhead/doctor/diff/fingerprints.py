@@ -5,6 +5,9 @@ views, transposes, heads split off and keys expanded to more heads keep them. Wh
 is in question, `layouts` compares values.
 """
 
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,7 +26,7 @@ _TINY = 1e-30
 class Fingerprint:
     """Moments and ranks of a tensor's finite values, and their largest size."""
 
-    numbers: Tensor
+    numbers: tuple[float, ...]
     scale: float
     hidden: float
     """The share of elements that are infinite, huge or no number."""
@@ -35,33 +38,42 @@ def fingerprint(tensor: Tensor) -> Fingerprint:
     values = tensor.detach()
     if values.is_complex():
         values = torch.view_as_real(values)
-    # A table of words in double precision would take more memory than the rest of the run.
     values = values.reshape(-1)
-    if values.numel() <= _MAX_SORTED or not values.is_floating_point():
-        values = values.to(torch.float64)
-    count = values.numel()
-    hidden, scale = 0.0, float(values.abs().max()) if count else 0.0
-    if not scale < _HUGE:
+    count, hidden = values.numel(), 0.0
+    if count > _MAX_SORTED and values.is_floating_point():
+        return _of_large(values)
+    values = values.to(torch.float64).sort().values
+    if not (count and _size(values) < _HUGE):
         values = values[values.abs() < _HUGE]
-        hidden = 1 - values.numel() / count
-        scale = float(values.abs().max()) if values.numel() else 0.0
-    if not values.numel():
-        return Fingerprint(torch.zeros(4 + _RANKS + 1, dtype=torch.float64), 0.0, hidden, count)
-    scale = max(scale, _TINY)
-    ranked = _ranked(values)
-    unit = values / scale
-    square = unit * unit
-    means = (unit, square, square * unit, unit.abs())
-    moments = torch.stack([mean.mean(dtype=torch.float64) for mean in means]).mul_(scale)
-    return Fingerprint(torch.cat([moments, ranked]), scale, hidden, count)
-
-
-def _ranked(values: Tensor) -> Tensor:
+        hidden = 1 - values.numel() / count if count else 0.0
     n = values.numel()
-    if n > _MAX_SORTED:
-        ends = torch.stack([values.min(), values.max()]).to(torch.float64)
-        return torch.cat([ends, ends.new_zeros(_RANKS - 1)])
-    return values.sort().values[_ranks(n)]
+    if not n:
+        return Fingerprint((0.0,) * (3 + _RANKS + 1), 0.0, hidden, count)
+    scale = max(_size(values), _TINY)
+    square = values * values
+    moments = (
+        float(values.sum()) / n,
+        float(square.sum()) / (n * scale),
+        float(torch.dot(square, values)) / (n * scale * scale),
+    )
+    return Fingerprint((*moments, *values[_ranks(n)].tolist()), scale, hidden, count)
+
+
+def _size(ordered: Tensor) -> float:
+    """The largest absolute value; no number, where one of them is none."""
+    low, high = float(ordered[0]), float(ordered[-1])
+    return high if high != high else max(abs(low), abs(high))
+
+
+def _of_large(values: Tensor) -> Fingerprint:
+    """Without a sort, and without a copy in double precision."""
+    low, high = float(values.min()), float(values.max())
+    scale = max(abs(low), abs(high), _TINY)
+    unit = values / scale
+    moments = [unit.mean(dtype=torch.float64), (unit * unit).mean(dtype=torch.float64)]
+    moments.append((unit * unit * unit).mean(dtype=torch.float64))
+    numbers = (*(float(m) * scale for m in moments), low, high, *(0.0,) * (_RANKS - 1))
+    return Fingerprint(numbers, scale, 0.0, values.numel())
 
 
 @cache
@@ -74,25 +86,28 @@ def distance(one: Fingerprint, other: Fingerprint) -> float:
     """The largest difference, as a share of the larger tensor's size. A lower bound for that of
     the elements; infinite where different shares are masked."""
     if abs(one.hidden - other.hidden) > 1e-9:
-        return torch.inf
+        return math.inf
     size = max(one.scale, other.scale)
     if size <= _TINY:
         return 0.0
-    return float((one.numbers - other.numbers).abs().max()) / size
+    return max(abs(a - b) for a, b in zip(one.numbers, other.numbers)) / size
 
 
 class FingerprintIndex:
-    """Fingerprints of one program, in which the equal of a tensor is looked up."""
+    """Fingerprints of one program, in the order of their sizes, in which those near another one are
+    looked up."""
 
     def __init__(self, prints: dict[int, Fingerprint]) -> None:
-        self.places = list(prints)
-        kept = list(prints.values())
-        self._numbers = torch.stack([p.numbers for p in kept]) if kept else torch.zeros(0, 21)
-        self._scales = torch.tensor([p.scale for p in kept], dtype=torch.float64)
-        self._hidden = torch.tensor([p.hidden for p in kept], dtype=torch.float64)
+        self._places = sorted(prints, key=lambda place: prints[place].scale)
+        self._prints = prints
+        self._scales = [prints[place].scale for place in self._places]
 
-    def distances(self, wanted: Fingerprint) -> Tensor:
-        """From a fingerprint to each one here, in the order of `places`."""
-        size = self._scales.clamp(min=wanted.scale).clamp(min=_TINY)
-        found = (self._numbers - wanted.numbers).abs().amax(dim=1) / size
-        return found.masked_fill((self._hidden - wanted.hidden).abs() > 1e-9, torch.inf)
+    def near(self, wanted: Fingerprint, bound: float) -> Iterator[tuple[int, float]]:
+        """The places of fingerprints at this distance or nearer, with their distances."""
+        low, high = wanted.scale * (1 - 2 * bound), wanted.scale * (1 + 2 * bound)
+        for place in self._places[bisect_left(self._scales, low) :]:
+            if self._prints[place].scale > high:
+                return
+            apart = distance(wanted, self._prints[place])
+            if apart <= bound:
+                yield place, apart

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import torch
-
 from .fingerprints import FingerprintIndex, distance
 from .operations import Operation, consumers
 from .recording import Recording
@@ -109,10 +107,7 @@ class _Lookup:
         self.operations = recording.operations
         prints = {o.index: o.fingerprint for o in self.operations if o.fingerprint is not None}
         self.index = FingerprintIndex(prints)
-        places = [self.operations[i] for i in self.index.places]
-        self.noise = torch.tensor([o.noise for o in places], dtype=torch.float64)
-        self.from_tokens = torch.tensor([o.from_tokens for o in places])
-        self.counts = torch.tensor([p.count for p in prints.values()])
+        self.noise = max((o.noise for o in self.operations), default=0.0)
 
     def equals(self, operations: Iterable[Operation]) -> dict[int, Equal]:
         found: dict[int, Equal] = {}
@@ -139,20 +134,22 @@ class _Lookup:
         on such a constant; anything else is equal in double precision or it is not."""
         wanted = operation.fingerprint
         assert wanted is not None
-        if not len(self.noise):
-            return None
-        distances = self.index.distances(wanted)
-        bound = torch.full_like(self.noise, _EXACT)
-        if operation.rounded or not operation.from_tokens:
-            bound = (self.noise.clamp(min=operation.noise) * _TIMES_NOISE).clamp(min=_EXACT)
-        fits = (self.counts % wanted.count == 0) | (wanted.count % self.counts == 0)
-        if operation.from_tokens:
-            fits &= self.from_tokens
-        excess = (distances / bound).masked_fill(~fits, torch.inf)
-        best = int(excess.argmin())
-        if excess[best] > 1:
-            return None
-        return Equal(self.index.places[best], float(distances[best]))
+        rounds = operation.rounded or not operation.from_tokens
+        widest = _TIMES_NOISE * max(self.noise, operation.noise) if rounds else 0.0
+        best: Equal | None = None
+        least = 1.0
+        for place, apart in self.index.near(wanted, max(widest, _EXACT)):
+            other = self.operations[place]
+            noise = max(other.noise, operation.noise) if rounds else 0.0
+            excess = apart / max(_TIMES_NOISE * noise, _EXACT)
+            if operation.from_tokens and not other.from_tokens:
+                continue
+            count = other.fingerprint.count if other.fingerprint is not None else 0
+            if count == 0 or (count % wanted.count and wanted.count % count):
+                continue
+            if excess < least or (excess == least and best is None):
+                best, least = Equal(place, apart), excess
+        return best
 
 
 def _frontier(recording: Recording, is_known: Callable[[int], bool]) -> tuple[list[int], set[int]]:

@@ -17,6 +17,7 @@ from .structure import (
 
 ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     other_weights,
+    another_mask,
     other_positions,
     rotary_base,
     another_order,
@@ -26,7 +27,6 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     another_number,
     another_axis,
     another_function,
-    another_mask,
     rotary_layout,
     constant_factor,
     constant_added,

@@ -15,6 +15,8 @@ def another_mask(evidence: Evidence) -> Cause | None:
     own, wanted = evidence.own, evidence.wanted
     if own.dim() < 2:
         return None
+    if not evidence.s.operations[evidence.at].from_tokens and _is_flag(own) and _is_flag(wanted):
+        return Cause("mask", _where(own != wanted))
     hidden, theirs = ~(own.abs() < _HUGE), ~(wanted.abs() < _HUGE)
     if not bool((hidden ^ theirs).any()):
         if not _are_weights(own, wanted):
@@ -24,7 +26,12 @@ def another_mask(evidence: Evidence) -> Cause | None:
             return None
     elif not _agrees_elsewhere(evidence, own, wanted, hidden | theirs):
         return None
-    return Cause("mask", _where(hidden, theirs))
+    return Cause("mask", _where(hidden ^ theirs))
+
+
+def _is_flag(table: Tensor) -> bool:
+    """Zeros and ones, or zeros and a large negative number, for queries and keys."""
+    return table.dim() > 1 and table.shape[-1] > 1 and len(table.unique()) <= 2
 
 
 def _are_weights(own: Tensor, wanted: Tensor) -> bool:
@@ -41,14 +48,9 @@ def _agrees_elsewhere(evidence: Evidence, own: Tensor, wanted: Tensor, either: T
     return float(difference) <= max(evidence.bound, 1e-9) * size
 
 
-def _where(hidden: Tensor, theirs: Tensor) -> dict[str, object]:
-    """Counts, and for square masks which diagonals differ: query less key."""
-    only_port, only_reference = hidden & ~theirs, theirs & ~hidden
-    facts: dict[str, object] = {
-        "port_hides": int(only_port.sum()),
-        "reference_hides": int(only_reference.sum()),
-    }
-    wrong = only_port | only_reference
+def _where(wrong: Tensor) -> dict[str, object]:
+    """How many positions differ, and for square masks on which diagonals: query less key."""
+    facts: dict[str, object] = {"n": int(wrong.sum()), "of": wrong.numel()}
     first = wrong.nonzero()[0].tolist()
     facts["query"], facts["key"] = first[-2], first[-1]
     rows, columns = wrong.shape[-2:]

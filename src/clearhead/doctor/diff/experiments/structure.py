@@ -1,6 +1,7 @@
 """An operation that is missing, superfluous or of another kind; a tensor that is not the right one;
 weights that are not the reference's."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -8,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..evidence import Cause, Evidence
-from ..operations import Operation
+from ..layouts import relative
+from ..operations import Operation, SourceLine
 from ..substituting import root
 
 _EPSILONS = (0.0, 1e-5, 1e-6, 1e-8, 1e-12)
@@ -33,6 +35,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _functions(epsilons: tuple[float, ...]) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     yield from ACTIVATIONS.items()
+    # Inside a GELU, where both are written as x · (1 + f(x)) / 2.
+    yield "GELU (erf)", lambda x: torch.erf(x / math.sqrt(2))
+    yield "GELU (tanh)", lambda x: torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     yield "softmax", lambda x: x.softmax(dim=-1)
     for eps in epsilons:
         yield "LayerNorm", lambda x, eps=eps: F.layer_norm(x, x.shape[-1:], eps=eps)
@@ -66,8 +71,7 @@ def _named(
     for name, function in _functions(epsilons):
         made = function(x)
         for candidate in _affine(made, affine) if "Norm" in name else (made,):
-            size = float(result.abs().max()) or 1.0
-            if float((candidate - result).abs().max()) <= max(evidence.bound, 1e-8) * size:
+            if relative(candidate, result) <= max(evidence.bound, 1e-8):
                 return name
     return None
 
@@ -143,6 +147,8 @@ def _between(
     if name is not None and name != "identity":
         return Cause(f"{change}_norm" if "Norm" in name else f"{change}_function", {"name": name})
     term = after - before
+    if not bool(torch.isfinite(term).all()):
+        return None
     for vector in _vectors(evidence, operations, theirs):
         if _is_close(term, vector.expand_as(term) if term.shape[-1] == len(vector) else term + 1):
             return Cause(f"{change}_bias", {})
@@ -157,15 +163,15 @@ def _between(
 
 
 def _factor(before: Tensor, after: Tensor) -> float | None:
-    if before.shape != after.shape or not float(before.square().sum()):
+    finite = bool(torch.isfinite(before).all() and torch.isfinite(after).all())
+    if before.shape != after.shape or not finite or not float(before.square().sum()):
         return None
     ratio = float((before * after).sum() / before.square().sum())
     return ratio if ratio and _is_close(before * ratio, after) else None
 
 
 def _is_close(one: Tensor, other: Tensor) -> bool:
-    size = float(other.abs().max()) or 1.0
-    return float((one - other).abs().max()) <= 1e-7 * size
+    return relative(one, other) <= 1e-7
 
 
 def _rotates(before: Tensor, after: Tensor) -> bool:
@@ -195,7 +201,14 @@ def another_tensor(evidence: Evidence) -> Cause | None:
     equal = evidence.s.matching.of_reference.get(wanted)
     ours, theirs = evidence.s.operations, evidence.s.theirs
     other = _name(theirs, wanted) if equal is None else _name(ours, equal.index)
-    return Cause("tensor", {"port": _name(ours, source.index), "reference": other})
+    facts = {"port": _name(ours, source.index), "reference": other}
+    # Parts of one tensor whose names are mixed up: the line that names them is to blame.
+    line: tuple[SourceLine, ...] = ()
+    if equal is not None and source.selects and source.line is not None:
+        partner = ours[evidence.s.root(equal.index)]
+        if partner.line == source.line and partner.inputs == source.inputs:
+            line = (source.line,)
+    return Cause("tensor", facts, line)
 
 
 def _name(operations: list[Operation], index: int) -> str:

@@ -1,0 +1,1 @@
+"""Ports of models of transformers, as people write them."""
