@@ -1,13 +1,23 @@
 """Measures and draws the pictures of the course."""
 
+import argparse
 import json
 import sys
+from pathlib import Path
 
 from benchmarks.course.pictures import DATA, FOLDER, pictures, read_data
 
 
 def main(arguments: list[str]) -> None:
-    """`measure [NAME…]`, or nothing: draw."""
+    """`measure [NAME…]`, `answers FOLDER`, or nothing: draw."""
+    if arguments[:1] == ["answers"]:
+        from benchmarks.course import answers
+
+        parser = argparse.ArgumentParser(prog="python -m benchmarks.course answers")
+        parser.add_argument("folder", type=Path)
+        parser.add_argument("--write", type=Path, metavar="FILE.json")
+        chosen = parser.parse_args(arguments[1:])
+        sys.exit(answers.main(chosen.folder, chosen.write))
     if arguments[:1] == ["measure"]:
         from benchmarks.course.measure import QUICK, SLOW
 

@@ -1,15 +1,21 @@
 """`clearhead learn`, as a learner and a teacher use it."""
 
+import contextlib
 import json
 import os
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from clearhead.cli import learn_watch, main
-from clearhead.course.exercises import EXERCISES, HERE
+from clearhead.course.class_report import Student, class_table
+from clearhead.course.exercises import EXERCISES, HERE, Exercise
 from clearhead.course.folder import LearnFolder, find_exercise
-from clearhead.course.state import STATE, LearnState, hash_of
+from clearhead.course.imports import taken_parts
+from clearhead.course.state import LANGUAGES, STATE, LearnLanguage, LearnState, hash_of
 from clearhead.course.verdict import Verdict
 from clearhead.errors import ClearheadError
 
@@ -17,7 +23,7 @@ from clearhead.errors import ClearheadError
 def solve(folder: Path, *topics: str) -> None:
     for exercise in EXERCISES:
         if exercise.topic in topics:
-            (folder / exercise.file).write_text(exercise.solution_text(), encoding="utf-8")
+            (folder / exercise.file).write_text(exercise.solution_text("en"), encoding="utf-8")
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def test_every_kind_of_file_is_a_message_and_never_a_traceback(
     (folder / "02_masks.py").write_text("def causal(n, m)\n    return 1\n")
     (folder / "03_heads.py").write_text("import os\nos._exit(0)\n")
     wrong = (folder / "04_cross_attention.py").read_text("utf-8")
-    body = EXERCISES[3].solution_text().replace("q.shape[-1]", "x.shape[-1]")
+    body = EXERCISES[3].solution_text("en").replace("q.shape[-1]", "x.shape[-1]")
     (folder / "04_cross_attention.py").write_text(body, encoding="utf-8")
     assert wrong != body
     capsys.readouterr()
@@ -70,7 +76,7 @@ def test_every_kind_of_file_is_a_message_and_never_a_traceback(
     assert "ended the process" in said
     assert "divide by √d_head" in said and "erratum 36" in said
     assert "still a blank()" in said and "hint 1:" in said
-    assert "✓ 01_attention.py, 9 of 9" in said
+    assert "✓ 01_attention.py, 14 of 14" in said
     assert (folder / "solutions" / "01_attention.py").is_file()
     state = LearnState.read(folder)
     assert state.progress("04_cross_attention").mistakes == {"√d_model": 1}
@@ -88,7 +94,7 @@ def test_every_kind_of_file_is_a_message_and_never_a_traceback(
 def test_editors_of_windows_and_code_that_ends_the_process_are_understood(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ):
-    heads = EXERCISES[2].solution_text()
+    heads = EXERCISES[2].solution_text("en")
     (folder / "03_heads.py").write_bytes(b"\xef\xbb\xbf" + heads.encode())
     (folder / "02_masks.py").write_text("def causal(n, m)\n    return 1\n")
     (folder / "08_loss.py").write_text(
@@ -207,6 +213,124 @@ def test_a_wrong_name_or_folder_is_answered_with_a_remedy(tmp_path: Path, folder
     assert main(["learn", "report", str(tmp_path / "nothing")]) == 2
 
 
+def test_an_exercise_is_found_by_any_of_its_names():
+    for name in ("5", "05", "05_sinusoid", "05_sinusoid.py", "sinusoid"):
+        assert find_exercise(name) is EXERCISES[4]
+
+
+def test_errors_are_in_the_language_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["learn", "--language", "zh"]) == 0
+    (tmp_path / "clearhead-learn" / "02_masks.py").unlink()
+    capsys.readouterr()
+    for arguments, said in {
+        ("check", "99"): "没有练习 '99'；可选：01_attention、",
+        ("check", "03_head"): "是不是 '03_heads'？",
+        ("check", "2"): "用 clearhead learn reset 02_masks 还原",
+        ("hint", "1", "2"): "一次只能指定一个练习",
+        ("check", "--folder", "nothing", "--language", "zh"): "里没有练习",
+        ("report", "nothing", "--language", "zh"): "不是文件夹",
+    }.items():
+        assert main(["learn", *arguments]) == 2
+        assert said in capsys.readouterr().err, arguments
+
+
+def test_the_solution_has_comments_in_the_language_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["learn", "--language", "zh"]) == main(["learn", "solution", "3", "--yes"]) == 0
+    assert "先切宽度" in capsys.readouterr().out
+
+
+def typing(monkeypatch: pytest.MonkeyPatch, keys: str) -> None:
+    """What a learner types while the file is watched."""
+
+    @contextlib.contextmanager
+    def typed() -> Iterator[Callable[[], str]]:
+        yield iter(keys).__next__
+
+    monkeypatch.setattr(learn_watch, "_keys", typed)
+    monkeypatch.setattr(learn_watch, "_plain_terminal", contextlib.nullcontext)
+    monkeypatch.setattr(
+        "clearhead.course.folder.check_files",
+        lambda _, exercises: {e.name: Verdict(n_checks=1, trouble="blank") for e in exercises},
+    )
+
+
+def test_while_watching_one_may_go_back_and_hints_are_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    state = LearnState.read(folder)
+    state.current = "02_masks"
+    state.write(folder)
+    typing(monkeypatch, "hhppq")
+    capsys.readouterr()
+    assert main(["learn", "--watch"]) == 0
+    said = capsys.readouterr().out
+    assert re.findall(r"h hint (\d)/3", said) == ["0", "1", "2", "0", "0"]
+    assert said.count("01_attention.py") == 1 and "This is the first exercise." in said
+    assert LearnState.read(folder).current == "01_attention"
+
+
+TAKEN = {
+    "from clearhead.course.exercises.masks.solution import *\n": True,
+    "from clearhead.course.earlier import causal, masked_weights, real_keys\n": True,
+    "from clearhead.course import earlier\ncausal = earlier.causal\n": True,
+    "import clearhead.parts.masks\n": True,
+    "import importlib\nm = importlib.import_module('clearhead.course')\n": True,
+    "exec(open('solutions/02_masks.py').read()) if False else None\n": True,
+    '"""clearhead learn check"""\nfrom clearhead.course import blank\n': False,
+    "from clearhead.course.earlier import attention_weights\n": False,
+}
+
+
+@pytest.mark.parametrize("source", TAKEN)
+def test_what_is_taken_from_the_package_is_noticed(source: str):
+    assert bool(taken_parts(source.encode(), EXERCISES[1], {})) is TAKEN[source]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+def test_a_file_as_it_was_given_takes_nothing(exercise: Exercise):
+    for language in LANGUAGES:
+        for text in (exercise.original(language), exercise.solution_text(language)):
+            assert taken_parts(text.encode(), exercise, {}) == []
+
+
+@pytest.mark.slow
+def test_an_imported_solution_passes_and_is_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    lin = tmp_path / "lin"
+    LearnFolder.make(lin, "en")
+    solve(lin, "attention")
+    (lin / "02_masks.py").write_text("from clearhead.course.exercises.masks.solution import *\n")
+    assert main(["learn", "check", "2", "--folder", str(lin)]) == 0
+    assert "Taken from the package" in capsys.readouterr().out
+    assert main(["learn", "report", str(lin), "--csv", str(tmp_path / "c.csv")]) == 0
+    assert "1 / 8 (+1 imported)" in capsys.readouterr().out
+    assert ",clearhead.course.exercises.masks.solution" in (tmp_path / "c.csv").read_text("utf-8")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_table_of_a_class_fits_the_screen(language: LearnLanguage, width: int):
+    state, verdicts = LearnState(), {}
+    for exercise in EXERCISES:
+        made = {name: n for n, name in enumerate(sorted(exercise.mistake_names), 1)}
+        state.progress(exercise.name).mistakes = made
+        verdicts[exercise.name] = Verdict(n_checks=1, failed=exercise.check_names[-1])
+    students = [
+        Student(Path("class") / name, verdicts, state)
+        for name in ("a-student-with-a-very-long-name-indeed", "李")
+    ]
+    lines = class_table(students, language, width).splitlines()
+    assert max(map(cell_len, lines)) <= width
+    assert len(lines) >= 4 and ("另" if language == "zh" else "+") in lines[1]
+
+
 @pytest.mark.slow
 def test_a_class_is_a_table_and_no_state_is_believed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -231,7 +355,7 @@ def test_a_class_is_a_table_and_no_state_is_believed(
     assert "no transpose (1)" in last
     assert "runs the students' code" in captured.err
     rows = (tmp_path / "c.csv").read_text("utf-8").splitlines()
-    assert len(rows) == 1 + 2 * 8 and rows[1].startswith("chen,01_attention,1,9,9")
+    assert len(rows) == 1 + 2 * 8 and rows[1].startswith("chen,01_attention,1,,14,14")
 
 
 def test_later_exercises_use_the_learners_own_functions_once_they_pass(

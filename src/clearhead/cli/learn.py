@@ -2,15 +2,16 @@
 and an explanation of what is wrong. Offline, in English and Chinese."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
 from clearhead.course.class_report import class_csv, class_table, read_class
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import FOLDER, LearnFolder, find_exercise
+from clearhead.course.phrasebook import phrases, refusal
 from clearhead.course.state import LANGUAGES, STATE, LearnLanguage, spare_name
-from clearhead.course.telling import phrases, tell_list, tell_verdict
-from clearhead.errors import ClearheadError
+from clearhead.course.telling import tell_list, tell_verdict
 from clearhead.files import write_whole
 
 ACTIONS = ("start", "check", "hint", "solution", "reset", "list", "report")
@@ -53,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "start":
         folder = _start(path, arguments.language)
     else:
-        folder = LearnFolder.open(path)
-        folder.state.language = arguments.language or folder.state.language
+        folder = LearnFolder.open(path, arguments.language)
     if damaged:
         print(phrases(folder.state.language)["damaged"], file=sys.stderr)
     if arguments.watch:
@@ -108,8 +108,8 @@ def _screen(folder: LearnFolder, new: bool) -> str:
 
 def _chosen(folder: LearnFolder, names: list[str]) -> Exercise:
     if len(names) > 1:
-        raise ClearheadError(f"name one exercise, not {len(names)}: {' '.join(names)}")
-    return find_exercise(names[0]) if names else folder.current
+        raise refusal(folder.state.language, "one_name", n=len(names), names=" ".join(names))
+    return find_exercise(names[0], folder.state.language) if names else folder.current
 
 
 def _check(folder: LearnFolder, arguments: argparse.Namespace) -> int:
@@ -178,15 +178,15 @@ def _agrees(question: str) -> bool:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    language = arguments.language or "en"
+    language: LearnLanguage = arguments.language or "en"
     folders = [Path(name) for name in arguments.names]
     if not folders:
-        raise ClearheadError("report needs folders: clearhead learn report class/*")
+        raise refusal(language, "report_needs")
     if missing := [folder for folder in folders if not folder.is_dir()]:
-        raise ClearheadError(f"{missing[0]} is no folder; name the students' folders")
+        raise refusal(language, "no_folder", folder=missing[0])
     print(phrases(language)["runs_code"], file=sys.stderr)
     students = list(read_class(folders))
-    print(class_table(students, language))
+    print(class_table(students, language, max(shutil.get_terminal_size((100, 24)).columns, 80)))
     if arguments.csv is not None:
         write_whole(arguments.csv, class_csv(students))
     return 0

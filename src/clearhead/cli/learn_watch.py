@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from clearhead.cli.learn import move_on, restore, show_solution, tell_hint, tell_passed
 from clearhead.course.exercises import Exercise
 from clearhead.course.folder import LearnFolder, missing_file
-from clearhead.course.telling import phrases, tell_list, tell_verdict
+from clearhead.course.phrasebook import phrases
+from clearhead.course.telling import tell_list, tell_verdict
 
 SECONDS = 0.3
 
@@ -32,7 +33,7 @@ def watch(folder: LearnFolder) -> int:
                 case "h":
                     print(tell_hint(folder, exercise))
                 case "r":
-                    passed = _show(folder, exercise)
+                    seen = None
                 case "l":
                     print(tell_list(folder))
                 case "s":
@@ -48,8 +49,17 @@ def watch(folder: LearnFolder) -> int:
                     seen = None
                 case "n":
                     print(say["not_yet"])
+                case "p" if (previous := folder.before(exercise)) is not None:
+                    folder.read_again()
+                    folder.state.current = previous.name
+                    folder.save()
+                    seen = None
+                case "p":
+                    print(say["first"])
                 case _:
                     continue
+            if seen is not None:
+                print(_keys_of(folder, exercise))
             sys.stdout.flush()
     return 0
 
@@ -61,7 +71,7 @@ def _changed(folder: LearnFolder, exercise: Exercise) -> tuple[str, int]:
             return exercise.name, file.stat().st_mtime_ns
         except OSError:
             time.sleep(pause)
-    raise missing_file(file, exercise)
+    raise missing_file(file, exercise, folder.state.language)
 
 
 def _show(folder: LearnFolder, exercise: Exercise) -> bool:
@@ -70,10 +80,16 @@ def _show(folder: LearnFolder, exercise: Exercise) -> bool:
     print("\n" + tell_verdict(exercise, verdict, language))
     if verdict.complete:
         print(tell_passed(folder, exercise, verdict.n_checks, watching=True))
+    print(_keys_of(folder, exercise), flush=True)
+    return verdict.complete
+
+
+def _keys_of(folder: LearnFolder, exercise: Exercise) -> str:
+    """What each key does, and how many hints have been shown."""
+    language = folder.state.language
     all_hints = len(exercise.texts(language)["hints"])
     shown = f"{folder.state.progress(exercise.name).hints}/{all_hints}"
-    print(phrases(language)["keys"].format(hints=shown), flush=True)
-    return verdict.complete
+    return phrases(language)["keys"].format(hints=shown)
 
 
 @contextlib.contextmanager

@@ -1,12 +1,16 @@
 """What an exercise is checked with: properties, and the mistakes that are known by name.
 
 Checks run in order and stop at the first that fails. Then the learner's function is compared with
-known wrong ones on random inputs: where both behave alike the mistake has a name, and otherwise
-only the property is reported. So an unknown mistake is never given a wrong reason."""
+known wrong ones on random inputs, and with two mistakes at once if no single one fits: where both
+behave alike the mistake has a name, and otherwise only the property is reported. So an unknown
+mistake is never given a wrong reason."""
 
+import math
 import traceback
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from typing import Any
 
 import torch
@@ -44,6 +48,47 @@ def close(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
     )
 
 
+def distance(one: Tensor, other: Tensor) -> float:
+    """The largest difference; infinite for another shape, or where a number is NaN."""
+    if one.shape != other.shape:
+        return math.inf
+    found = (one.detach().double() - other.detach().double()).abs().max().item()
+    return math.inf if math.isnan(found) else found
+
+
+def gradients(
+    function: Callable[..., Any], *inputs: Tensor, parameters: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    """Of a random sum over the outputs, with respect to each input and parameter; zeros where none
+    arrives. The function gets copies, which it may change in place."""
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    output = function(*(leaf * 1 for leaf in leaves))
+    leaves += parameters
+    if not output.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    shares = torch.randn(output.shape, generator=torch.Generator().manual_seed(7))
+    found = torch.autograd.grad((output * shares.to(output)).sum(), leaves, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found)]
+
+
+def gradient_distance(
+    function: Callable[..., Any],
+    reference: Callable[..., Any],
+    *inputs: Tensor,
+    parameters: Sequence[Tensor] = (),
+) -> float:
+    """How far the gradients are from those of the reference."""
+    found, wanted = (gradients(f, *inputs, parameters=parameters) for f in (function, reference))
+    return max(map(distance, found, wanted))
+
+
+def require_unchanged(function: Callable[..., Any], *inputs: Tensor) -> None:
+    """The caller still needs what it gave."""
+    before = [x.clone() for x in inputs]
+    function(*inputs)
+    require(all(torch.equal(x, y) for x, y in zip(inputs, before)))
+
+
 Learned = Mapping[str, Any]
 """The functions and classes of a learner's file, by name."""
 
@@ -73,18 +118,46 @@ class Checks:
         return collect
 
 
+FunctionProbe = Callable[[Any], object]
+"""Calls a function or a class of the exercise on random inputs and returns what it gave."""
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A wrong answer that is known by name: what `function` would be. `name` is the key of its
-    texts."""
+    texts, and `second` that of another mistake in the same answer."""
 
     name: str
     function: str
     wrong: Any
+    second: str = ""
+    probe: FunctionProbe | None = None
+    """Where it shows, if it is right on the usual inputs: large numbers, gradients."""
+    fits: Callable[[Any], bool] | None = None
+    """For a mistake of which `wrong` is only one example: whether a function makes it."""
+
+    @property
+    def names(self) -> list[str]:
+        """One, or two."""
+        return [self.name, self.second] if self.second else [self.name]
 
 
-FunctionProbe = Callable[[Any], object]
-"""Calls a function or a class of the exercise on random inputs and returns what it gave."""
+def combined(
+    function: str, build: Callable[..., Any], kinds: Mapping[str, Mapping[str, Any]]
+) -> list[Mistake]:
+    """Every wrong choice alone, and every two of different kinds. `build` takes one choice by the
+    name of its kind, and is right in everything else."""
+    single = [
+        Mistake(name, function, build(**{kind: choice}))
+        for kind, choices in kinds.items()
+        for name, choice in choices.items()
+    ]
+    double = [
+        Mistake(one[0], function, build(**{first: one[1], second: two[1]}), second=two[0])
+        for first, second in combinations(kinds, 2)
+        for one, two in product(kinds[first].items(), kinds[second].items())
+    ]
+    return single + double
 
 
 def examine_answer(
@@ -120,7 +193,7 @@ def examine_answer(
         else:
             verdict.passed.append(check.name)
             continue
-        verdict.mistake = recognise(check.function, mistakes, probes, learned)
+        verdict.mistakes = recognise(check.function, mistakes, probes, learned)
         return verdict
     verdict.failed = None
     return verdict
@@ -128,16 +201,30 @@ def examine_answer(
 
 def recognise(
     function: str, mistakes: list[Mistake], probes: Mapping[str, FunctionProbe], learned: Learned
-) -> str | None:
-    """The mistake that behaves as the learner's function does, on every probe."""
-    found = [behaviour(probes[function], learned[function], seed) for seed in range(N_PROBES)]
-    for mistake in mistakes:
-        if mistake.function == function and all(
-            same(behaviour(probes[function], mistake.wrong, seed), found[seed])
+) -> list[str]:
+    """The mistake that behaves as the learner's function does, on every probe; the two mistakes if
+    it takes two; none if it is not known."""
+    usual, answer = probes[function], learned[function]
+    found: dict[FunctionProbe, list[object]] = {}
+
+    def fits(mistake: Mistake) -> bool:
+        if mistake.fits is not None:
+            return behaviour(mistake.fits, answer, 0) is True
+        return all(alike(mistake, probe) for probe in (usual, mistake.probe) if probe is not None)
+
+    def alike(mistake: Mistake, probe: FunctionProbe) -> bool:
+        if probe not in found:
+            found[probe] = [behaviour(probe, answer, seed) for seed in range(N_PROBES)]
+        return all(
+            same(behaviour(probe, mistake.wrong, seed), found[probe][seed])
             for seed in range(N_PROBES)
-        ):
-            return mistake.name
-    return None
+        )
+
+    about = [mistake for mistake in mistakes if mistake.function == function]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the wrong answers, which are not the learner's
+        one_first = sorted(about, key=lambda mistake: len(mistake.names))
+        return next((mistake.names for mistake in one_first if fits(mistake)), [])
 
 
 def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:

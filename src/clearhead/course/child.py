@@ -15,6 +15,7 @@ import torch
 from clearhead.course import BlankError
 from clearhead.course.checking import OutOfTimeError, describe, examine_answer, line_in
 from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.imports import taken_parts
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
 
@@ -63,9 +64,11 @@ def _check(exercise: Exercise) -> Verdict:
         verdict.line = line_in(error, str(file))
         return verdict
     try:
-        return examine_answer(
+        verdict = examine_answer(
             exercise.checks, exercise.mistakes, exercise.probes, learned, str(file)
         )
+        verdict.imported = taken_parts(file.read_bytes(), exercise, learned)
+        return verdict
     except OutOfTimeError as error:  # while a mistake was looked for
         verdict.trouble, verdict.line = "time", line_in(error, str(file))
         return verdict

@@ -3,15 +3,18 @@ come from `learn.json` and are what the student's folder reports."""
 
 import csv
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import check_files
+from clearhead.course.phrasebook import phrases
 from clearhead.course.state import LearnLanguage, LearnState
-from clearhead.course.telling import phrases, table
+from clearhead.course.telling import cell_len, shorten, table, wrap
 from clearhead.course.verdict import Verdict
 from clearhead.errors import ClearheadError
 
@@ -28,8 +31,13 @@ class Student:
 
     @property
     def n_passed(self) -> int:
-        """Exercises that pass now."""
-        return sum(verdict.complete for verdict in self.verdicts.values())
+        """Exercises that pass now, by the student's own code."""
+        return sum(v.complete and not v.imported for v in self.verdicts.values())
+
+    @property
+    def n_imported(self) -> int:
+        """Exercises that pass with the package's solution."""
+        return sum(v.complete and bool(v.imported) for v in self.verdicts.values())
 
     @property
     def stopped_at(self) -> tuple[Exercise, Verdict] | None:
@@ -40,16 +48,16 @@ class Student:
                 return exercise, verdict
         return None
 
-    @property
-    def mistakes(self) -> Counter[str]:
+    def mistakes(self, language: LearnLanguage) -> Counter[str]:
         """Those that were recognised now, and those that the folder reports."""
         found: Counter[str] = Counter()
         for exercise in EXERCISES:
             progress, verdict = self.state.progress(exercise.name), self.verdicts.get(exercise.name)
-            known = exercise.mistake_names
-            found.update({k: v for k, v in progress.mistakes.items() if k in known})
-            if verdict is not None and verdict.mistake is not None:
-                found[verdict.mistake] = max(found[verdict.mistake], 1)
+            counts = {k: v for k, v in progress.mistakes.items() if k in exercise.mistake_names}
+            for mistake in verdict.mistakes if verdict else []:
+                counts[mistake] = max(counts.get(mistake, 0), 1)
+            for mistake, n in counts.items():
+                found[exercise.mistake_name(mistake, language)] += n
         return found
 
     @property
@@ -59,15 +67,18 @@ class Student:
 
 
 def read_class(folders: Sequence[Path]) -> Iterator[Student]:
-    """Checks each folder; this runs the students' code."""
-    for folder in folders:
-        try:
-            state = LearnState.read(folder)
-        except ClearheadError as error:
-            yield Student(folder, {}, LearnState(), str(error))
-            continue
-        there = [each for each in EXERCISES if (folder / each.file).is_file()]
-        yield Student(folder, check_files(folder, there), state)
+    """Checks each folder, as many at once as there are cores; this runs the students' code."""
+    with ThreadPoolExecutor(os.cpu_count()) as at_once:
+        yield from at_once.map(_student, folders)
+
+
+def _student(folder: Path) -> Student:
+    try:
+        state = LearnState.read(folder)
+    except ClearheadError as error:
+        return Student(folder, {}, LearnState(), str(error))
+    there = [each for each in EXERCISES if (folder / each.file).is_file()]
+    return Student(folder, check_files(folder, there), state)
 
 
 def _names(students: Sequence[Student]) -> dict[Path, str]:
@@ -77,26 +88,41 @@ def _names(students: Sequence[Student]) -> dict[Path, str]:
     return {folder: folder.name if apart else str(folder) for folder in folders}
 
 
-def class_table(students: Sequence[Student], language: LearnLanguage) -> str:
-    """Folder, passed, where it stopped, mistakes and hints; then the most frequent mistakes."""
-    say = phrases(language)
-    comma = say["comma"]
-    rows = [[say["folder"], say["passed"], say["stopped"], say["mistakes"], say["hints"]]]
-    names = _names(students)
+def class_table(students: Sequence[Student], language: LearnLanguage, width: int) -> str:
+    """Folder, passed, where it stopped, mistakes and hints; then the most frequent mistakes. Not
+    wider than the terminal: `class_csv` has everything."""
+    say, names = phrases(language), _names(students)
+    rows = [[say[key] for key in ("folder", "passed", "stopped", "mistakes", "hints")]]
     for each in students:
-        rows.append(
-            [
-                names[each.folder],
-                f"{each.n_passed} / {len(EXERCISES)}",
-                each.error or _where(each, language),
-                comma.join(f"{name} ×{n}" if n > 1 else name for name, n in each.mistakes.items()),
-                str(each.n_hints),
-            ]
+        passed = say["n_imported" if each.n_imported else "n_passed"].format(
+            passed=each.n_passed, all=len(EXERCISES), n=each.n_imported
         )
-    made = Counter(name for each in students for name in each.mistakes)
-    frequent = comma.join(f"{name} ({n})" for name, n in made.most_common(3))
+        where = each.error or _where(each, language)
+        rows.append([names[each.folder], passed, where, "", str(each.n_hints)])
+    widths = [18, 26, 30, 0, 6]
+    used = sum(min(limit, max(cell_len(row[i]) for row in rows)) for i, limit in enumerate(widths))
+    widths[3] = max(width - used - 2 * (len(widths) - 1), 12)
+    for row, each in zip(rows[1:], students):
+        row[3] = _fitting(each.mistakes(language), widths[3], language)
+    made = Counter(name for each in students for name in each.mistakes(language))
+    frequent = say["comma"].join(f"{name} ({n})" for name, n in made.most_common(3))
     last = say["frequent"].format(n=len(students), mistakes=frequent) if made else ""
-    return "\n".join([table(rows), last]).rstrip()
+    return "\n".join([table(rows, widths), *wrap(last, width)]).rstrip()
+
+
+def _fitting(mistakes: Counter[str], width: int, language: LearnLanguage) -> str:
+    """The most frequent mistakes that there is space for, and how many others there are."""
+    say = phrases(language)
+    shown = [f"{name} ×{n}" if n > 1 else name for name, n in mistakes.most_common()]
+    for kept in range(len(shown), 0, -1):
+        others = [say["more"].format(n=len(shown) - kept)] if kept < len(shown) else []
+        text = say["comma"].join([*shown[:kept], *others])
+        if cell_len(text) <= width:
+            return text
+    if not shown:
+        return ""
+    others = say["comma"] + say["more"].format(n=len(shown) - 1) if len(shown) > 1 else ""
+    return shorten(shown[0], width - cell_len(others)) + others
 
 
 def _where(student: Student, language: LearnLanguage) -> str:
@@ -113,7 +139,8 @@ def _where(student: Student, language: LearnLanguage) -> str:
 
 
 COLUMNS = (
-    "folder", "exercise", "passed", "checks", "of", "failed_check", "mistake", "trouble", "line",
+    "folder", "exercise", "passed", "imported", "checks", "of", "failed_check", "mistakes",
+    "trouble", "line",
     "reported_attempts", "reported_hints", "reported_solution_shown",
 )  # fmt: skip
 
@@ -134,10 +161,11 @@ def class_csv(students: Sequence[Student]) -> str:
                     names[each.folder],
                     exercise.name,
                     int(there and verdict.complete),
+                    " ".join(verdict.imported),
                     len(verdict.passed),
                     verdict.n_checks,
                     verdict.failed or "",
-                    verdict.mistake or "",
+                    "; ".join(verdict.mistakes),
                     verdict.trouble or ("" if there else "missing file"),
                     verdict.line or "",
                     progress.attempts,

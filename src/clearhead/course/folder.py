@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import get_args
 
 from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.phrasebook import phrases, refusal
 from clearhead.course.state import STATE, LearnLanguage, LearnState, hash_of, spare_name
 from clearhead.course.verdict import Trouble, Verdict
-from clearhead.errors import DataError, nearest
+from clearhead.errors import DataError, closest
 from clearhead.files import refuse_unusual, write_whole
 from clearhead.processes import start_module
 
@@ -23,18 +24,25 @@ PATIENCE = 120.0
 MAX_RESULT = 10_000_000
 
 
-def find_exercise(name: str) -> Exercise:
-    """By its name, its number or its file: 03_heads, 3, 03_heads.py."""
+def find_exercise(name: str, language: LearnLanguage = "en") -> Exercise:
+    """By its name, its number or its file: 03_heads, 3, 03, 03_heads.py."""
     for exercise in EXERCISES:
-        if name in (exercise.name, exercise.file, exercise.topic, str(exercise.number)):
+        known = (exercise.name, exercise.file, exercise.topic, str(exercise.number))
+        if name in known or name == f"{exercise.number:02}":
             return exercise
-    known = [exercise.name for exercise in EXERCISES]
-    raise DataError(f"there is no exercise {name!r}; {nearest(name, known)}")
+    say, names = phrases(language), [exercise.name for exercise in EXERCISES]
+    near = closest(name, names)
+    remedy = (
+        say["did_you_mean"].format(name=near)
+        if near
+        else say["choose"].format(names=say["comma"].join(names))
+    )
+    raise refusal(language, "no_exercise", name=name, remedy=remedy)
 
 
-def missing_file(file: Path, exercise: Exercise) -> DataError:
+def missing_file(file: Path, exercise: Exercise, language: LearnLanguage) -> DataError:
     """The error for an exercise whose file is not there."""
-    return DataError(f"{file} is missing; `clearhead learn reset {exercise.name}` restores it")
+    return refusal(language, "no_file", file=file, name=exercise.name)
 
 
 class LearnFolder:
@@ -45,21 +53,20 @@ class LearnFolder:
         self.state = LearnState.read(path)
 
     @classmethod
-    def open(cls, path: Path) -> "LearnFolder":
-        """An existing folder of exercises."""
+    def open(cls, path: Path, language: LearnLanguage | None = None) -> "LearnFolder":
+        """An existing folder of exercises; it remembers its language unless one is given."""
         if not any((path / exercise.file).is_file() for exercise in EXERCISES):
-            raise DataError(
-                f"{path} holds no exercises; `clearhead learn --folder {path}` makes them, "
-                "and --folder names another folder"
-            )
+            raise refusal(language or "en", "no_exercises", folder=path)
         refuse_unusual(path)
-        return cls(path)
+        folder = cls(path)
+        folder.state.language = language or folder.state.language
+        return folder
 
     @classmethod
     def make(cls, path: Path, language: LearnLanguage) -> "LearnFolder":
         """A new folder; files that are already there are left as they are."""
         if path.exists() and not path.is_dir():
-            raise DataError(f"{path} is a file; name a new folder: clearhead learn --folder FOLDER")
+            raise refusal(language, "is_a_file", path=path)
         path.mkdir(parents=True, exist_ok=True)
         refuse_unusual(path)
         folder = cls(path)
@@ -93,6 +100,10 @@ class LearnFolder:
         passed = self.state.progress(exercise.name).passed
         return passed is not None and file.is_file() and hash_of(file) == passed
 
+    def before(self, exercise: Exercise) -> Exercise | None:
+        """The exercise before this one; None at the beginning."""
+        return next((each for each in EXERCISES if each.number == exercise.number - 1), None)
+
     def next_after(self, exercise: Exercise) -> Exercise | None:
         """The next one that has not passed; None at the end."""
         later = [each for each in EXERCISES if each.number > exercise.number]
@@ -106,15 +117,15 @@ class LearnFolder:
         for exercise in exercises:
             file = self.path / exercise.file
             if not file.is_file():
-                raise missing_file(file, exercise)
+                raise missing_file(file, exercise, self.state.language)
             hashes[exercise.name] = hash_of(file)
         verdicts = check_files(self.path, exercises)
         self.read_again()
         for exercise in exercises:
             verdict, progress = verdicts[exercise.name], self.state.progress(exercise.name)
             progress.attempts += verdict.trouble != "blank"
-            if verdict.mistake is not None:
-                progress.mistakes[verdict.mistake] = progress.mistakes.get(verdict.mistake, 0) + 1
+            for mistake in verdict.mistakes:
+                progress.mistakes[mistake] = progress.mistakes.get(mistake, 0) + 1
             if verdict.complete:
                 # A file that was saved meanwhile is not, or may not be, the one that was checked.
                 if hash_of(self.path / exercise.file) == hashes[exercise.name]:
@@ -138,12 +149,13 @@ class LearnFolder:
         if not self.has_passed(exercise):
             self.state.progress(exercise.name).solution_shown = True
             self.save()
-        return exercise.solution_text()
+        return exercise.solution_text(self.state.language)
 
     def put_solution(self, exercise: Exercise) -> None:
         """Beside the learner's files, to compare."""
         (self.path / SOLUTIONS).mkdir(exist_ok=True)
-        write_whole(self.path / SOLUTIONS / exercise.file, exercise.solution_text())
+        text = exercise.solution_text(self.state.language)
+        write_whole(self.path / SOLUTIONS / exercise.file, text)
 
     def reset(self, exercise: Exercise) -> Path | None:
         """Restores the file with blanks. Returns where the learner's version is kept."""

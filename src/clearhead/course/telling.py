@@ -1,25 +1,27 @@
 """Verdicts, hints and tables as text, in the learner's language."""
 
+import re
 import textwrap
-import tomllib
-from functools import cache
-from pathlib import Path
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import LearnFolder
+from clearhead.course.phrasebook import phrases
 from clearhead.course.state import LearnLanguage
 from clearhead.course.verdict import Verdict
 
 WIDTH = 84
-
-
-@cache
-def phrases(language: LearnLanguage) -> dict[str, str]:
-    """What `clearhead learn` itself says, by key."""
-    file = Path(__file__).parent / "phrases" / f"{language}.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+IMPORTS = {
+    "F": "import torch.nn.functional as F",
+    "Tensor": "from torch import Tensor",
+    "einops": "import einops",
+    "math": "import math",
+    "nn": "from torch import nn",
+    "np": "import numpy as np",
+    "torch": "import torch",
+}
+"""Names that are often used before they are imported."""
 
 
 def tell_verdict(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> str:
@@ -31,6 +33,9 @@ def tell_verdict(exercise: Exercise, verdict: Verdict, language: LearnLanguage) 
     if verdict.failed is not None:
         lines.append(f"✗ {texts['checks'][verdict.failed]['name']}")
     lines += [f"  {line}" for line in _reasons(exercise, verdict, language)]
+    if verdict.imported:
+        taken = say["imported"].format(names=say["comma"].join(verdict.imported))
+        lines += [f"  {line}" for line in wrap(taken)]
     if verdict.printed.strip():
         lines += [say["printed"], *(f"  {line}" for line in verdict.printed.rstrip().splitlines())]
     return "\n".join(lines)
@@ -45,10 +50,16 @@ def _reasons(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> l
         said.append(trouble.format(line=line, message=verdict.message, file=exercise.file))
         if verdict.trouble == "blank":
             said.append(say["first_hint"].format(hint=texts["hints"][0]))
+        if (name := re.match(r"NameError: name '(\w+)' is not defined", verdict.message)) and (
+            line := IMPORTS.get(name[1])
+        ):
+            said.append(say["not_imported"].format(name=name[1], line=line))
     elif verdict.failed is not None:
         said.append(texts["checks"][verdict.failed]["missed"].format_map(_Numbers(verdict.numbers)))
-    if verdict.mistake is not None:
-        mistake = texts["mistakes"][verdict.mistake]
+    if len(verdict.mistakes) > 1:
+        said.append(say["two_mistakes"])
+    for name in verdict.mistakes:
+        mistake = texts["mistakes"][name]
         said.append(mistake["says"])
         where = [say["chapter"].format(n=texts["chapter"])] if "chapter" in texts else []
         if "erratum" in mistake:
@@ -109,10 +120,17 @@ def tell_list(folder: LearnFolder) -> str:
     return "\n".join([*lines, "", phrases(language)["legend"]])
 
 
-def table(rows: list[list[str]]) -> str:
-    """Columns as wide as what stands in them."""
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
+def table(rows: list[list[str]], widths: list[int]) -> str:
+    """Columns as wide as their content, and no wider than this; what is cut ends in …"""
+    rows = [[shorten(cell, width) for cell, width in zip(row, widths)] for row in rows]
+    used = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
-        "  ".join(cell + " " * (w - cell_len(cell)) for cell, w in zip(row, widths)).rstrip()
-        for row in rows
+        "  ".join(set_cell_size(cell, w) for cell, w in zip(row, used)).rstrip() for row in rows
     )
+
+
+def shorten(text: str, width: int) -> str:
+    """At most this many cells of a terminal."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"

@@ -16,12 +16,15 @@ class Verdict:
     failed: str | None = None
     """The first check that does not hold."""
     numbers: dict[str, Any] = field(default_factory=dict)
-    mistake: str | None = None
+    mistakes: list[str] = field(default_factory=list)
+    """What is wrong, where it is known by name."""
     trouble: Trouble | None = None
     message: str = ""
     line: int | None = None
     """Of the learner's file, where the trouble is."""
     printed: str = ""
+    imported: list[str] = field(default_factory=list)
+    """What the file takes from the package although the learner should write it."""
 
     @property
     def complete(self) -> bool:

@@ -38,9 +38,10 @@ class Exercise:
         """The file with blanks."""
         return (HERE / self.topic / f"exercise.{language}.py").read_text(encoding="utf-8")
 
-    def solution_text(self) -> str:
-        """The reference as the learner sees it."""
-        return (HERE / self.topic / "solution.py").read_text(encoding="utf-8")
+    def solution_text(self, language: LearnLanguage) -> str:
+        """The reference as the learner sees it: the same code with comments in each language."""
+        name = "solution.py" if language == "en" else f"solution.{language}.py"
+        return (HERE / self.topic / name).read_text(encoding="utf-8")
 
     def solution(self) -> "Learned":
         """The reference's names."""
@@ -70,6 +71,10 @@ class Exercise:
     def mistake_names(self) -> set[str]:
         """Of the wrong answers that are recognised."""
         return set(self.texts("en")["mistakes"])
+
+    def mistake_name(self, mistake: str, language: LearnLanguage) -> str:
+        """A mistake in the learner's language; in English its key is its name."""
+        return self.texts(language)["mistakes"][mistake].get("name", mistake)
 
     def texts(self, language: LearnLanguage) -> dict[str, Any]:
         """Titles, hints, and what is said about each check and each mistake."""

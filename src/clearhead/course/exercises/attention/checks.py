@@ -1,13 +1,51 @@
 """Checks of exercise 1. All sizes differ, so that a swapped axis fails."""
 
-import torch
+from collections.abc import Callable
+from typing import Any
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+import torch
+from torch import Tensor
+
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    close,
+    distance,
+    gradient_distance,
+    gradients,
+    require,
+    require_unchanged,
+)
+from clearhead.course.exercises.attention import solution
 
 CHECKS = Checks()
+
+
+def _given() -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 3, 7), torch.randn(2, 5, 7)
+
+
+def _far_apart() -> tuple[Tensor, Tensor]:
+    """The scores of the three queries lie around 150, 0 and −150: exp alone overflows or is 0."""
+    queries, keys = _given()
+    queries[..., 0], keys[..., 0] = torch.tensor([150.0, 0, -150]) * 7**0.5, 1.0
+    return queries, keys
+
+
+def probe_far_apart(f: Any) -> object:
+    """Where exp is not a softmax."""
+    return f(*_far_apart())
+
+
+def probe_gradients(f: Callable[..., Tensor]) -> object:
+    """With respect to queries and keys."""
+    return gradients(f, *_given())
+
+
 PROBES: dict[str, FunctionProbe] = {
-    "attention_weights": lambda f: f(torch.randn(2, 3, 7), torch.randn(2, 5, 7)),
-    "attention": lambda f: f(torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.randn(2, 5, 4)),
+    "attention_weights": lambda f: f(*_given()),
+    "attention": lambda f: f(*_given(), torch.randn(2, 5, 4)),
 }
 
 
@@ -16,6 +54,12 @@ def shape(it: Learned) -> None:
     """One weight for every pair."""
     found = it["attention_weights"](torch.randn(2, 3, 7), torch.randn(2, 5, 7))
     require(found.shape == (2, 3, 5), found=tuple(found.shape))
+
+
+@CHECKS.about("attention_weights")
+def inputs_unchanged(it: Learned) -> None:
+    """`queries /= …` overwrites what the caller still needs."""
+    require_unchanged(it["attention_weights"], *_given())
 
 
 @CHECKS.about("attention_weights")
@@ -61,7 +105,7 @@ def chapter_numbers(it: Learned) -> None:
     query, wanted = torch.tensor([[[2.0, 2, 0, 0]]]), torch.tensor([0.592, 0.397, 0.011])
     keys = torch.tensor([[[1.0, 1, 0, 0], [1, 0.6, 0, 0], [-1, -1, 0, 0]]])
     weights = it["attention_weights"](query, keys)[0, 0]
-    found = " ".join(f"{w:.3f}".removeprefix("0") for w in weights.tolist())
+    found = " ".join(f"{w:.3f}" for w in weights.tolist())
     require(close(weights, wanted, 1e-3), found=found)
 
 
@@ -71,6 +115,34 @@ def order_of_keys(it: Learned) -> None:
     q, k, order = torch.randn(2, 3, 7), torch.randn(2, 5, 7), torch.tensor([3, 0, 4, 1, 2])
     w = it["attention_weights"](q, k)
     require(close(it["attention_weights"](q, k[:, order]), w[..., order]))
+
+
+@CHECKS.about("attention_weights")
+def large_scores(it: Learned) -> None:
+    """A softmax, however large the scores are."""
+    queries, keys = _far_apart()
+    found = it["attention_weights"](queries, keys)
+    holds = distance(found, solution.attention_weights(queries, keys)) < 1e-3
+    require(holds, found=" ".join(f"{w:.2g}" for w in found[0, 0].tolist()))
+
+
+@CHECKS.about("attention_weights")
+def each_sentence(it: Learned) -> None:
+    """The formula, for each sentence of a batch by itself, and for other sizes."""
+    for batch, queries, keys, d in ((3, 4, 4, 4), (1, 1, 6, 8), (4, 2, 1, 3), (3, 6, 2, 16)):
+        q, k = torch.randn(batch, queries, d), torch.randn(batch, keys, d)
+        change = distance(it["attention_weights"](q, k), solution.attention_weights(q, k))
+        size = f"{tuple(q.shape)}, {tuple(k.shape)}"
+        require(change < 1e-5, change=f"{change:.2g}", size=size)
+
+
+@CHECKS.about("attention_weights")
+def gradient(it: Learned) -> None:
+    """What training moves the queries and keys by."""
+    change = gradient_distance(
+        it["attention_weights"], solution.attention_weights, *(x.double() for x in _given())
+    )
+    require(change < 1e-5, change=f"{change:.2g}")
 
 
 @CHECKS.about("attention")
@@ -89,3 +161,13 @@ def inside_the_values(it: Learned) -> None:
     require(out.shape == (2, 3, 4), least="-", most="-", found=tuple(out.shape))
     low, high = v.amin(1, keepdim=True) - 1e-5, v.amax(1, keepdim=True) + 1e-5
     require(((out >= low) & (out <= high)).all(), found=tuple(out.shape))
+
+
+@CHECKS.about("attention")
+def values_of_each_sentence(it: Learned) -> None:
+    """Other values in each sentence, and the gradient of all three."""
+    given = [torch.randn(*size).double() for size in ((3, 4, 6), (3, 2, 6), (3, 2, 5))]
+    require_unchanged(it["attention"], *given)
+    change = distance(it["attention"](*given), solution.attention(*given))
+    slope = gradient_distance(it["attention"], solution.attention, *given)
+    require(change < 1e-5 and slope < 1e-5, change=f"{change:.2g}", slope=f"{slope:.2g}")

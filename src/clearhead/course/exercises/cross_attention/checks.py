@@ -5,7 +5,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    close,
+    distance,
+    gradient_distance,
+    require,
+    require_unchanged,
+)
+from clearhead.course.exercises.cross_attention import solution
 
 CHECKS = Checks()
 
@@ -46,6 +56,14 @@ def lengths(it: Learned) -> None:
         torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7)
     )
     require(found.shape == (2, 5, 12), found=tuple(found.shape))
+
+
+@CHECKS.about("CrossAttention")
+def inputs_unchanged(it: Learned) -> None:
+    """The residual connection still needs x."""
+    with torch.no_grad():
+        m = it["CrossAttention"](12, 3)
+        require_unchanged(m, torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7))
 
 
 @CHECKS.about("CrossAttention")
@@ -104,6 +122,37 @@ def same_under_a_mask(it: Learned) -> None:
     theirs = torch_attention(m, 12, 3)(x, source, source, attn_mask=hidden)[0]
     change = (m(x, source, _by_query()) - theirs).abs().max()
     require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("CrossAttention")
+def large_scores(it: Learned) -> None:
+    """Scores of some hundreds."""
+    m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    x, source = 50 * x, 50 * source
+    theirs = torch_attention(m, 12, 3)(x, source, source)[0]
+    change = distance(m(x, source, _everything(2, 7)), theirs)
+    require(change < 0.05, change=f"{change:.2g}")
+
+
+@CHECKS.about("CrossAttention")
+def gradient(it: Learned) -> None:
+    """Of both sequences and of every matrix."""
+    m, allowed = it["CrossAttention"](12, 4), _ragged()
+    change = gradient_distance(
+        lambda x, source: m(x, source, allowed),
+        lambda x, source: reference(m, 12, 4)(x, source, allowed),
+        torch.randn(4, 2, 12),
+        torch.randn(4, 7, 12),
+        parameters=list(m.parameters()),
+    )
+    require(change < 1e-4, change=f"{change:.2g}")
+
+
+def reference(m: Any, d_model: int, n_heads: int) -> solution.CrossAttention:
+    """The solution, with the learner's own matrices."""
+    right = solution.CrossAttention(d_model, n_heads)
+    right.query, right.key, right.value, right.output = m.query, m.key, m.value, m.output
+    return right
 
 
 def torch_attention(m: Any, d_model: int, n_heads: int) -> nn.MultiheadAttention:

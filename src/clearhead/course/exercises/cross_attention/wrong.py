@@ -1,11 +1,12 @@
 """Wrong answers to exercise 4."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.course.checking import Mistake
+from clearhead.course.checking import Mistake, combined
 from clearhead.course.earlier import masked_weights, merge_heads, split_heads
 from clearhead.course.exercises.cross_attention.solution import CrossAttention
 
@@ -39,50 +40,6 @@ class _Swapped(CrossAttention):
         return super().forward(source, x, everything)
 
 
-class _MaskForgotten(CrossAttention):
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        return super().forward(x, source, torch.ones_like(allowed))
-
-
-class _Pieces(CrossAttention):
-    """Where only one line differs."""
-
-    def attend(self, x: Tensor, source: Tensor, allowed: Tensor, width: int) -> Tensor:
-        q = split_heads(self.query(x), self.n_heads)
-        k = split_heads(self.key(source), self.n_heads)
-        v = split_heads(self.values_of(x, source), self.n_heads)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(width)
-        return self.merge(self.weights(scores, allowed) @ v)
-
-    def values_of(self, x: Tensor, source: Tensor) -> Tensor:
-        return self.value(source)
-
-    def weights(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        return masked_weights(scores, allowed)
-
-    def merge(self, x: Tensor) -> Tensor:
-        return merge_heads(x)
-
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        width = x.shape[-1] // self.n_heads
-        return self.output(self.attend(x, source, allowed[:, None], width))
-
-
-class _NoHeadAxis(_Pieces):
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        return self.output(self.attend(x, source, allowed, x.shape[-1] // self.n_heads))
-
-
-class _RootOfTheModel(_Pieces):
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        return self.output(self.attend(x, source, allowed[:, None], x.shape[-1]))
-
-
-class _NoOutput(_Pieces):
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        return self.attend(x, source, allowed[:, None], x.shape[-1] // self.n_heads)
-
-
 class _NeverSplit(CrossAttention):
     def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
         q, k, v = self.query(x), self.key(source), self.value(source)
@@ -90,51 +47,72 @@ class _NeverSplit(CrossAttention):
         return self.output(masked_weights(scores, allowed) @ v)
 
 
-class _NoScale(_Pieces):
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        return self.output(self.attend(x, source, allowed[:, None], 1))
+def _build(**wrong: Any) -> type[CrossAttention]:
+    """The reference in steps, one or two of which are replaced."""
+
+    class Wrong(CrossAttention):
+        def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
+            n = self.n_heads
+            asks, answers = wrong.get("matrices", lambda m: (m.query, m.key))(self)
+            q, k = split_heads(asks(x), n), split_heads(answers(source), n)
+            v = split_heads(wrong.get("values", _values)(self, x, source), n)
+            scores = q @ k.transpose(-2, -1) / wrong.get("scale", _root)(self, q, x)
+            weights = wrong.get("mask", _masked)(scores, allowed)
+            return wrong.get("end", _end)(self, wrong.get("merge", merge_heads)(weights @ v), x)
+
+    return Wrong
 
 
-class _ValuesOfX(_Pieces):
-    def values_of(self, x: Tensor, source: Tensor) -> Tensor:
-        return self.value(x)
+def _values(m: CrossAttention, x: Tensor, source: Tensor) -> Tensor:
+    return m.value(source)
 
 
-class _KeysAsValues(_Pieces):
-    def values_of(self, x: Tensor, source: Tensor) -> Tensor:
-        return self.key(source)
+def _root(m: CrossAttention, q: Tensor, x: Tensor) -> float:
+    return math.sqrt(q.shape[-1])
 
 
-class _MaskedAfterwards(_Pieces):
-    def weights(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        return scores.softmax(dim=-1) * allowed
+def _masked(scores: Tensor, allowed: Tensor) -> Tensor:
+    return masked_weights(scores, allowed[:, None])
 
 
-class _MergedInMemoryOrder(_Pieces):
-    def merge(self, x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], x.shape[2], -1)
+def _end(m: CrossAttention, merged: Tensor, x: Tensor) -> Tensor:
+    return m.output(merged)
 
 
-class _AxisBehindTheQueries(_Pieces):
-    def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
-        width = x.shape[-1] // self.n_heads
-        return self.output(self.attend(x, source, allowed[:, :, None], width))
-
-
+WRONG_STEPS = {
+    "mask": {
+        "mask forgotten": lambda s, a: s.softmax(dim=-1),
+        "masked after the softmax": lambda s, a: s.softmax(dim=-1) * a[:, None],
+    },
+    "values": {"keys as values": lambda m, x, source: m.key(source)},
+    "matrices": {"query and key matrices swapped": lambda m: (m.key, m.query)},
+    "merge": {"merged in memory order": lambda x: x.reshape(x.shape[0], x.shape[2], -1)},
+    "scale": {
+        "no scale": lambda m, q, x: 1.0,
+        "√d_model": lambda m, q, x: math.sqrt(x.shape[-1]),
+        "divided by d_head": lambda m, q, x: q.shape[-1],
+    },
+    "end": {
+        "no output matrix": lambda m, merged, x: merged,
+        "residual inside": lambda m, merged, x: x + m.output(merged),
+    },
+}
+CLASS = "CrossAttention"
+# These raise an error for some sizes, behind which another mistake would not be seen.
+ALONE = {
+    "no axis for heads in the mask": _build(mask=masked_weights),
+    "axis for heads behind the queries": _build(mask=lambda s, a: masked_weights(s, a[:, :, None])),
+    "values from x": _build(values=lambda m, x, source: m.value(x)),
+    "view without contiguous": _build(
+        merge=lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)
+    ),
+}
 MISTAKES = [
-    Mistake("keys cut with the query's length", "CrossAttention", _QueryLength),
-    Mistake("source ignored", "CrossAttention", _SourceIgnored),
-    Mistake("roles swapped", "CrossAttention", _Swapped),
-    Mistake("mask of another length", "CrossAttention", _KeysOfX),
-    Mistake("mask forgotten", "CrossAttention", _MaskForgotten),
-    Mistake("no axis for heads in the mask", "CrossAttention", _NoHeadAxis),
-    Mistake("axis for heads behind the queries", "CrossAttention", _AxisBehindTheQueries),
-    Mistake("masked after the softmax", "CrossAttention", _MaskedAfterwards),
-    Mistake("values from x", "CrossAttention", _ValuesOfX),
-    Mistake("keys as values", "CrossAttention", _KeysAsValues),
-    Mistake("merged in memory order", "CrossAttention", _MergedInMemoryOrder),
-    Mistake("no scale", "CrossAttention", _NoScale),
-    Mistake("never split", "CrossAttention", _NeverSplit),
-    Mistake("√d_model", "CrossAttention", _RootOfTheModel),
-    Mistake("no output matrix", "CrossAttention", _NoOutput),
+    Mistake("keys cut with the query's length", CLASS, _QueryLength),
+    Mistake("source ignored", CLASS, _SourceIgnored),
+    Mistake("roles swapped", CLASS, _Swapped),
+    Mistake("mask of another length", CLASS, _KeysOfX),
+    Mistake("never split", CLASS, _NeverSplit),
+    *(Mistake(name, CLASS, wrong) for name, wrong in ALONE.items()),
+    *combined(CLASS, _build, WRONG_STEPS),
 ]

@@ -6,8 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    close,
+    distance,
+    gradient_distance,
+    require,
+)
 from clearhead.course.exercises.cross_attention.checks import torch_attention
+from clearhead.course.exercises.decoder_layer import solution
 
 CHECKS = Checks()
 Given = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -31,12 +40,38 @@ def _shaken(layer: Any) -> Any:
     return layer
 
 
-def _probe(kind: Any) -> object:
-    layer = _shaken(kind(12, 3, 20))
+def _padded() -> Given:
     x, memory, real, real_source = _given()
     real[0, 3:], real_source[1, 5:] = False, False
     real[1, 0] = False  # padding on the left is seen by what follows
-    return layer(x, memory, real, real_source)
+    return x, memory, real, real_source
+
+
+def _probe(kind: Any) -> object:
+    return _shaken(kind(12, 3, 20))(*_padded())
+
+
+def whole_calls(layer: Any, given: Given) -> dict[str, int]:
+    """How often each attention runs on the whole of x; the sentences of a batch one by one is
+    unusual, and right."""
+    calls = {"self_attention": 0, "cross_attention": 0}
+
+    def note(name: str) -> Any:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            calls[name] += bool(inputs) and inputs[0].shape == given[0].shape
+
+        return hook
+
+    handles = [getattr(layer, name).register_forward_pre_hook(note(name)) for name in calls]
+    layer(*given)
+    for handle in handles:
+        handle.remove()
+    return calls
+
+
+def probe_calls(kind: Any) -> object:
+    """Whether an attention runs more than once."""
+    return max(whole_calls(_shaken(kind(12, 3, 20)), _given()).values()) > 1
 
 
 PROBES: dict[str, FunctionProbe] = {"PreNormDecoderLayer": _probe}
@@ -156,3 +191,47 @@ def same_as_torch(it: Learned) -> None:
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     change = layer(x, memory, real, real_source) - theirs(x, memory, tgt_mask=future)
     require(change.abs().max() < 1e-4, change=f"{change.abs().max():.2g}")
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def each_runs_once(it: Learned) -> None:
+    """A second run costs its time, and with dropout gives another result."""
+    calls = whole_calls(_layer(it), _given())
+    twice = [f"{name} ×{n}" for name, n in calls.items() if n > 1]
+    require(not twice, twice=", ".join(twice))
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def padding_and_gradient(it: Learned) -> None:
+    """With padding on both sides; the gradient of x, memory and every parameter."""
+    for layer, given in (
+        (_layer(it), _padded()),
+        (_shaken(it["PreNormDecoderLayer"](8, 2, 10)), _small()),
+    ):
+        x, memory, *masks = given
+        right = reference(layer)
+        change = distance(layer(*given), right(*given))
+        slope = gradient_distance(
+            lambda x, memory, layer=layer, masks=masks: layer(x, memory, *masks),
+            lambda x, memory, right=right, masks=masks: right(x, memory, *masks),
+            x,
+            memory,
+            parameters=list(layer.parameters()),
+        )
+        require(change < 1e-4 and slope < 1e-3, change=f"{change:.2g}", slope=f"{slope:.2g}")
+
+
+def _small() -> Given:
+    """More target than source tokens, more sentences than heads."""
+    real, real_source = torch.rand(3, 6) > 0.2, torch.rand(3, 4) > 0.2
+    real[:, 0] = real_source[:, 0] = True
+    return torch.randn(3, 6, 8), torch.randn(3, 4, 8), real, real_source
+
+
+def reference(layer: Any) -> solution.PreNormDecoderLayer:
+    """The solution, with the learner's own matrices and norms."""
+    d_ff, d_model = layer.up.weight.shape
+    right = solution.PreNormDecoderLayer(d_model, layer.self_attention.n_heads, d_ff)
+    for name in ("self_attention", "cross_attention", "up", "down", "norm1", "norm2", "norm3"):
+        setattr(right, name, getattr(layer, name))
+    return right

@@ -2,9 +2,19 @@
 
 import torch
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    close,
+    gradient_distance,
+    require,
+)
+from clearhead.course.exercises.heads import solution
 
 CHECKS = Checks()
+# batch, heads, length, d_head: some of them equal, so that a guess from the sizes fails.
+SIZES = ((3, 1, 4, 5), (1, 4, 4, 3), (2, 3, 3, 3), (4, 2, 1, 6), (1, 6, 2, 1))
 PROBES: dict[str, FunctionProbe] = {
     "split_heads": lambda f: f(torch.randn(2, 5, 12), 3),
     "merge_heads": lambda f: f(torch.randn(2, 3, 5, 4)),
@@ -40,6 +50,20 @@ def columns_stay_in_their_head(it: Learned) -> None:
     require(heads == [1], heads=", ".join(map(str, heads)))
 
 
+@CHECKS.about("split_heads")
+def any_size(it: Learned) -> None:
+    """Every number in its place, and its gradient."""
+    for batch, heads, length, d_head in SIZES:
+        x = torch.randn(batch, length, heads * d_head)
+        change = gradient_distance(
+            lambda t, n=heads: it["split_heads"](t, n),
+            lambda t, n=heads: solution.split_heads(t, n),
+            x,
+        )
+        right = close(it["split_heads"](x, heads), solution.split_heads(x, heads), 0)
+        require(right and change == 0, size=tuple(x.shape), heads=heads)
+
+
 @CHECKS.about("merge_heads")
 def round_trip(it: Learned) -> None:
     """Merge undoes split, and split undoes merge."""
@@ -49,3 +73,13 @@ def round_trip(it: Learned) -> None:
     there_and_back = it["merge_heads"](it["split_heads"](x, 3))
     require(close(there_and_back, x), found=tuple(there_and_back.shape))
     require(close(it["split_heads"](merged, 3), y), found=tuple(merged.shape))
+
+
+@CHECKS.about("merge_heads")
+def merged_at_any_size(it: Learned) -> None:
+    """Every number in its place, and its gradient."""
+    for size in SIZES:
+        x = torch.randn(size)
+        change = gradient_distance(it["merge_heads"], solution.merge_heads, x)
+        right = close(it["merge_heads"](x), solution.merge_heads(x), 0)
+        require(right and change == 0, size=tuple(x.shape))

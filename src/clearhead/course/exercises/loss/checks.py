@@ -1,12 +1,22 @@
 """Checks of exercise 8."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    gradient_distance,
+    gradients,
+    require,
+    require_unchanged,
+)
+from clearhead.course.exercises.loss import solution
 
 CHECKS = Checks()
 VOCAB = 9
@@ -17,6 +27,21 @@ OTHER_PADDING = torch.tensor([[5, 0, 7, 2, 3], [0, 2, 3, 3, 3]])  # id 3; 0 is a
 
 def _logits() -> Tensor:
     return torch.randn(2, 5, VOCAB)
+
+
+def _certain() -> Tensor:
+    """Logits of ±200: the probabilities of most tokens are 0 in single precision."""
+    return 100.0 * torch.randint(-2, 3, (2, 5, VOCAB))
+
+
+def probe_certain(f: Any) -> object:
+    """Where log(softmax) is not log_softmax."""
+    return [torch.as_tensor(x) for x in f(_certain(), TARGETS, 0, 0.1)]
+
+
+def probe_gradients(f: Any) -> object:
+    """With respect to the logits."""
+    return gradients(lambda logits: f(logits, TARGETS, 0, 0.1)[0], _logits())
 
 
 PROBES: dict[str, FunctionProbe] = {
@@ -48,9 +73,17 @@ def shapes(it: Learned) -> None:
 @CHECKS.about("shift")
 def one_ahead(it: Learned) -> None:
     """Target t is input t + 1."""
-    inputs, targets = it["shift"](TOKENS)
-    holds = torch.equal(inputs, TOKENS[:, :-1]) and torch.equal(targets, TOKENS[:, 1:])
-    require(holds, inputs=inputs[0].tolist(), targets=targets[0].tolist())
+    for tokens in (TOKENS, torch.randint(0, 9, (3, 4)), torch.randint(0, 9, (1, 2))):
+        before = tokens.clone()
+        inputs, targets = it["shift"](tokens)
+        holds = torch.equal(inputs, before[:, :-1]) and torch.equal(targets, before[:, 1:])
+        require(holds, inputs=inputs[0].tolist(), targets=targets[0].tolist())
+
+
+@CHECKS.about("loss")
+def inputs_unchanged(it: Learned) -> None:
+    """`targets[targets == pad_id] = …` works on the caller's tensor."""
+    require_unchanged(lambda *given: it["loss"](*given, 0, 0.1), _logits(), TARGETS.clone())
 
 
 @CHECKS.about("loss")
@@ -130,7 +163,28 @@ def no_target_left(it: Learned) -> None:
 
 
 @CHECKS.about("loss")
+def far_apart(it: Learned) -> None:
+    """Logits of ±200, with smoothing."""
+    logits = _certain()
+    found = _nats(it, logits, TARGETS, 0.1)
+    wanted = float(solution.loss(logits, TARGETS, 0, 0.1)[0])
+    require(abs(found - wanted) < 0.5, found=f"{found:.1f}", wanted=f"{wanted:.1f}")
+
+
+@CHECKS.about("loss")
 def has_a_gradient(it: Learned) -> None:
     """What is made small must reach the logits."""
-    total = it["loss"](_logits().requires_grad_(), TARGETS, 0, 0.0)[0]
+    total = it["loss"](_logits().requires_grad_() * 1, TARGETS, 0, 0.0)[0]
     require(isinstance(total, Tensor) and total.requires_grad)
+
+
+@CHECKS.about("loss")
+def gradient(it: Learned) -> None:
+    """As torch has it, also for other sizes."""
+    for targets, pad_id in ((TARGETS, 0), (OTHER_PADDING, 3), (TARGETS[:1, :3], 0)):
+        change = gradient_distance(
+            lambda logits, t=targets, p=pad_id: it["loss"](logits, t, p, 0.1)[0],
+            lambda logits, t=targets, p=pad_id: solution.loss(logits, t, p, 0.1)[0],
+            torch.randn(*targets.shape, VOCAB).double(),
+        )
+        require(change < 1e-4, change=f"{change:.2g}")

@@ -5,7 +5,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    close,
+    distance,
+    gradient_distance,
+    gradients,
+    require,
+)
+from clearhead.course.exercises.masks import solution
 
 CHECKS = Checks()
 REAL = torch.tensor([[True, True, True, False], [True, True, False, False]])
@@ -22,13 +32,31 @@ def _with_an_empty_row() -> Tensor:
     return allowed
 
 
+def shifted() -> list[Tensor]:
+    """Scores that are all low, all high, and from −40 to 40. Eighths, so that 2000 can be added
+    without rounding."""
+    low = torch.randint(-16, 17, (2, 4, 4)) / 8
+    return [low - 2000, low + 2000, torch.randint(-320, 321, (2, 4, 4)) / 8]
+
+
+def probe_shifted(f: Any) -> object:
+    """Where small numbers hide nothing, and exp overflows."""
+    return [f(scores, _allowed()) for scores in shifted()]
+
+
+def probe_gradients(f: Any) -> object:
+    """With respect to the scores."""
+    allowed = _with_an_empty_row()
+    return gradients(lambda scores: f(scores, allowed), torch.randn(2, 4, 4))
+
+
 def _probe_weights(f: Any) -> object:
     """With a row that is allowed nothing."""
     return f(torch.randn(2, 4, 4), _with_an_empty_row())
 
 
 PROBES: dict[str, FunctionProbe] = {
-    "causal": lambda f: [f(4, 4), f(1, 4), f(2, 5)],
+    "causal": lambda f: [f(4, 4), f(1, 4), f(2, 5), f(4, 4).dtype == torch.bool],
     "real_keys": lambda f: f(torch.rand(2, 4) > 0.5),
     "masked_weights": _probe_weights,
 }
@@ -59,11 +87,24 @@ def with_a_cache(it: Learned) -> None:
     require(holds, one=one.int().tolist()[0], counts=counts)
 
 
+@CHECKS.about("causal")
+def other_lengths(it: Learned) -> None:
+    """Key j is allowed to query i if j ≤ i + n_keys − n_queries."""
+    for n_keys in range(1, 8):
+        for n_queries in range(1, n_keys + 1):
+            m = it["causal"](n_queries, n_keys)
+            rows = "; ".join(" ".join("1" if x else "." for x in row) for row in m.tolist())
+            right = solution.causal(n_queries, n_keys)
+            require(torch.equal(m, right), lengths=f"{n_queries}, {n_keys}", rows=rows)
+
+
 @CHECKS.about("real_keys")
 def same_for_all_queries(it: Learned) -> None:
     """(batch, 1, key)"""
-    found = it["real_keys"](REAL)
-    require(found.shape == (2, 1, 4) and torch.equal(found[:, 0], REAL), found=tuple(found.shape))
+    for real in (REAL, torch.rand(3, 5) > 0.5, torch.rand(1, 3) > 0.5):
+        found, before = it["real_keys"](real), real.clone()
+        holds = found.dtype == torch.bool and torch.equal(found, before[:, None])
+        require(holds, found=f"{found.dtype} {tuple(found.shape)}")
 
 
 @CHECKS.about("masked_weights")
@@ -113,9 +154,21 @@ def nothing_allowed(it: Learned) -> None:
 def finite_gradient(it: Learned) -> None:
     """Also where a row is allowed nothing."""
     scores = torch.randn(2, 4, 4, requires_grad=True)
-    it["masked_weights"](scores * 1, _with_an_empty_row()).square().sum().backward()
-    assert scores.grad is not None
-    require(scores.grad.isfinite().all(), bad=int((~scores.grad.isfinite()).sum()))
+    weights = it["masked_weights"](scores * 1, _with_an_empty_row())
+    require(weights.requires_grad, bad=scores.numel())
+    (slope,) = torch.autograd.grad(weights.square().sum(), scores)
+    require(slope.isfinite().all(), bad=int((~slope.isfinite()).sum()))
+
+
+@CHECKS.about("masked_weights")
+def all_low_or_high(it: Learned) -> None:
+    """A number added to all scores changes nothing."""
+    allowed = _allowed()
+    for scores in shifted():
+        found = it["masked_weights"](scores.clone(), allowed)
+        change = distance(found, solution.masked_weights(scores, allowed))
+        span = f"{scores.min():.0f} … {scores.max():.0f}"
+        require(change < 1e-4, change=f"{change:.2g}", span=span)
 
 
 @CHECKS.about("masked_weights")
@@ -128,3 +181,21 @@ def with_heads(it: Learned) -> None:
         for head in range(3):
             alone = it["masked_weights"](scores[:, head], allowed)
             require(close(found[:, head], alone), found=tuple(found.shape), head=head)
+
+
+@CHECKS.about("masked_weights")
+def any_mask(it: Learned) -> None:
+    """Random masks, and the gradient of the scores."""
+    for size in ((3, 5, 6), (2, 4, 3, 5)):
+        scores, allowed = torch.randn(size).double(), torch.rand(size) > 0.4
+        before = allowed.clone()
+        change = distance(
+            it["masked_weights"](scores.clone(), allowed), solution.masked_weights(scores, allowed)
+        )
+        slope = gradient_distance(
+            lambda s, a=allowed: it["masked_weights"](s, a),
+            lambda s, a=allowed: solution.masked_weights(s, a),
+            scores,
+        )
+        holds = change < 1e-5 and slope < 1e-5 and torch.equal(allowed, before)
+        require(holds, change=f"{change:.2g}", slope=f"{slope:.2g}")

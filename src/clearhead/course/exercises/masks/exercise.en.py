@@ -32,5 +32,6 @@ def real_keys(real: Tensor) -> Tensor:
 def masked_weights(scores: Tensor, allowed: Tensor) -> Tensor:
     """scores (…, query, key), allowed: Bool that broadcasts to it → weights (…, query, key).
 
-    A softmax over the allowed keys. A query that is allowed nothing gets zeros."""
+    A softmax over the allowed keys, whatever the scores are (−2000, 2000) and with its gradient.
+    A query that is allowed nothing gets zeros."""
     return blank()

@@ -32,5 +32,6 @@ def real_keys(real: Tensor) -> Tensor:
 def masked_weights(scores: Tensor, allowed: Tensor) -> Tensor:
     """scores (…, query, key)，allowed：可广播到它的布尔张量 → 权重 (…, query, key)。
 
-    只在允许的键之间做 softmax；一个查询什么都不许看时，输出为 0。"""
+    只在允许的键之间做 softmax，分数再大再小（−2000、2000）都要对，梯度也要对；
+    一个查询什么都不许看时，输出为 0。"""
     return blank()

@@ -7,7 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, close, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    close,
+    distance,
+    gradient_distance,
+    gradients,
+    require,
+    require_unchanged,
+)
+from clearhead.course.exercises.norm_residual import solution
 
 CHECKS = Checks()
 TINY = 1e-12
@@ -27,13 +38,40 @@ def _probe_norm(f: Any) -> object:
     return [f(_x(), weight, bias, 0.5), f(torch.full((1, 2, 4), 2.0).double(), weight, bias, 1e-5)]
 
 
+def _norm(t: Tensor) -> Tensor:
+    return F.layer_norm(t, (6,))
+
+
 def _probe_residual(f: Any) -> object:
     x, matrix = torch.randn(2, 3, 6) * 2 + 1, torch.randn(6, 6)
+    return [f(x, lambda t: t @ matrix, _norm, placement) for placement in ("pre", "post")]
 
-    def norm(t: Tensor) -> Tensor:
-        return F.layer_norm(t, (6,))
 
-    return [f(x, lambda t: t @ matrix, norm, placement) for placement in ("pre", "post")]
+def _far_away() -> Tensor:
+    """In single precision, where 5000² has no digits left for a variance of about 1."""
+    return 5000 + torch.randn(2, 3, 4)
+
+
+def probe_far_away(f: Any) -> object:
+    """Rounded, since every way of computing differs a little here."""
+    return f(_far_away(), torch.ones(4), torch.zeros(4), 1e-5).float().round(decimals=1)
+
+
+def _arguments() -> list[Tensor]:
+    return [_x(), torch.rand(4).double(), torch.rand(4).double()]
+
+
+def probe_gradients(f: Any) -> object:
+    """With respect to x, weight and bias."""
+    return gradients(lambda x, weight, bias: f(x, weight, bias, 0.1), *_arguments())
+
+
+def probe_calls(f: Any) -> object:
+    """Whether the sublayer runs more than once."""
+    given: list[str] = []
+    for placement in ("pre", "post"):
+        f(torch.randn(2, 3, 6), lambda t, p=placement: given.append(p) or t, _norm, placement)
+    return len(given) > len(set(given))
 
 
 PROBES: dict[str, FunctionProbe] = {"layer_norm": _probe_norm, "residual": _probe_residual}
@@ -44,6 +82,12 @@ def shape(it: Learned) -> None:
     """As x."""
     found = _neutral(it["layer_norm"], _x())
     require(found.shape == (3, 5, 4), found=tuple(found.shape))
+
+
+@CHECKS.about("layer_norm")
+def arguments_unchanged(it: Learned) -> None:
+    """`x -= …` overwrites what the residual connection still needs."""
+    require_unchanged(lambda *given: it["layer_norm"](*given, 1e-5), *_arguments())
 
 
 @CHECKS.about("layer_norm")
@@ -96,27 +140,66 @@ def eps_under_the_root(it: Learned) -> None:
     require(change.abs().max() < 1e-5, change=f"{change.abs().max():.2g}")
 
 
+@CHECKS.about("layer_norm")
+def any_axes(it: Learned) -> None:
+    """x is (…, d)."""
+    for size in ((5,), (3, 5), (2, 3, 4, 5)):
+        x, weight, bias = torch.randn(size), torch.rand(5), torch.rand(5)
+        found = it["layer_norm"](x, weight, bias, 1e-5)
+        change = distance(found, F.layer_norm(x, (5,), weight, bias, 1e-5))
+        require(change < 1e-4, size=size, change=f"{change:.2g}")
+
+
+@CHECKS.about("layer_norm")
+def far_from_zero(it: Learned) -> None:
+    """5000 added to all features changes nothing."""
+    x, weight, bias = _far_away(), torch.ones(4), torch.zeros(4)
+    found = it["layer_norm"](x, weight, bias, 1e-5)
+    change = distance(found, F.layer_norm(x.double(), (4,)))
+    require(change < 0.02, change=f"{change:.2g}")
+
+
+@CHECKS.about("layer_norm")
+def gradient(it: Learned) -> None:
+    """Mean and variance depend on x too."""
+    change = gradient_distance(
+        lambda x, weight, bias: it["layer_norm"](x, weight, bias, 0.1),
+        lambda x, weight, bias: F.layer_norm(x, (4,), weight, bias, 0.1),
+        *_arguments(),
+    )
+    require(change < 1e-4, change=f"{change:.2g}")
+
+
+@CHECKS.about("residual")
+def called_once(it: Learned) -> None:
+    """A sublayer that drops at random would give two different results."""
+    for placement in ("pre", "post"):
+        given: list[Tensor] = []
+        it["residual"](
+            torch.randn(2, 3, 6), lambda t, given=given: given.append(t) or t, _norm, placement
+        )
+        require(len(given) == 1, placement=placement, calls=len(given))
+
+
 def _silent(it: Learned, placement: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """x, norm(x), what a sublayer that returns zeros was given, and what came out."""
     x, given = torch.randn(2, 3, 6) * 2 + 1, []
-
-    def norm(t: Tensor) -> Tensor:
-        return F.layer_norm(t, (6,))
 
     def sublayer(t: Tensor) -> Tensor:
         given.append(t)
         return torch.zeros_like(t)
 
-    out = it["residual"](x, sublayer, norm, placement)
-    require(given, found="–")
-    return x, norm(x), given[-1], out
+    out = it["residual"](x, sublayer, _norm, placement)
+    return x, _norm(x), given[-1], out
 
 
 def _name(t: Tensor, x: Tensor, normed: Tensor) -> str:
+    """What this is, or its first numbers."""
     if close(t, x):
         return "x"
     known = {"norm(x)": normed, "0": torch.zeros_like(x), "2x": 2 * x}
-    return next((name for name, value in known.items() if close(t, value)), "…")
+    numbers = ", ".join(f"{n:.2f}" for n in t.flatten()[:3].tolist())
+    return next((name for name, value in known.items() if close(t, value)), f"[{numbers}, …]")
 
 
 @CHECKS.about("residual")
@@ -170,13 +253,20 @@ def added_once(it: Learned) -> None:
 
 @CHECKS.about("residual")
 def whole_formula(it: Learned) -> None:
-    """A real norm around a sublayer that writes something."""
-    x, matrix = torch.randn(2, 3, 6) * 2 + 1, torch.randn(6, 6)
+    """A real norm around a sublayer that writes something, and the gradient of x."""
+    x, matrix = (torch.randn(2, 3, 6) * 2 + 1).double(), torch.randn(6, 6).double()
+    for placement in ("pre", "post"):
 
-    def norm(t: Tensor) -> Tensor:
-        return F.layer_norm(t, (6,))
+        def join(f: Any, x: Tensor, placement: str = placement) -> Tensor:
+            return f(x, lambda t: t @ matrix, _norm, placement)
 
-    for placement, wanted in (("pre", x + norm(x) @ matrix), ("post", norm(x + x @ matrix))):
-        out = it["residual"](x, lambda t: t @ matrix, norm, placement)
-        change = (out - wanted).abs().max()
-        require(change < 1e-4, placement=placement, change=f"{change:.2f}")
+        change = distance(join(it["residual"], x), join(solution.residual, x))
+        slope = gradient_distance(
+            lambda x: join(it["residual"], x), lambda x: join(solution.residual, x), x
+        )
+        require(
+            change < 1e-4 and slope < 1e-4,
+            placement=placement,
+            change=f"{change:.2f}",
+            slope=f"{slope:.2g}",
+        )

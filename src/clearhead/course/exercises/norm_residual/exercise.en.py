@@ -1,7 +1,7 @@
 """Exercise 6: layer normalisation and the residual connection (chapter 5).
 
 One token's vector (1, 2, 3, 6) has the mean 3 and the variance 3.5 (divided by n, not n - 1):
-normalised it is (-1.069, -.535, 0, 1.604).
+normalised it is (-1.069, -0.535, 0, 1.604).
 
 A residual connection adds what a sublayer found to what went in. The paper normalises after the
 addition (post-norm); most models since normalise what the sublayer reads (pre-norm), and leave x.
@@ -20,7 +20,7 @@ from clearhead.course import blank
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """x (…, d), weight (d), bias (d) → (…, d): mean 0 and variance 1, then weight and bias.
 
-    eps is added to the variance, under the root."""
+    eps is added to the variance, under the root. The gradient must be right, too."""
     return blank()
 
 

@@ -2,10 +2,19 @@
 
 import torch
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, MissedError, close, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    MissedError,
+    close,
+    distance,
+    require,
+)
+from clearhead.course.exercises.sinusoid import solution
 
 CHECKS = Checks()
-PROBES: dict[str, FunctionProbe] = {"sinusoid": lambda f: [f(9, 8), f(5, 12), f(3, 4)]}
+PROBES: dict[str, FunctionProbe] = {"sinusoid": lambda f: [f(9, 8), f(5, 12), f(3, 6)]}
 
 
 @CHECKS.about("sinusoid")
@@ -51,6 +60,15 @@ def speeds(it: Learned) -> None:
     ratios = angle[:-1] / angle[1:]
     holds = (angle[0] - 1).abs() < 1e-4 and bool(((ratios - 10).abs() < 0.1).all())
     require(holds, first=f"{angle[0]:.2f}", ratio=", ".join(f"{r:.2f}" for r in ratios.tolist()))
+
+
+@CHECKS.about("sinusoid")
+def any_size(it: Learned) -> None:
+    """The formula, for other numbers of positions and features."""
+    for n_positions, d_model in ((1, 2), (7, 6), (100, 64), (512, 10)):
+        found = it["sinusoid"](n_positions, d_model)
+        change = distance(found, solution.sinusoid(n_positions, d_model))
+        require(change < 1e-3, size=f"{n_positions}, {d_model}", change=f"{change:.2g}")
 
 
 @CHECKS.about("sinusoid")

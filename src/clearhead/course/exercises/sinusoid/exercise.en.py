@@ -4,7 +4,7 @@ d/2 clock hands. Hand i of position p stands at the angle p / 10000^(2i/d); colu
 sine, column 2i + 1 its cosine. The first two rows for d = 4:
 
     0     1     0     1
-    .841  .540  .010  1.000
+    0.841 0.540 0.010 1.000
 
 An odd width has no last pair: raise a ValueError.
 

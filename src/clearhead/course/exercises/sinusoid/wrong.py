@@ -1,50 +1,49 @@
 """Wrong answers to exercise 5."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from clearhead.course.checking import Mistake
-from clearhead.course.exercises.sinusoid import solution
+from clearhead.course.checking import Mistake, combined
+
+Table = Callable[[int, int], Tensor]
 
 
-def _table(
-    n_positions: int, d_model: int, sine: Tensor, cosine: Tensor, base: float = 10000.0
-) -> Tensor:
-    """From the exponents of both."""
-    if d_model % 2:
-        raise ValueError("odd")
-    places = torch.arange(n_positions)[:, None]
-    pair = ((places * base**-sine).sin(), (places * base**-cosine).cos())
-    return torch.stack(pair, dim=2).flatten(1)
+def _exponents(d_model: int) -> tuple[Tensor, Tensor]:
+    """Of sine and cosine."""
+    i = torch.arange(0, d_model, 2) / d_model
+    return i, i
 
 
-def _exponents(d_model: int) -> Tensor:
-    return torch.arange(0, d_model // 2 * 2, 2) / d_model
+def _side_by_side(sine: Tensor, cosine: Tensor) -> Tensor:
+    return torch.stack((sine, cosine), dim=2).flatten(1)
 
 
-def _two_exponents(n_positions: int, d_model: int) -> Tensor:
-    i = _exponents(d_model)
-    return _table(n_positions, d_model, i, i + 1 / d_model)
+def _build(
+    exponents: Any = _exponents, order: Any = _side_by_side, first: int = 0, odd: bool = False
+) -> Table:
+    """The formula, with one or two steps replaced."""
+
+    def table(n_positions: int, d_model: int) -> Tensor:
+        if d_model % 2 and not odd:
+            raise ValueError("odd")
+        places = torch.arange(first, first + n_positions)[:, None]
+        of_sine, of_cosine = exponents(d_model)
+        return order((places * 10000.0**-of_sine).sin(), (places * 10000.0**-of_cosine).cos())
+
+    return table
 
 
-def _doubled(n_positions: int, d_model: int) -> Tensor:
-    i = _exponents(d_model)
-    return _table(n_positions, d_model, 2 * i, 2 * i)
+def _two_exponents(d_model: int) -> tuple[Tensor, Tensor]:
+    i = torch.arange(0, d_model, 2) / d_model
+    return i, i + 1 / d_model
 
 
-def _base_100(n_positions: int, d_model: int) -> Tensor:
-    i = _exponents(d_model)
-    return _table(n_positions, d_model, i, i, base=100.0)
-
-
-def _multiplied(n_positions: int, d_model: int) -> Tensor:
-    i = _exponents(d_model)
-    return _table(n_positions, d_model, -i, -i)
-
-
-def _to_the_last_hand(n_positions: int, d_model: int) -> Tensor:
-    i = torch.arange(d_model // 2) / (d_model // 2 - 1)
-    return _table(n_positions, d_model, i, i)
+def _by(change: Callable[[Tensor, int], Tensor]) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Both exponents from 2i and the width."""
+    return lambda d_model: (change(torch.arange(0, d_model, 2), d_model),) * 2
 
 
 def _even_tokens(n_positions: int, d_model: int) -> Tensor:
@@ -53,27 +52,22 @@ def _even_tokens(n_positions: int, d_model: int) -> Tensor:
     return torch.where(even, angle.sin(), angle.cos())
 
 
-def _halves(n_positions: int, d_model: int) -> Tensor:
-    table = solution.sinusoid(n_positions, d_model)
-    return torch.cat((table[:, 0::2], table[:, 1::2]), dim=1)
-
-
-def _cosine_first(n_positions: int, d_model: int) -> Tensor:
-    return solution.sinusoid(n_positions, d_model).unflatten(1, (-1, 2)).flip(2).flatten(1)
-
-
-def _from_one(n_positions: int, d_model: int) -> Tensor:
-    return solution.sinusoid(n_positions + 1, d_model)[1:]
-
-
+WRONG_STEPS = {
+    "exponents": {
+        "cosine with 2i + 1": _two_exponents,
+        "2i doubled": _by(lambda i, d: 2 * i / d),
+        "integer division": _by(lambda i, d: i // d),
+        "multiplied": _by(lambda i, d: -i / d),
+        "d/2 - 1": _by(lambda i, d: i / (d - 2)),
+        "base 100": _by(lambda i, d: i / 2 / d),
+    },
+    "order": {
+        "halves": lambda sine, cosine: torch.cat((sine, cosine), dim=1),
+        "cosine first": lambda sine, cosine: _side_by_side(cosine, sine),
+    },
+    "first": {"positions from 1": 1},
+}
 MISTAKES = [
-    Mistake("cosine with 2i + 1", "sinusoid", _two_exponents),
-    Mistake("2i doubled", "sinusoid", _doubled),
-    Mistake("multiplied", "sinusoid", _multiplied),
-    Mistake("d/2 - 1", "sinusoid", _to_the_last_hand),
-    Mistake("base 100", "sinusoid", _base_100),
+    *combined("sinusoid", _build, WRONG_STEPS),
     Mistake("sine for even tokens", "sinusoid", _even_tokens),
-    Mistake("halves", "sinusoid", _halves),
-    Mistake("cosine first", "sinusoid", _cosine_first),
-    Mistake("positions from 1", "sinusoid", _from_one),
 ]

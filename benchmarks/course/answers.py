@@ -1,0 +1,127 @@
+"""Answers to the exercises by people who have not read the checks: wrong ones must fail, right ones
+must pass.
+
+    python -m benchmarks.course answers FOLDER [--write FILE.json]
+
+The folder has one folder for each exercise (01_attention, 02_masks, …) with `wrong` and `right`,
+and in them one file for each answer, as a learner would save it. A function that a file leaves out
+is the reference's."""
+
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from clearhead.course.checking import describe, examine_answer
+from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.loading import load_file
+from clearhead.course.verdict import Verdict
+
+SECONDS = 120
+KINDS = ("wrong", "right")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One file, and what the checks say about it."""
+
+    exercise: Exercise
+    kind: str
+    file: Path
+    verdict: Verdict
+
+    @property
+    def as_expected(self) -> bool:
+        """A wrong answer fails, a right one passes."""
+        return self.verdict.complete is (self.kind == "right")
+
+
+def answer_files(folder: Path) -> list[tuple[Exercise, str, Path]]:
+    """Every file of the folder, with its exercise and its kind."""
+    return [
+        (exercise, kind, file)
+        for exercise in EXERCISES
+        for kind in KINDS
+        for file in sorted((folder / exercise.name / kind).glob("*.py"))
+    ]
+
+
+def judge(exercise: Exercise, file: Path) -> Verdict:
+    """The verdict on a file. It runs the file in this process."""
+    try:
+        learned = load_file(file)
+    except (Exception, SystemExit) as error:
+        n_checks = len(exercise.check_names)
+        return Verdict(n_checks=n_checks, trouble="error", message=describe(error))
+    functions = {name: learned[name] for name in exercise.functions if name in learned}
+    answers = {**exercise.solution(), **functions}
+    return examine_answer(exercise.checks, exercise.mistakes, exercise.probes, answers, str(file))
+
+
+def judge_apart(exercise: Exercise, file: Path) -> Verdict:
+    """The same in a process of its own, which may crash or not end."""
+    context = multiprocessing.get_context("fork")  # torch is imported once, here
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_judge_and_send, args=(exercise, file.resolve(), theirs))
+    process.start()
+    theirs.close()
+    try:
+        verdict = Verdict(**ours.recv()) if ours.poll(SECONDS) else Verdict(trouble="time")
+    except EOFError:
+        verdict = Verdict(trouble="crash")
+    process.kill()
+    process.join()
+    return verdict
+
+
+def _judge_and_send(exercise: Exercise, file: Path, out: Connection) -> None:
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)  # no folder of exercises: `earlier` is the reference
+        out.send(judge(exercise, file).as_json())
+
+
+def count_answers(answers: list[Answer]) -> dict[str, dict[str, int]]:
+    """For each exercise: how many there are, how many fail or pass as they should, and how many
+    wrong ones are called by a name."""
+    counts: dict[str, dict[str, int]] = {}
+    for exercise in EXERCISES:
+        own = [each for each in answers if each.exercise is exercise]
+        wrong, right = ([each for each in own if each.kind == kind] for kind in KINDS)
+        counts[exercise.name] = {
+            "wrong": len(wrong),
+            "wrong_that_fail": sum(each.as_expected for each in wrong),
+            "wrong_with_a_name": sum(bool(each.verdict.mistakes) for each in wrong),
+            "right": len(right),
+            "right_that_pass": sum(each.as_expected for each in right),
+        }
+    return counts
+
+
+def main(folder: Path, write: Path | None) -> int:
+    """Prints the counts and every answer that the checks misjudge."""
+    files = answer_files(folder)
+    if not files:
+        print(f"{folder} holds no answers: make {EXERCISES[0].name}/wrong/NAME.py", file=sys.stderr)
+        return 2
+    answers = [Answer(e, kind, file, judge_apart(e, file)) for e, kind, file in files]
+    counts = count_answers(answers)
+    total = {key: sum(row[key] for row in counts.values()) for key in counts[EXERCISES[0].name]}
+    for name, row in {**counts, "all": total}.items():
+        print(
+            f"{name:<20} wrong {row['wrong_that_fail']:>3} of {row['wrong']:>3} fail, "
+            f"{row['wrong_with_a_name']:>3} by name; "
+            f"right {row['right_that_pass']:>3} of {row['right']:>3} pass"
+        )
+    misjudged = [each for each in answers if not each.as_expected]
+    for each in misjudged:
+        verdict = each.verdict
+        print(f"{each.kind}, misjudged: {each.file}: {verdict.failed} {verdict.message}")
+    if write is not None:
+        names = [f"{each.exercise.name}/{each.kind}/{each.file.stem}" for each in misjudged]
+        document = {"counts": counts, "all": total, "misjudged": names}
+        write.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return 1 if misjudged else 0

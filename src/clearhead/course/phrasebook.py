@@ -1,0 +1,20 @@
+"""What `clearhead learn` itself says, in the learner's language."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from clearhead.course.state import LearnLanguage
+from clearhead.errors import DataError
+
+
+@cache
+def phrases(language: LearnLanguage) -> dict[str, str]:
+    """By key."""
+    file = Path(__file__).parent / "phrases" / f"{language}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def refusal(language: LearnLanguage, key: str, **values: object) -> DataError:
+    """The error for something that the learner can put right."""
+    return DataError(phrases(language)[key].format(**values))

@@ -1,0 +1,70 @@
+"""Answers that two readers of the course tried: what is wrong fails, what is right passes, however
+unusual it is. `python -m benchmarks.course answers FOLDER` does the same with other answers."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.course.answers import answer_files, judge, main
+from clearhead.course.exercises import Exercise
+
+ANSWERS = Path(__file__).parent / "answers"
+# The mistake that each wrong answer is called, where it has a name.
+NAMES = {
+    "bare_exp": ["bare exp"],
+    "denominator_detached": ["sum detached"],
+    "no_softmax": ["no softmax"],
+    "divided_by_8": ["divided by a constant"],
+    "axis_1_and_no_scale": ["softmax over queries", "no scale"],
+    "fill_of_20_times_allowed": ["too small a number"],
+    "minus_30_added": ["too small a number"],
+    "strict_triangle": ["not itself"],
+    "strict_triangle_top_left": ["not itself", "top left"],
+    "whole_numbers": ["numbers, not a Bool"],
+    "view_without_contiguous": ["view without contiguous"],
+    "integer_division": ["integer division"],
+    "statistics_detached": ["mean and variance detached"],
+    "squares_minus_square": ["E[x²] − E[x]²"],
+    "std_plus_eps": ["n - 1", "eps outside the root"],
+    "three_mistakes": ["n - 1", "eps outside the root"],
+    "mean_of_everything": ["over everything"],
+    "sublayer_twice": ["called twice"],
+    "matrices_swapped": ["query and key matrices swapped"],
+    "residual_inside": ["residual inside"],
+    "gelu": ["GELU for ReLU"],
+    "attention_twice": ["attention runs twice"],
+    "log_of_softmax": ["log of softmax"],
+    "mean_and_pads_counted": ["mean instead of sum", "pads counted"],
+}
+
+
+def ids(value: object) -> str:
+    return value.stem if isinstance(value, Path) else getattr(value, "name", str(value))
+
+
+@pytest.mark.parametrize(("exercise", "kind", "file"), answer_files(ANSWERS), ids=ids)
+def test_wrong_answers_fail_and_right_ones_pass(
+    exercise: Exercise, kind: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if "einops" in file.read_text(encoding="utf-8"):
+        pytest.importorskip("einops")
+    monkeypatch.chdir(tmp_path)
+    verdict = judge(exercise, file)
+    assert verdict.complete is (kind == "right"), verdict
+    assert verdict.mistakes == (NAMES.get(file.stem, []) if kind == "wrong" else []), verdict
+
+
+def test_the_command_counts_and_names_what_is_misjudged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(tmp_path, None) == 2
+    folder = tmp_path / "03_heads"
+    for kind in ("wrong", "right"):
+        (folder / kind).mkdir(parents=True)
+    (folder / "right" / "crash.py").write_text("import os\nos._exit(0)\n")
+    (folder / "wrong" / "none.py").write_text("def split_heads(x, n_heads):\n    return x\n")
+    assert main(tmp_path, tmp_path / "counts.json") == 1
+    said = capsys.readouterr().out
+    assert "wrong   1 of   1 fail" in said and "right   0 of   1 pass" in said
+    assert "crash.py" in said and "none.py" not in said
+    assert '"misjudged": [\n  "03_heads/right/crash"\n ]' in (tmp_path / "counts.json").read_text()
