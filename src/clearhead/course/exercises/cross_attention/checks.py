@@ -46,6 +46,14 @@ def _probe(attention: Any) -> object:
     return one(x, source, _everything(2, 7)), ragged, one(x, source, _by_query())
 
 
+def probe_nothing(m: Any) -> Tensor:
+    """Query 0 may see nothing."""
+    m = m(12, 3) if isinstance(m, type) else m
+    allowed = _by_query()
+    allowed[:, 0] = False
+    return m(torch.randn(2, 5, 12), torch.randn(2, 7, 12), allowed)
+
+
 PROBES: dict[str, FunctionProbe] = {"CrossAttention": _probe}
 
 
@@ -122,6 +130,14 @@ def same_under_a_mask(it: Learned) -> None:
     theirs = torch_attention(m, 12, 3)(x, source, source, attn_mask=hidden)[0]
     change = (m(x, source, _by_query()) - theirs).abs().max()
     require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("CrossAttention")
+def nothing_allowed(it: Learned) -> None:
+    """A query that may see nothing reads zeros, of which the output matrix leaves its bias."""
+    m = it["CrossAttention"](12, 3)
+    found = probe_nothing(m)[:, 0]
+    require(distance(found, m.output.bias.expand(2, 12)) < 1e-5, found=f"{found[0, 0]:.2f}")
 
 
 @CHECKS.about("CrossAttention")

@@ -30,5 +30,5 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
         """x (batch, query, d), source (batch, key, d), allowed: Bool (batch, query or 1, key)
-        → (batch, query, d)"""
+        → (batch, query, d). A query that may see nothing reads zeros."""
         return blank()

@@ -30,5 +30,5 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, source: Tensor, allowed: Tensor) -> Tensor:
         """x (batch, query, d)，source (batch, key, d)，allowed：布尔 (batch, query 或 1, key)
-        → (batch, query, d)"""
+        → (batch, query, d)。什么都不许看的查询，读到的是 0。"""
         return blank()

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearhead.course.checking import Mistake, combined
 from clearhead.course.earlier import masked_weights, merge_heads, split_heads
+from clearhead.course.exercises.cross_attention import checks
 from clearhead.course.exercises.cross_attention.solution import CrossAttention
 
 
@@ -75,6 +76,10 @@ def _masked(scores: Tensor, allowed: Tensor) -> Tensor:
     return masked_weights(scores, allowed[:, None])
 
 
+def _infinite(scores: Tensor, allowed: Tensor) -> Tensor:
+    return scores.masked_fill(~allowed[:, None], -torch.inf).softmax(dim=-1)
+
+
 def _end(m: CrossAttention, merged: Tensor, x: Tensor) -> Tensor:
     return m.output(merged)
 
@@ -115,4 +120,5 @@ MISTAKES = [
     Mistake("never split", CLASS, _NeverSplit),
     *(Mistake(name, CLASS, wrong) for name, wrong in ALONE.items()),
     *combined(CLASS, _build, WRONG_STEPS),
+    Mistake("-inf", CLASS, _build(mask=_infinite), probe=checks.probe_nothing),
 ]
