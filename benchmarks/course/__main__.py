@@ -9,7 +9,11 @@ from benchmarks.course.pictures import DATA, FOLDER, pictures, read_data
 
 
 def main(arguments: list[str]) -> None:
-    """`measure [NAME…]`, `answers FOLDER`, or nothing: draw."""
+    """`measure [NAME…]`, `code`, `answers FOLDER`, or nothing: draw."""
+    if arguments[:1] == ["code"]:
+        from benchmarks.course import code_blocks
+
+        return code_blocks.write()
     if arguments[:1] == ["answers"]:
         from benchmarks.course import answers
 

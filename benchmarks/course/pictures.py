@@ -67,51 +67,69 @@ MAPS = {
     "09": "all",
     "10": "output",
 }
-BOXES = {
-    # name: column, row from below, label, chapters in which it is marked
-    "e_in": (0, 0, "embedding", {"all", "parameters"}),
-    "e_pos": (0, 1, "position", {"all", "positions"}),
-    "e_att": (0, 2, "self_attention", {"all", "attention", "heads"}),
-    "e_ff": (0, 3, "feed_forward", {"all", "parameters"}),
-    "d_in": (1, 0, "embedding", {"all", "parameters"}),
-    "d_pos": (1, 1, "position", {"all", "positions"}),
-    "d_att": (1, 2, "masked_attention", {"all", "attention", "heads", "masks"}),
-    "d_cross": (1, 3, "cross_attention", {"all", "attention", "heads", "cross"}),
-    "d_ff": (1, 4, "feed_forward", {"all", "parameters"}),
-    "d_out": (1, 5, "output", {"all", "output", "parameters"}),
-}
+Box = tuple[str, set[str]]
+"""A label, and the chapters in which it is marked."""
+BELOW: list[Box] = [
+    ("embedding", {"all", "parameters"}),
+    ("position", {"all", "positions"}),
+]
+SUBLAYERS: tuple[list[Box], list[Box]] = (
+    [
+        ("self_attention", {"all", "attention", "heads"}),
+        ("feed_forward", {"all", "parameters"}),
+    ],
+    [
+        ("masked_attention", {"all", "attention", "heads", "masks"}),
+        ("cross_attention", {"all", "attention", "heads", "cross"}),
+        ("feed_forward", {"all", "parameters"}),
+    ],
+)
+OUTPUT: Box = ("output", {"all", "output", "parameters"})
 
 
 def figure_1(part: str, say: Say) -> str:
-    d = Drawing(450, 262, say("figure_1"))
-    w, h, gap = 150, 26, 36
-
-    def place(column: int, row: int) -> tuple[float, float]:
-        return 30 + column * 210, 200 - row * gap
-
-    for column in (0, 1):
-        x, _ = place(column, 0)
-        rows = 3 if column == 0 else 5
-        d.line([(x + w / 2, 228), (x + w / 2, 200 - rows * gap + h)], GREY, 1.2)
-        d.words(x + w / 2, 246, say("source" if column == 0 else "target"), "middle", 12)
-    x, y = place(0, 3)
-    cx, cy = place(1, 3)
-    d.line([(x + w / 2, y), (x + w / 2, y - 10), (cx - 24, y - 10), (cx - 24, cy + 13)], GREY, 1.2)
-    d.line([(cx - 24, cy + 13), (cx, cy + 13)], GREY, 1.2, arrow=True)
-    for column, row, label, chapters in BOXES.values():
-        x, y = place(column, row)
-        marked = part in chapters
-        d.rect(x, y, w, h, BLUE if marked else LIGHT, INK if marked else GREY, 1, 4)
-        d.words(x + w / 2, y + 17, say(label), "middle", 12, "white" if marked else INK, marked)
-    for column, rows in ((0, (2, 3)), (1, (2, 4))):
-        x, y = place(column, rows[1])
-        height = (rows[1] - rows[0]) * gap + h
-        for row in range(rows[0], rows[1] + 1) if part == "residual" else ():
-            at = place(column, row)[1]
-            d.line([(x + w / 2, at + h + 5), (x - 5, at + h + 5), (x - 5, at - 5),
-                    (x + w / 2, at - 5)], BLUE, 2.2, arrow=True)  # fmt: skip
-        d.rect(x - 8, y - 6, w + 16, height + 12, stroke=GREY, width=0.8, radius=6)
-        d.words(x + w + 14, y + height / 2 + 4, "N×", "start", 12, GREY)
+    """Two stacks from below: embedding, positions, sublayers with what follows each, the output."""
+    d = Drawing(470, 312, say("figure_1"))
+    w, h, thin, gap, bottom = 160, 25, 15, 9, 276
+    boxes: list[tuple[float, float, float, Box]] = []
+    frames: list[tuple[float, float, float]] = []
+    for column, sublayers in enumerate(SUBLAYERS):
+        x, y = 34 + 220 * column, float(bottom)
+        for box in BELOW:
+            y -= h
+            boxes.append((x, y, h, box))
+            y -= gap
+        start = y
+        for box in sublayers:
+            y -= h
+            boxes.append((x, y, h, box))
+            y -= thin + 2
+            boxes.append((x, y, thin, ("add_norm", {"all", "residual"})))
+            y -= gap
+        frames.append((x, y + gap, start))
+    x, top, _ = frames[1]
+    boxes.append((x, top - gap - h - 3, h, OUTPUT))
+    for column, (x, top, _) in enumerate(frames):
+        end = top if column == 0 else top - gap - 3
+        d.line([(x + w / 2, bottom + 4), (x + w / 2, end)], GREY, 1.2)
+        d.words(x + w / 2, bottom + 22, say("source" if column == 0 else "target"), "middle", 12)
+    x, top, _ = frames[0]
+    cross_x, cross_y = frames[1][0], frames[1][2] - 2 * h - thin - 2 - gap + h / 2
+    d.line([(x + w / 2, top), (x + w / 2, top - 16), (cross_x - 26, top - 16),
+            (cross_x - 26, cross_y)], GREY, 1.2)  # fmt: skip
+    d.line([(cross_x - 26, cross_y), (cross_x, cross_y)], GREY, 1.2, arrow=True)
+    for x, y, height, (label, chapters) in boxes:
+        marked, size = part in chapters, 12 if height == h else 10
+        d.rect(x, y, w, height, BLUE if marked else LIGHT, INK if marked else GREY, 1, 4)
+        d.words(x + w / 2, y + height / 2 + size * 0.36, say(label), "middle", size,
+                "white" if marked else INK, marked)  # fmt: skip
+        if label == "add_norm" and part == "residual":  # what skips the sublayer
+            below = y + thin + 2 + h
+            d.line([(x + w / 2, below + 4), (x - 6, below + 4), (x - 6, y + thin / 2),
+                    (x, y + thin / 2)], BLUE, 2, arrow=True)  # fmt: skip
+    for x, top, start in frames:
+        d.rect(x - 12, top - 5, w + 24, start - top + 7, stroke=GREY, width=0.8, radius=6)
+        d.words(x + w + 17, (top + start) / 2 + 4, "N×", "start", 12, GREY)
     return d.text()
 
 
@@ -165,7 +183,7 @@ def turn(data: Any, say: Say) -> str:
     axes = Axes(d, (60, 40, 470, 190), (0, 360), (0, 1))
     axes.ticks(
         {a: f"{a}°" for a in (0, 45, 90, 135, 180, 225, 270, 315, 360)},
-        {0: "0", 0.5: ".5", 1: "1"},
+        {0: "0", 0.5: "0.5", 1: "1"},
     )
     styles = (("apple", BLUE, ""), ("banana", ORANGE, "7 3"), ("chair", INK, "2 3"))
     for i, (name, colour, dash) in enumerate(styles):
@@ -248,7 +266,7 @@ def masks(_: Any, say: Say) -> str:
 
 
 def wrong_masks(_: Any, say: Say) -> str:
-    d = Drawing(660, 236, say("wrong_masks"))
+    d = Drawing(660, 240, say("wrong_masks"))
     zero = [[0.0] * 4 for _ in range(4)]
     past = [[j <= i for j in range(4)] for i in range(4)]
 
@@ -271,8 +289,10 @@ def wrong_masks(_: Any, say: Say) -> str:
         future = sum(sum(v for j, v in enumerate(row) if j > i) for i, row in enumerate(matrix))
         ends = sorted({number(min(sums)), number(max(sums))})
         d.words(x + 56, 190, say("row_sums").format("–".join(ends)), "middle", 11, GREY)
-        d.words(x + 56, 208, say("on_future").format(f"{100 * future / 4:.0f} %"), "middle", 11,
+        share = say("percent").format(f"{100 * future / 4:.0f}")
+        d.words(x + 56, 208, say("on_future").format(share), "middle", 11,
                 ORANGE if future else GREY)  # fmt: skip
+    d.words(330, 230, say("mean_of_rows"), "middle", 11, GREY)
     return d.text()
 
 
@@ -319,8 +339,8 @@ def worth(data: Any, say: Say) -> str:
         rise, error = data["rise"][i], data["interval"][i]
         x, y = 90 + 52 * (i % 4) + 26, 50 + 52 * (i // 4) + 24
         colour = "white" if rise > 0.55 * max(data["rise"]) else INK
-        d.words(x, y, f"{rise:.3f}".replace("0.", "."), "middle", 12, colour)
-        d.words(x, y + 15, f"± {error:.3f}".replace("0.", "."), "middle", 9, colour)
+        d.words(x, y, f"{rise:.3f}", "middle", 12, colour)
+        d.words(x, y + 15, f"± {error:.3f}", "middle", 9, colour)
     d.words(194, 284, say("worth_below").format(f"{data['loss']:.2f}"), "middle", 12, GREY)
     return d.text()
 
@@ -366,7 +386,7 @@ def table(data: Any, say: Say) -> str:
 def products(data: Any, say: Say) -> str:
     d = Drawing(560, 260, say("products"))
     axes = Axes(d, (60, 30, 470, 170), (0, 100), (0, 1.05))
-    axes.ticks({n: str(n) for n in range(0, 101, 20)}, {0: "0", 0.5: ".5", 1: "1"})
+    axes.ticks({n: str(n) for n in range(0, 101, 20)}, {0: "0", 0.5: "0.5", 1: "1"})
     axes.curve(list(enumerate(data["products"])), BLUE)
     axes.names(say("distance_axis"), say("product"))
     return d.text()
@@ -394,7 +414,7 @@ def _copies(shown: list[tuple[str, Any]], say: Say) -> str:
 def cosine(data: Any, say: Say) -> str:
     d = Drawing(560, 290, say("cosine"))
     axes = Axes(d, (60, 44, 470, 190), (1, 12), (0, 1.05))
-    axes.ticks({n: str(n) for n in range(1, 13)}, {0: "0", 0.5: ".5", 1: "1"})
+    axes.ticks({n: str(n) for n in range(1, 13)}, {0: "0", 0.5: "0.5", 1: "1"})
     styles = (("pre", BLUE, ""), ("post", INK, "2 3"), ("none", ORANGE, "7 3"))
     for i, (name, colour, dash) in enumerate(styles):
         points = list(enumerate(data["cosine"][name], start=1))
@@ -409,7 +429,9 @@ def cosine(data: Any, say: Say) -> str:
 def depths(data: Any, say: Say) -> str:
     d = Drawing(560, 290, say("depths"))
     axes = Axes(d, (60, 44, 470, 190), (1, 13), (0, 105))
-    axes.ticks({n: str(n) for n in data["layers"]}, {p: f"{p} %" for p in (0, 50, 100)})
+    axes.ticks(
+        {n: str(n) for n in data["layers"]}, {p: say("percent").format(p) for p in (0, 50, 100)}
+    )
     styles = (("pre", BLUE, ""), ("post", INK, "2 3"), ("none", ORANGE, "7 3"))
     for i, (name, colour, dash) in enumerate(styles):
         near = (i - 1) * 0.12  # beside each other, so that no range hides another
@@ -461,7 +483,7 @@ def shares(data: Any, say: Say) -> str:
             d.rect(x, y + 8, width, 26, fill, "white", 0.6)
             if width > 34:
                 colour = INK if kind == "cross_attention" else "white"
-                share = f"{100 * counts[kind] / counts['total']:.0f} %"
+                share = say("percent").format(f"{100 * counts[kind] / counts['total']:.0f}")
                 d.words(x + width / 2, y + 26, share, "middle", 11, colour)
             x += width
     return d.text()
@@ -562,7 +584,7 @@ def candidates(data: Any, say: Say) -> str:
             d.rect(
                 x + 20, y, max(130 * value, 0.6), 16, BLUE if inside else "url(#hatch)", GREY, 0.5
             )
-            d.words(x + 26 + 130 * value, y + 13, f"{value:.3f}".lstrip("0"), size=11)
+            d.words(x + 26 + 130 * value, y + 13, f"{value:.3f}", size=11)
         d.words(x + 90, 278, say("top_p_keeps").format(kept), "middle", 11, GREY)
     return d.text()
 

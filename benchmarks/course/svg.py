@@ -151,8 +151,8 @@ def grid(
         for j, value in enumerate(row):
             if numbers and value is not None:
                 colour = "white" if abs(value / most) > 0.55 else INK
-                text = number(value).replace("0.", ".") if value else "0"
-                d.words(x + (j + 0.5) * cell, y + (i + 0.62) * cell, text, "middle", size, colour)
+                d.words(x + (j + 0.5) * cell, y + (i + 0.62) * cell, number(value), "middle", size,
+                        colour)  # fmt: skip
     d.rect(x, y, width * cell, height * cell, stroke=GREY, width=0.8)
     for i, label in enumerate(rows):
         d.words(x - 5, y + (i + 0.5) * cell + size * 0.35, label, "end", size)

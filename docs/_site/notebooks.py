@@ -1,7 +1,6 @@
-"""Each chapter as a notebook, which needs nothing but the package: code blocks become cells,
-included source becomes text, pictures are inside."""
+"""Each chapter as a notebook, which needs nothing but the package: code that runs becomes cells,
+code that is shown stays text, pictures are inside."""
 
-import ast
 import base64
 import json
 import re
@@ -12,9 +11,6 @@ from sphinx.application import Sphinx
 
 CODE = re.compile(r"^```python\n(.*?)^```\n", flags=re.M | re.S)
 OUTPUT = re.compile(r"\A\s*```text\n.*?^```\n", flags=re.M | re.S)  # running a cell gives it
-INCLUDED = re.compile(
-    r"^```\{literalinclude\} (\S+)\n:language: python\n:pyobject: (\S+)\n```\n", flags=re.M
-)
 PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?\.svg)\)")
 
 
@@ -27,7 +23,6 @@ def as_notebook(page: Path) -> dict[str, Any]:
             content = {"cell_type": "code", "execution_count": None, "outputs": []}
         else:
             piece = OUTPUT.sub("", piece)
-            piece = INCLUDED.sub(lambda m: _source(page.parent / m[1], m[2]), piece)
             piece = PICTURE.sub(lambda m: _inside(m[1], page.parent / m[2]), piece)
             content = {"cell_type": "markdown"}
         if piece.strip():
@@ -35,18 +30,6 @@ def as_notebook(page: Path) -> dict[str, Any]:
             cells.append({"id": f"cell-{number}", "metadata": {}, "source": lines, **content})
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-
-
-def _source(file: Path, name: str) -> str:
-    """The code of a function, a class or a method, as a block."""
-    text = file.read_text(encoding="utf-8")
-    body: list[ast.stmt] = ast.parse(text).body
-    found: Any = None
-    for part in name.split("."):
-        found = next(node for node in body if getattr(node, "name", "") == part)
-        body = found.body
-    lines = text.splitlines()[found.lineno - 1 : found.end_lineno]
-    return "```python\n" + "\n".join(lines) + "\n```\n"
 
 
 def _inside(words: str, picture: Path) -> str:
