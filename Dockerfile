@@ -22,7 +22,8 @@ RUN clearhead translate /opt/model --engine ctranslate2 < /dev/null
 
 FROM python:3.12-slim
 ARG NAME=en-eo
-ENV NAME=$NAME CLEARHEAD_CACHE=/opt/engine PATH=/opt/clearhead/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+ENV NAME=$NAME CLEARHEAD_CACHE=/opt/engine PATH=/opt/clearhead/bin:$PATH PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONSAFEPATH=1
 RUN useradd --system --uid 10001 --no-create-home server
 COPY --from=built /opt /opt
 USER 10001

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from tests.test_architecture import FILES
 
 SHADOWED = [*sorted(sys.stdlib_module_names), "clearhead", "numpy", "torch", "sitecustomize"]
 SECONDS = 300
+ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from clearhead.cli import main; sys.exit(main())"
 LOAD = """\
 import multiprocessing, sys
@@ -338,3 +340,30 @@ def test_a_start_in_the_block_and_a_type_are_not_accused():
         "with starting_processes(), ProcessPoolExecutor(2) as pool:\n    DataLoader(x)\n"
     )
     assert unsafe_starts(source) == []
+
+
+def unsafe_commands(text: str) -> list[str]:
+    """Lines that start Python with `-m clearhead` and with the current folder on its path. A line
+    may name such a command in order to say what it does."""
+    found: list[str] = []
+    for line in text.splitlines():
+        command = re.search(r"(python3?|torchrun)\b[^`]*? -m clearhead\b", line)
+        safe = " -P " in line or "PYTHONSAFEPATH=1" in line
+        if command and not safe and "`python -m clearhead`" not in line:
+            found.append(line)
+    return found
+
+
+def test_no_page_and_no_message_shows_a_command_that_trusts_the_current_folder():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.toml")]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    texts |= {Path(file): source for file, source in FILES.items()}
+    del texts[ROOT / "CHANGELOG.md"]  # it says what commands were
+    found = {str(page): unsafe_commands(text) for page, text in texts.items()}
+    assert {page: lines for page, lines in found.items() if lines} == {}
+
+
+def test_a_command_that_trusts_the_current_folder_is_found():
+    assert unsafe_commands("$ python -m clearhead train x") != []
+    assert unsafe_commands("$ torchrun --nproc-per-node 2 -m clearhead train x") != []
+    assert unsafe_commands("$ PYTHONSAFEPATH=1 torchrun -m clearhead train x") == []

@@ -1,6 +1,6 @@
 """One run of a study, in a process of its own: train, measure, write the result.
 
-`python -m clearhead.api.study_worker` reads its task as a line of JSON from standard input. When
+`python -P -m clearhead.api.study_worker` reads its task as a line of JSON from standard input. When
 standard input closes, whoever started it is gone, and it ends."""
 
 import json

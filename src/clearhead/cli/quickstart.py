@@ -125,7 +125,9 @@ def _enter(folder: Path) -> None:
     refuse_unusual(folder)
     mark = folder / MARK
     if mark.is_file():
-        if mark.read_text(encoding="utf-8").strip() == FINISHED:
+        with mark.open("rb") as file:
+            word = file.read(100).strip()
+        if word == FINISHED.encode():
             raise ClearheadError(
                 f"the tour in {folder} is finished; name a new folder: clearhead quickstart FOLDER"
             )

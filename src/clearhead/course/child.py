@@ -1,5 +1,5 @@
 """The process in which a learner's files are checked, in the learner's folder:
-`python -m clearhead.course.child RESULT NAME…`. Each verdict is one line of the file RESULT,
+`python -P -m clearhead.course.child RESULT NAME…`. Each verdict is one line of the file RESULT,
 written as soon as it is known, so that a file that ends the process costs no other its verdict."""
 
 import contextlib

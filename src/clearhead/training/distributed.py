@@ -174,8 +174,8 @@ def check_alone(config: TrainConfig) -> None:
     for name in ("tensor_parallel", "replicas"):
         if getattr(config, name) > 1:
             rule = f"needs at least {together} processes, and this is one"
-            command = f"torchrun --nproc-per-node {together} -m clearhead train RECIPE"
-            remedy = f"start them: PYTHONSAFEPATH=1 {command}, or try {name}=1"
+            command = f"PYTHONSAFEPATH=1 torchrun --nproc-per-node {together} -m clearhead …"
+            remedy = f"start them: {command}, or try {name}=1"
             raise ConfigError(f"train.{name}", getattr(config, name), rule, remedy)
 
 
