@@ -11,10 +11,11 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGES = {language: DOCS / language / "comparison.md" for language in ("en", "zh")}
 RESULT = FOLDER / "peers.jsonl"
 TASKS = ("multi30k-de-en", "shakespeare-char")
+MARKS = (10, 20, 40)
 HEADINGS = {
     "multi30k-de-en": {
-        "en": ("tool", "settings", "BLEU", "after core minutes", "updates by then"),
-        "zh": ("工具", "设置", "BLEU", "核分钟", "更新次数"),
+        "en": ("tool", "settings", *(f"{minutes} core minutes" for minutes in MARKS)),
+        "zh": ("工具", "设置", *(f"{minutes} 核分钟" for minutes in MARKS)),
     },
     "shakespeare-char": {
         "en": ("tool", "settings", "parameters", "validation loss", "core seconds"),
@@ -51,7 +52,7 @@ SETTINGS = {  # of the runs of each task, in the order of the rows: English, Chi
         "clearhead-ours": ("the recipe", "配方"),
     },
 }
-COMMA = {"en": ", ", "zh": "、"}
+CELL = {"en": "{BLEU:.1f} ({steps:,})", "zh": "{BLEU:.1f}（{steps:,}）"}
 
 
 def place(task: str) -> re.Pattern[str]:
@@ -74,23 +75,19 @@ def table(task: str, language: str) -> str:
         of_run = [line for line in lines if line["run"] == run]
         if of_run:
             tool = f"{TOOLS[run.rpartition('-')[0]]} {of_run[0]['version']}".strip()
-            rows.append((tool, settings[language == "zh"], *_result(of_run, COMMA[language])))
+            rows.append((tool, settings[language == "zh"], *_result(of_run, language)))
     unnamed = {line["run"] for line in lines} - SETTINGS[task].keys()
     assert not unnamed, f"{task}: say in SETTINGS what these runs are: {sorted(unnamed)}"
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _result(lines: list[dict[str, Any]], comma: str) -> tuple[str, str, str]:
-    """Of one run: the last loss, or the scores at each mark."""
+def _result(lines: list[dict[str, Any]], language: str) -> list[str]:
+    """Of one run: its size, last loss and time, or the score and the updates at each mark."""
     if "points" in lines[0]:
         last = lines[0]["points"][-1]
-        return f"{last['parameters']:,}", f"{last['loss']:.3f}", f"{last['core_seconds']:.0f}"
-    marks = sorted(lines, key=lambda line: line["minutes"])
-    return (
-        comma.join(f"{mark['BLEU']:.1f}" for mark in marks),
-        comma.join(f"{mark['minutes']:g}" for mark in marks),
-        comma.join(f"{mark['steps']:,}" for mark in marks),
-    )
+        return [f"{last['parameters']:,}", f"{last['loss']:.3f}", f"{last['core_seconds']:.0f}"]
+    reached = {line["minutes"]: CELL[language].format_map(line) for line in lines}
+    return [reached.get(minutes, "") for minutes in MARKS]
 
 
 def with_tables(page: str, language: str) -> str:
