@@ -1,7 +1,8 @@
-"""Bugs that are planted in the ports: a line, what it becomes, and the causes that may be named."""
+"""Models of transformers, ports of them, and bugs that are planted in the ports."""
 
 import importlib.util
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,64 +93,14 @@ def port(family: str, original: nn.Module, folder: Path, *bugs: Bug) -> Any:
     return module.build(original)
 
 
-BUGS = [
-    Bug("gpt2", "scale", "math.sqrt(k.size(-1))", "math.sqrt(width)", ("factor",)),
-    Bug("gpt2", "no_scale", "        scores = scores / math.sqrt(k.size(-1))\n", "", ("missing_factor", "ratio"), 1),
-    Bug("gpt2", "eps", "torch.sqrt(variance + self.eps)", "torch.sqrt(variance + 1e-3)", ("epsilon",)),
-    Bug("gpt2", "erf", "    return 0.5 * x * (1.0 + torch.tanh(inner))", "    return F.gelu(x)", ("function",)),
-    Bug("gpt2", "gelu_constant", "0.044715", "0.44715", ("number", "factor")),
-    Bug("gpt2", "relu", "        h = gelu(h)", "        h = F.relu(h)", ("function",)),
-    Bug("gpt2", "no_position", "        x = x + self.wpe(positions)\n", "", ("missing_term",), 1),
-    Bug("gpt2", "positions", "positions = torch.arange(tokens.shape[1])", "positions = torch.arange(tokens.shape[1]) + 1", ("positions",)),
-    Bug("gpt2", "mask_strict", "torch.tril(torch.ones(length, length))", "torch.tril(torch.ones(length, length), 1)", ("mask",)),
-    Bug("gpt2", "no_mask", '        scores = scores.masked_fill(~mask, float("-inf"))\n', "", ("mask",), 1),
-    Bug("gpt2", "softmax_axis", "F.softmax(scores, dim=-1)", "F.softmax(scores, dim=-2)", ("axis",)),
-    Bug("gpt2", "qkv_order", "q, k, v = self.qkv", "q, v, k = self.qkv", ("tensor", "order")),
-    Bug("gpt2", "no_transpose", "y = y.transpose(1, 2).reshape(batch, length, width)", "y = y.reshape(batch, length, width)", ("order",)),
-    Bug("gpt2", "no_residual", "x = x + self.attn(self.ln_1(x))", "x = self.attn(self.ln_1(x))", ("missing_residual",)),
-    Bug("gpt2", "residual_of_norm", "        x = x + self.down(h)", "        x = self.ln_2(x) + self.down(h)", ("tensor", "superfluous_norm")),
-    Bug("gpt2", "no_final_norm", "        x = self.ln_f(x)\n", "", ("missing_norm",), 1),
-    Bug("gpt2", "post_norm", "x = x + self.attn(self.ln_1(x))", "x = self.ln_1(x + self.attn(x))", ("missing_norm", "superfluous_norm", "tensor")),
-    Bug("gpt2", "unbiased", "variance = (x - mean).pow(2).mean(dim=-1, keepdim=True)", "variance = x.var(dim=-1, keepdim=True)", ("variance", "factor", "ratio", "another_norm")),
-    Bug("gpt2", "no_bias", "return normed * self.weight + self.bias", "return normed * self.weight", ("missing_bias",)),
-    Bug("gpt2", "heads_split", "q = q.view(batch, length, self.n_heads, -1).transpose(1, 2)", "q = q.view(batch, self.n_heads, length, -1)", ("order",)),
-    Bug("llama", "eps", "x.pow(2).mean(-1, keepdim=True) + self.eps", "x.pow(2).mean(-1, keepdim=True) + 1e-4", ("epsilon",)),
-    Bug("llama", "base", "self.base = 10000.0", "self.base = 500000.0", ("base",)),
-    Bug("llama", "positions", "positions = torch.arange(length).float()", "positions = torch.arange(1, length + 1).float()", ("positions",)),
-    Bug("llama", "sign", "torch.cat([one * cos - two * sin, two * cos + one * sin], dim=-1)", "torch.cat([one * cos + two * sin, two * cos - one * sin], dim=-1)", ("factor", "rotation_sign")),
-    Bug("llama", "pairs", "one, two = x[..., :half], x[..., half:]", "one, two = x[..., 0::2], x[..., 1::2]", ("rotary_layout",), 1),
-    Bug("llama", "keys_not_rotated", "        k = rotate(k, cos, sin)\n", "", ("missing_rotation",), 9),
-    Bug("llama", "values_rotated", "        k = rotate(k, cos, sin)\n", "        k = rotate(k, cos, sin)\n        v = rotate(v, cos, sin)\n", ("superfluous_rotation",), 1),
-    Bug("llama", "tiled_keys", "k = k.repeat_interleave(groups, dim=1)", "k = k.repeat(1, groups, 1, 1)", ("order",)),
-    Bug("llama", "tiled_values", "v = v.repeat_interleave(groups, dim=1)", "v = v.repeat(1, groups, 1, 1)", ("order",)),
-    Bug("llama", "scale", "self.d_head**-0.5", "self.d_head**-1.0", ("factor",)),
-    Bug("llama", "gelu", "gated = F.silu(self.gate(x))", "gated = F.gelu(self.gate(x))", ("function",)),
-    Bug("llama", "gate_swapped", "        gated = F.silu(self.gate(x))\n        return self.down(gated * self.up(x))", "        gated = F.silu(self.up(x))\n        return self.down(gated * self.gate(x))", ("tensor",)),
-    Bug("llama", "embedding_scale", "        x = self.tokens(tokens)\n", "        x = self.tokens(tokens) * math.sqrt(32)\n", ("superfluous_factor", "factor", "ratio")),
-    Bug("llama", "norm_plus_one", "return x * scale * self.weight", "return x * scale * (1 + self.weight)", ("superfluous_term", "number", "shift", "superfluous_residual")),
-    Bug("llama", "shared_norm", "h = self.norm_2(x)", "h = self.norm_1(x)", ("weights", "tensor")),
-    Bug("llama", "window", "dtype=torch.bool).triu(1)", "dtype=torch.bool).triu(1) | torch.ones(length, length, dtype=torch.bool).tril(-4)", ("mask",)),
-    Bug("llama", "old_norm_input", "        return x + self.feed_forward(h)", "        return h + self.feed_forward(h)", ("tensor",)),
-    Bug("llama", "half_softmax", "weights = scores.softmax(dim=-1)", "weights = scores.bfloat16().softmax(dim=-1).to(x.dtype)", ("precision",)),
-    Bug("bert", "no_types", "        x = x + self.types(torch.zeros_like(tokens))\n", "", ("missing_term", "missing_residual", "missing_bias"), 1),
-    Bug("bert", "eps", "self.norm_1 = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)", "self.norm_1 = nn.LayerNorm(config.hidden_size, eps=1e-5)", ("epsilon",)),
-    Bug("bert", "gelu_tanh", "h = F.gelu(self.inner(x))", 'h = F.gelu(self.inner(x), approximate="tanh")', ("function",)),
-    Bug("bert", "pre_norm", "x = self.norm_1(x + attended)", "x = x + self.norm_1(attended)", ("tensor", "missing_residual", "superfluous_norm")),
-    Bug("bert", "no_scale", " / math.sqrt(q.shape[-1])", "", ("missing_factor", "ratio")),
-    Bug("bert", "merge", "y = torch.matmul(weights, v).permute(0, 2, 1, 3)", "y = torch.matmul(weights, v).permute(0, 2, 3, 1)", ("order",), 1),
-    Bug("bert", "no_head_norm", "        x = self.norm(x)\n        return F.linear", "        return F.linear", ("missing_norm",), 1),
-    Bug("bert", "no_head_activation", "x = F.gelu(self.transform(x))", "x = self.transform(x)", ("missing_function", "function")),
-    Bug("bert", "no_output_bias", "F.linear(x, self.embeddings.words.weight, self.bias)", "F.linear(x, self.embeddings.words.weight)", ("missing_bias",)),
-    Bug("bert", "value_is_key", "self.heads(self.value(x))", "self.heads(self.key(x))", ("tensor", "weights")),
-    Bug("bert", "double_residual", "        return self.norm_2(x + h)", "        return self.norm_2(x + x + h)", ("superfluous_residual",)),
-    Bug("t5", "scaled", "scores = q @ k.transpose(3, 2)", "scores = q @ k.transpose(3, 2) * self.d_kv**-0.5", ("superfluous_factor", "factor", "ratio")),
-    Bug("t5", "no_output_scale", "        y = y * self.config.d_model**-0.5\n", "", ("missing_factor", "ratio"), 1),
-    Bug("t5", "bidirectional", "length, length, not self.decodes", "length, length, True", ("tensor", "number", "positions", "axis")),
-    Bug("t5", "buckets", "furthest=128", "furthest=20", ("number", "factor")),
-    Bug("t5", "layer_norm", "variance = x.pow(2).mean(-1, keepdim=True)", "x = x - x.mean(-1, keepdim=True)\n        variance = x.pow(2).mean(-1, keepdim=True)", ("another_norm", "superfluous_residual", "superfluous_term", "tensor")),
-    Bug("t5", "cross_reads_itself", "self.cross(h, memory, None)", "self.cross(h, h, None)", ("tensor",)),
-    Bug("t5", "cross_has_bias", "self.cross(h, memory, None)", "self.cross(h, memory, bias[..., :memory.shape[1]])", ("superfluous_term", "mask")),
-    Bug("t5", "no_encoder_norm", "        return self.norm(x)\n", "        return self.norm(x) if self.decodes else x\n", ("missing_norm",), 12),
-    Bug("t5", "gelu", "h = F.relu(self.wi(h))", "h = F.gelu(self.wi(h))", ("function",)),
-    Bug("t5", "bias_sign", "torch.arange(n_keys)[None, :] - torch.arange(n_queries)[:, None]", "torch.arange(n_queries)[:, None] - torch.arange(n_keys)[None, :]", ("factor", "order", "tensor", "axis")),
-]  # fmt: skip
+def _read() -> list[Bug]:
+    text = Path(__file__).with_name("planted.toml").read_text(encoding="utf-8")
+    return [Bug(**{**bug, "causes": tuple(bug["causes"])}) for bug in tomllib.loads(text)["bug"]]
+
+
+BUGS = _read()
+
+
+def kind_of(family: str) -> str:
+    """What the doctor calls it."""
+    return {"bert": "encoder", "t5": "encoder-decoder"}.get(family, "decoder")

@@ -27,7 +27,14 @@ _MODULES = {
     "compare_weights": "weights",
     "diff": "comparing",
 }
-__all__ = ["Cause", "Departure", "PortReport", "assert_same", "compare_weights", "diff"]
+__all__ = [
+    "Cause",
+    "Departure",
+    "PortReport",
+    "assert_same",
+    "compare_weights",
+    "diff",
+]
 
 
 def __getattr__(name: str) -> Any:

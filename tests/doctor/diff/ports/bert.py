@@ -1,4 +1,4 @@
-"""BERT as people write it: norms behind the residuals, three embeddings, a head with its own norm."""
+"""BERT as people write it: norms behind the residuals, three embeddings, a norm in the head."""
 
 import math
 
