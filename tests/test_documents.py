@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,7 +32,8 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def without_comments(code: str) -> list[str]:
-    """Comments are prose, and translated; the code around them is not."""
+    """Comments and docstrings are prose, and translated; the code around them is not."""
+    code = re.sub(r'^ *""".*?"""$', "", code, flags=re.M | re.S)
     lines = (re.sub(r"\s*#.*", "", line) for line in code.splitlines())
     return [line for line in lines if line.strip()]
 
@@ -86,8 +88,9 @@ def test_the_chinese_chapter_shows_the_output_of_the_english_one(path: Path):
     assert blocks(english, "text") == blocks(other, "text")
 
 
-# Run by tests/data/test_guide.py, tests/api/test_python_page.py and tests/serving/test_clients.py.
-NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md"}
+# Run by tests/data/test_guide.py, tests/api/test_python_page.py, tests/serving/test_clients.py and
+# tests/course/test_whole.py.
+NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md", "whole.md"}
 FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no programs
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST | FRAGMENTS]
 # Pages that train, export or decode for ten seconds and more.
@@ -114,12 +117,14 @@ def test_every_python_block_runs_as_written(path: Path):
             assert printed.split() == shown[1].split(), "the page shows another output"
 
 
-def run(code: str) -> str:
+def run(code: str, names: dict[str, Any] | None = None) -> str:
     """What a new process would print, from one that has torch imported already."""
     torch.manual_seed(SEED_OF_A_NEW_PROCESS)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, "the block", "exec"), {"__name__": "__main__"})
+        exec(
+            compile(code, "the block", "exec"), {"__name__": "__main__"} if names is None else names
+        )
     return printed.getvalue()
 
 

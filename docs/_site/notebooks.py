@@ -1,5 +1,5 @@
-"""Each chapter as a notebook, which needs nothing but the package: code that runs becomes cells,
-code that is shown stays text, pictures are inside."""
+"""Each chapter as a notebook, which needs nothing but the package: code that runs becomes cells with
+what they print, code that is shown stays text, pictures are inside."""
 
 import base64
 import json
@@ -10,20 +10,25 @@ from typing import Any
 from sphinx.application import Sphinx
 
 CODE = re.compile(r"^```python\n(.*?)^```\n", flags=re.M | re.S)
-OUTPUT = re.compile(r"\A\s*```text\n.*?^```\n", flags=re.M | re.S)  # running a cell gives it
+OUTPUT = re.compile(r"\A\s*```text\n(.*?)^```\n", flags=re.M | re.S)
+MARK = re.compile(r"^<!-- code: .*? -->\n", flags=re.M)
 PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?\.svg)\)")
 
 
 def as_notebook(page: Path) -> dict[str, Any]:
-    """The page in the format of Jupyter."""
+    """The page in the format of Jupyter. What a cell prints on the page is its output."""
     text = page.read_text(encoding="utf-8")
     cells: list[dict[str, Any]] = []
     for number, piece in enumerate(CODE.split(text)):
         if number % 2:
             content = {"cell_type": "code", "execution_count": None, "outputs": []}
         else:
-            piece = OUTPUT.sub("", piece)
-            piece = PICTURE.sub(lambda m: _inside(m[1], page.parent / m[2]), piece)
+            if cells and (printed := OUTPUT.match(piece)):
+                lines = printed[1].splitlines(keepends=True)
+                stream = {"output_type": "stream", "name": "stdout", "text": lines}
+                cells[-1]["outputs"] = [stream]
+                piece = piece[printed.end() :]
+            piece = PICTURE.sub(lambda m: _inside(m[1], page.parent / m[2]), MARK.sub("", piece))
             content = {"cell_type": "markdown"}
         if piece.strip():
             lines = piece.strip().splitlines(keepends=True)
@@ -40,7 +45,7 @@ def _inside(words: str, picture: Path) -> str:
 def write_notebooks(app: Sphinx, error: Exception | None) -> None:
     """Beside the pages of the chapters."""
     if error is None and app.builder.name == "html":
-        for page in sorted((Path(app.srcdir) / "course").glob("[0-9]*.md")):
+        for page in sorted((Path(app.srcdir) / "course").glob("[0-9w]*.md")):
             file = Path(app.outdir) / "course" / f"{page.stem}.ipynb"
             text = json.dumps(as_notebook(page), ensure_ascii=False, indent=1)
             file.write_text(text + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("sphinx")
 ROOT = Path(__file__).parent.parent.parent
-CHAPTERS = sorted((ROOT / "docs").glob("??/course/[0-9]*.md"))
+CHAPTERS = sorted((ROOT / "docs").glob("??/course/[0-9w]*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,11 @@ def test_a_chapter_is_a_notebook_with_its_code_and_its_pictures(page: Path, note
     code = ["".join(c["source"]) for c in made["cells"] if c["cell_type"] == "code"]
     assert code == [b.strip() for b in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
     prose = "".join("".join(c["source"]) for c in made["cells"] if c["cell_type"] == "markdown")
-    assert "{literalinclude}" not in prose and "def " in prose
+    assert "<!-- code:" not in prose
+    outputs = ["".join(c["outputs"][0]["text"]) for c in made["cells"] if c.get("outputs")]
+    assert outputs == re.findall(
+        r"^```python\n(?:(?!^```).)*^```\s+```text\n(.*?)^```", text, re.M | re.S
+    )
     assert ".svg" not in prose and prose.count("data:image/svg+xml") == text.count(".svg)")
 
 

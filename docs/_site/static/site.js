@@ -1,0 +1,65 @@
+// Copy buttons, tables for narrow screens, and the labels that the theme has in English only.
+document.addEventListener("DOMContentLoaded", () => {
+  const chinese = document.documentElement.lang.startsWith("zh");
+  const say = chinese
+    ? { copy: "复制", copied: "已复制" } : { copy: "Copy", copied: "Copied" };
+
+  // What a terminal shows begins with "$ "; only what one types is copied.
+  const typed = (text) => text.split("\n").filter((line) => line.startsWith("$ "))
+    .map((line) => line.slice(2)).join("\n");
+
+  async function copy(text) {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const area = Object.assign(document.createElement("textarea"), { value: text });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+
+  for (const block of document.querySelectorAll("article div.highlight")) {
+    const kind = block.parentElement.className;
+    if (/highlight-text/.test(kind)) continue;  // what a program printed
+    const button = document.createElement("button");
+    button.className = "copy";
+    button.type = "button";
+    button.textContent = say.copy;
+    button.addEventListener("click", async () => {
+      const text = block.querySelector("pre").textContent.replace(/\n$/, "");
+      await copy(/highlight-console/.test(kind) ? typed(text) : text);
+      button.textContent = say.copied;
+      setTimeout(() => { button.textContent = say.copy; }, 1500);
+    });
+    block.append(button);
+  }
+
+  // A table that is wider than the screen becomes a list of its rows, each cell with its heading.
+  function stack() {
+    for (const table of document.querySelectorAll("article table.docutils")) {
+      const wrapper = table.parentElement;
+      table.classList.remove("stacked");
+      const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+      const narrow = window.innerWidth < 720 && table.scrollWidth > wrapper.clientWidth + 1;
+      if (!narrow || heads.length < 2) continue;
+      for (const row of table.querySelectorAll("tbody tr")) {
+        [...row.children].forEach((cell, i) => { cell.dataset.head = heads[i] || ""; });
+      }
+      table.classList.add("stacked");
+    }
+  }
+  stack();
+  let waiting;
+  window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(stack, 150); });
+
+  if (chinese) {
+    const labels = {
+      "Toggle site navigation sidebar": "打开或关闭导航",
+      "Toggle table of contents sidebar": "打开或关闭本页内容",
+      "Toggle Light / Dark / Auto color theme": "切换浅色、深色或跟随系统",
+    };
+    for (const [english, label] of Object.entries(labels)) {
+      document.querySelectorAll(`[aria-label="${english}"]`)
+        .forEach((element) => element.setAttribute("aria-label", label));
+    }
+  }
+});
