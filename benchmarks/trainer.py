@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.step import SETTINGS, best_times, our_step, shares_of
+from benchmarks.bare_step import SETTINGS, best_times, our_step, shares_of
 from clearhead.config import BatchConfig, Recipe, TrainConfig, load_recipe
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare

@@ -6,11 +6,13 @@ import shutil
 import sys
 from pathlib import Path
 
+from clearhead.cli.learn_actions import move_on, restore, show_solution, tell_hint, tell_passed
+from clearhead.cli.learn_watch import watch
 from clearhead.course.class_report import class_csv, class_table, read_class
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import FOLDER, LearnFolder, find_exercise
 from clearhead.course.phrasebook import phrases, refusal
-from clearhead.course.state import LANGUAGES, STATE, LearnLanguage, spare_name
+from clearhead.course.state import LANGUAGES, STATE, LearnLanguage
 from clearhead.course.telling import tell_list, tell_verdict
 from clearhead.files import write_whole
 
@@ -58,8 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     if damaged:
         print(phrases(folder.state.language)["damaged"], file=sys.stderr)
     if arguments.watch:
-        from clearhead.cli.learn_watch import watch
-
         return watch(folder)
     if arguments.action == "start":
         print(_screen(folder, new))
@@ -125,56 +125,6 @@ def _check(folder: LearnFolder, arguments: argparse.Namespace) -> int:
     if not arguments.all and status == 0 and chosen[0] is folder.current:
         move_on(folder)
     return status
-
-
-def move_on(folder: LearnFolder) -> None:
-    """The current exercise is the next that has not passed."""
-    folder.read_again()
-    if (following := folder.next_after(folder.current)) is not None:
-        folder.state.current = following.name
-        folder.save()
-
-
-def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bool) -> str:
-    """The last line of an exercise that is done; while watching, a key moves on."""
-    say = phrases(folder.state.language)
-    if (following := folder.next_after(exercise)) is None:
-        return say["all_passed"].format(n=len(EXERCISES))
-    said = say["passed_watch" if watching else "passed_check"]
-    return said.format(file=exercise.file, n=n, following=following.file)
-
-
-def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
-    """The next hint."""
-    number, text = folder.hint(exercise)
-    n_hints = len(exercise.texts(folder.state.language)["hints"])
-    return phrases(folder.state.language)["hint"].format(n=number, all=n_hints, text=text)
-
-
-def show_solution(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
-    """Asks, shows, and notes it."""
-    say = phrases(folder.state.language)
-    if yes or folder.has_passed(exercise) or _agrees(say["ask_solution"]):
-        print(folder.solution(exercise))
-
-
-def restore(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
-    """Asks, and puts the original back."""
-    say = phrases(folder.state.language)
-    spare = spare_name(folder.path / exercise.file, "bak").name
-    if not yes and not _agrees(say["ask_reset"].format(file=exercise.file, kept=spare)):
-        print(say["left"])
-        return
-    kept = folder.reset(exercise)
-    said = say["restored"] if kept is None else say["kept"]
-    print(said.format(file=exercise.file, kept=kept.name if kept else ""))
-
-
-def _agrees(question: str) -> bool:
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _report(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from clearhead.cli.learn import move_on, restore, show_solution, tell_hint, tell_passed
+from clearhead.cli.learn_actions import move_on, restore, show_solution, tell_hint, tell_passed
 from clearhead.course.exercises import Exercise
 from clearhead.course.folder import LearnFolder, missing_file
 from clearhead.course.phrasebook import phrases

@@ -2,7 +2,7 @@
 accelerators from arithmetic alone. Nothing is allocated and no accelerator is needed."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig, Recipe, TrainConfig
 from clearhead.errors import ClearheadError, ConfigError
@@ -11,8 +11,10 @@ from clearhead.scale.failures import best_interval, goodput
 from clearhead.scale.figures import Figure, assumed, computed, measured
 from clearhead.scale.layouts import LayoutCandidate, candidate, fastest, layouts
 from clearhead.scale.memory import FP32, STATES, RankLayout
-from clearhead.scale.operations import Convention, flops_per_token, inventory
+from clearhead.scale.operations import flops_per_token, inventory
+from clearhead.scale.planned import PlannedRun, Utilisation
 from clearhead.scale.published import published_family
+from clearhead.scale.report import plan_lines
 
 ANY_UTILISATION = 0.35
 """Where the table of accelerators names no published one."""
@@ -55,40 +57,10 @@ class Assumptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Utilisation:
-    """Share of the peak that goes into the operations which its convention counts."""
-
-    name: str
-    convention: Convention
-    figure: Figure
-    includes_interruptions: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterPlan:
-    """A run on `gpus` accelerators. `best` is None where no layout fits."""
-
-    name: str
-    model: ModelConfig
-    train: TrainConfig
-    """The settings of the run, but for those of the layout."""
-    written: TrainConfig
-    """What the recipe says without options; of a model alone, the defaults."""
-    gpus: int
-    kind: Accelerator
-    length: int
-    batch_tokens: int
-    utilisation: Utilisation
-    candidates: tuple[LayoutCandidate, ...] = field(repr=False)
-    best: LayoutCandidate | None
-    least: LayoutCandidate
-    """The layout that needs the least memory, whether it fits or not."""
-    figures: dict[str, Figure]
-    """By name, in the order of a report."""
+class ClusterPlan(PlannedRun):
+    """A planned run; `print` shows all of it."""
 
     def __str__(self) -> str:
-        from clearhead.scale.report import plan_lines  # which knows this class
-
         return "\n".join(plan_lines(self)).rstrip()
 
 

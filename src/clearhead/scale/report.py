@@ -7,13 +7,13 @@ from clearhead.config.recipe import toml_value
 from clearhead.scale.figures import Figure
 from clearhead.scale.layouts import USABLE, LayoutCandidate
 from clearhead.scale.memory import RankLayout
-from clearhead.scale.plan import ClusterPlan
+from clearhead.scale.planned import PlannedRun
 from clearhead.scale.published import PublishedFamily, middle
 
 GIB = 2**30
 
 
-def plan_lines(plan: ClusterPlan) -> list[str]:
+def plan_lines(plan: PlannedRun) -> list[str]:
     """Layout, memory, figures and warnings."""
     head = (
         f"{plan.name} on {plan.gpus:,} × {plan.kind.name}: sequences of {plan.length:,} tokens, "
@@ -33,7 +33,7 @@ def plan_lines(plan: ClusterPlan) -> list[str]:
     ]
 
 
-def _layout_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
+def _layout_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
     layout, count = shown.layout, sum(each.fits for each in plan.candidates)
     verdict = (
         f"fits: {count} of {len(plan.candidates)} layouts; the fastest of them:"
@@ -49,7 +49,7 @@ def _layout_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
     ]
 
 
-def _options(plan: ClusterPlan, layout: RankLayout) -> str:
+def _options(plan: PlannedRun, layout: RankLayout) -> str:
     """The settings of the run that are not written already; `parallel` and `recompute` always."""
     written = vars(plan.written)
     planned = {**layout.train, **vars(plan.train), **layout.train}  # the layout's come first
@@ -60,7 +60,7 @@ def _options(plan: ClusterPlan, layout: RankLayout) -> str:
     )
 
 
-def _memory_lines(plan: ClusterPlan, shown: LayoutCandidate) -> list[str]:
+def _memory_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
     """The activations of the chosen layout, and what the other choice of recompute would keep."""
     memory, layout = shown.memory, shown.layout
     held = memory.weights + memory.optimizer
@@ -101,7 +101,7 @@ def _figure_line(name: str, figure: Figure) -> str:
     return f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {figure.why}"
 
 
-def _warnings(plan: ClusterPlan, shown: LayoutCandidate) -> Iterable[str]:
+def _warnings(plan: PlannedRun, shown: LayoutCandidate) -> Iterable[str]:
     if shown.communication_seconds > shown.compute_seconds:
         times = shown.communication_seconds / shown.compute_seconds
         yield (

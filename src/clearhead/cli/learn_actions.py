@@ -1,0 +1,56 @@
+"""What `clearhead learn` does at a command, and `clearhead learn --watch` at a key."""
+
+from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.folder import LearnFolder
+from clearhead.course.phrasebook import phrases
+from clearhead.course.state import spare_name
+
+
+def move_on(folder: LearnFolder) -> None:
+    """The current exercise is the next that has not passed."""
+    folder.read_again()
+    if (following := folder.next_after(folder.current)) is not None:
+        folder.state.current = following.name
+        folder.save()
+
+
+def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bool) -> str:
+    """The last line of an exercise that is done; while watching, a key moves on."""
+    say = phrases(folder.state.language)
+    if (following := folder.next_after(exercise)) is None:
+        return say["all_passed"].format(n=len(EXERCISES))
+    said = say["passed_watch" if watching else "passed_check"]
+    return said.format(file=exercise.file, n=n, following=following.file)
+
+
+def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
+    """The next hint."""
+    number, text = folder.hint(exercise)
+    n_hints = len(exercise.texts(folder.state.language)["hints"])
+    return phrases(folder.state.language)["hint"].format(n=number, all=n_hints, text=text)
+
+
+def show_solution(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
+    """Asks, shows, and notes it."""
+    say = phrases(folder.state.language)
+    if yes or folder.has_passed(exercise) or _agrees(say["ask_solution"]):
+        print(folder.solution(exercise))
+
+
+def restore(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
+    """Asks, and puts the original back."""
+    say = phrases(folder.state.language)
+    spare = spare_name(folder.path / exercise.file, "bak").name
+    if not yes and not _agrees(say["ask_reset"].format(file=exercise.file, kept=spare)):
+        print(say["left"])
+        return
+    kept = folder.reset(exercise)
+    said = say["restored"] if kept is None else say["kept"]
+    print(said.format(file=exercise.file, kept=kept.name if kept else ""))
+
+
+def _agrees(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -1,0 +1,42 @@
+"""What a plan holds. `report` shows it."""
+
+from dataclasses import dataclass, field
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.scale.accelerators import Accelerator
+from clearhead.scale.figures import Figure
+from clearhead.scale.layouts import LayoutCandidate
+from clearhead.scale.operations import Convention
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utilisation:
+    """Share of the peak that goes into the operations which its convention counts."""
+
+    name: str
+    convention: Convention
+    figure: Figure
+    includes_interruptions: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A run on `gpus` accelerators, as data. `best` is None where no layout fits."""
+
+    name: str
+    model: ModelConfig
+    train: TrainConfig
+    """The settings of the run, but for those of the layout."""
+    written: TrainConfig
+    """What the recipe says without options; of a model alone, the defaults."""
+    gpus: int
+    kind: Accelerator
+    length: int
+    batch_tokens: int
+    utilisation: Utilisation
+    candidates: tuple[LayoutCandidate, ...] = field(repr=False)
+    best: LayoutCandidate | None
+    least: LayoutCandidate
+    """The layout that needs the least memory, whether it fits or not."""
+    figures: dict[str, Figure]
+    """By name, in the order of a report."""
