@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.own_text import WORK, Job, Run, chosen, cut, recipe_of, score, train
 from benchmarks.result import FOLDER, circumstances
-from clearhead.api.loading import SHIPPED
+from clearhead.api.locating import SHIPPED
 from clearhead.environment import keep_freed_memory
 
 LINES = FOLDER / "adaptation.jsonl"

@@ -108,6 +108,95 @@ FILES = {
 }
 
 
+BENCHMARKS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+}
+KNOWN_CIRCLE = {"clearhead.doctor.page", "clearhead.doctor.report", "clearhead.doctor.terminal"}
+"""Allowed until the doctor's reports are data too."""
+
+
+def graph(files: dict[str, str]) -> dict[str, set[str]]:
+    """Module → modules of these files that it imports: at its top, in a function, or for a type
+    checker alone."""
+    modules = {
+        file.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): ast.parse(source)
+        for file, source in files.items()
+    }
+    found: dict[str, set[str]] = {module: set() for module in modules}
+    for module, tree in modules.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Import(names=names):
+                    found[module] |= {alias.name for alias in names}
+                case ast.ImportFrom(module=str(home), names=names):
+                    within = {f"{home}.{alias.name}" for alias in names}
+                    found[module] |= within & modules.keys() or {home}
+    return {module: (imported & modules.keys()) - {module} for module, imported in found.items()}
+
+
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Modules that import each other, perhaps through others."""
+    reached: dict[str, set[str]] = {}
+    for module in edges:
+        seen, waiting = set[str](), [*edges[module]]
+        while waiting:
+            if (other := waiting.pop()) not in seen:
+                seen.add(other)
+                waiting += edges[other]
+        reached[module] = seen
+    found: list[set[str]] = []
+    for module, seen in reached.items():
+        circle = {other for other in seen if module in reached[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def test_no_files_import_each_other_in_a_circle():
+    ours = graph({f"clearhead/{file}": source for file, source in FILES.items()})
+    assert [circle for circle in circles(ours) if circle != KNOWN_CIRCLE] == []
+    assert circles(graph(BENCHMARKS)) == []
+
+
+def test_a_planted_circle_is_found():
+    files = {
+        "clearhead/a.py": "from clearhead.b import B",
+        "clearhead/b.py": "def f():\n    from clearhead import c",
+        "clearhead/c.py": "if TYPE_CHECKING:\n    import clearhead.a",
+        "clearhead/d.py": "from clearhead.a import A",
+    }
+    assert circles(graph(files)) == [{"clearhead.a", "clearhead.b", "clearhead.c"}]
+
+
+FLAG = re.compile(r"(?:^|[\s(`'\"])--[a-z]")
+OTHER_PROGRAMS = re.compile(r"torchrun|zstd|^--(always|dirty|abbrev=12|error-unmatch)$")
+SPEAK_OF_FLAGS = ("cli/", "course/", "doctor/", "serving/")
+"""The command line; and what is served, examined and learnt has its own owner's turn."""
+
+
+def flags(source: str) -> list[str]:
+    """Texts of a file that speak the command line's language; explanations may."""
+    tree = ast.parse(source)
+    explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in explained and FLAG.search(node.value)
+        if not OTHER_PROGRAMS.search(node.value)
+    ]
+
+
+def test_the_library_names_settings_as_python_does_and_not_as_flags():
+    found = {
+        file: flags(source) for file, source in FILES.items() if not file.startswith(SPEAK_OF_FLAGS)
+    }
+    assert {file: texts for file, texts in found.items() if texts} == {}
+    assert flags("raise InputError(f'{x} is wrong; try --beam 2')") == [" is wrong; try --beam 2"]
+    assert any(flags(source) for file, source in FILES.items() if file.startswith("cli/"))
+
+
 def test_the_table_of_packages_has_no_circle():
     seen: set[str] = set()
     for package, allowed in PACKAGES.items():

@@ -76,7 +76,7 @@ def test_translating_imports_neither_compiler_nor_checkpoints():
         (["generate", "elsewhere"], "clearhead train RECIPE"),
         (["runs"], "make one with: clearhead train RECIPE"),
         (["train", "copy-task", "--part", "norm"], "write --part norm=FILE.py:NAME"),
-        (["selftest", "--device", "cpu:x"], "device='cpu:x' is not a device"),
+        (["selftest", "--device", "cpu:x"], "--device cpu:x is not a device"),
         (["learn", "report", ".", "--csv", "x/y.csv"], "x/y.csv cannot be used (No such file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

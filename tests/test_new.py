@@ -102,7 +102,7 @@ def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
     none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))
     for short in (none, few):
         told = " ".join(short.reasons)
-        assert "too few to learn from: give --minutes 6." in told
+        assert "too few to learn from: give minutes=6." in told
         assert "would teach little" not in told
     assert none.values["train.steps"] == 1 and "about 1 seconds" in " ".join(none.reasons)
     assert enough.values["train.steps"] == 324
@@ -205,10 +205,10 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x", "--text", "short"], "only about .* tokens of text, .* give more text"),
         (["new", "x", "--text", "latin"], r"not UTF-8 \(.*\); convert it to UTF-8: iconv -f "),
         (["new", "x", "--source", "latin", "--target", "latin.2"], "convert it to UTF-8"),
-        ([*PAIRS, "--minutes", "0"], "minutes=0 must be a number above 0 and finite; try 30"),
-        ([*PAIRS, "--minutes", "-5"], "minutes=-5 must be a number above 0"),
-        ([*PAIRS, "--minutes", "inf"], "minutes=inf must be .* finite; try 30"),
-        ([*PAIRS, "--minutes", "nan"], "minutes=nan must be .* finite"),
+        ([*PAIRS, "--minutes", "0"], "--minutes 0.0 must be above 0 and finite; try 30"),
+        ([*PAIRS, "--minutes", "-5"], "--minutes -5.0 must be above 0"),
+        ([*PAIRS, "--minutes", "inf"], "--minutes inf must be a finite number"),
+        ([*PAIRS, "--minutes", "nan"], "--minutes nan must be a finite number"),
         ([*PAIRS, "--out", "nodir/x.toml"], "a folder that does not exist; .*: mkdir -p nodir$"),
         (["new", "my/pairs", *PAIRS[2:]], "a folder that does not exist; .*: mkdir -p my$"),
         (["new", "x", "--text", "\udce9.txt"], "is not UTF-8, and a recipe is; rename it"),
@@ -260,7 +260,7 @@ def test_a_recipe_that_cannot_be_written_is_no_traceback(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("clearhead.api.own_text.size_recipe", measured)
+    monkeypatch.setattr("clearhead.api.recipe_for.size_recipe", measured)
     assert main(PAIRS) == 2
     told = capsys.readouterr().err
     assert "my-pairs.toml cannot be written (No space left on device); name another" in told

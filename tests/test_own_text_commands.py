@@ -61,8 +61,8 @@ def test_a_table_becomes_a_recipe_by_the_columns_that_are_proposed(here: Path, c
 def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(
     here: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("clearhead.api.own_text.os.access", lambda *_: False)
-    monkeypatch.setattr("clearhead.api.own_text.size_recipe", None)
+    monkeypatch.setattr("clearhead.api.recipe_for.os.access", lambda *_: False)
+    monkeypatch.setattr("clearhead.api.recipe_for.size_recipe", None)
     assert main(PAIRS) == 2
     assert "first.toml cannot be written: its folder is read-only; name" in capsys.readouterr().err
 
@@ -257,9 +257,14 @@ def test_any_systems_output_can_be_scored_and_compared(here: Path, capsys):
     assert told.startswith("target.txt: 300 lines\nBLEU    100.00")
     assert "against" in told and "the first is better (p = " in told
     assert main(["evaluate", *files, "--source", "source.txt"]) == 2
-    assert "is scored against --reference alone; leave out --source" in capsys.readouterr().err
+    assert (
+        "--source does not apply to the output of a system; leave it out" in capsys.readouterr().err
+    )
     assert main(["evaluate"]) == 2
-    assert "MODEL is missing: a model folder or a run; or --hypothesis" in capsys.readouterr().err
+    assert (
+        "MODEL is missing: a model folder or a run; or give --hypothesis FILE"
+        in capsys.readouterr().err
+    )
 
 
 def test_an_error_of_training_is_printed_once(here: Path, capsys):

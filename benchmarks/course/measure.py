@@ -201,8 +201,8 @@ def worth() -> Measured:
     whole, rises, errors = loss(), [], []
     names = [f"decoder.layers.{i}.self_attention.heads" for i in range(model.config.n_layers)]
     heads = range(model.config.n_heads)
-    single = [[ch.zero(name, heads=[head])] for name in names for head in heads]
-    for edits in [*single, [ch.zero(name, heads=heads) for name in names[1:]]]:
+    single = [[ch.edit.zero(name, heads=[head])] for name in names for head in heads]
+    for edits in [*single, [ch.edit.zero(name, heads=heads) for name in names[1:]]]:
         with ch.trace(model.model, read=(), edit=edits):
             rise = loss() - whole
         rises.append(rounded(rise.mean(), 3))

@@ -10,18 +10,17 @@ class ClearheadError(Exception):
 
 
 class ConfigError(ClearheadError, ValueError):
-    """A setting that breaks a rule; `field` names it."""
+    """A setting that breaks a rule. Python shows it as `beam=2`, the command line as `--beam 2`; a
+    server names the `field`."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         super().__init__(f"{field}={value!r} {rule}; {remedy}")
-        self.field = field
-        self._given = (field, repr(value), rule, remedy)
+        self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """So that it can come back from another process; a pool waits for ever for one that
         cannot."""
-        field, value, rule, remedy = self._given
-        return ConfigError, (field, _Shown(value), rule, remedy)
+        return ConfigError, (self.field, _Shown(repr(self.value)), self.rule, self.remedy)
 
 
 class _Shown(str):

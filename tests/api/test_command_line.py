@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import clearhead as ch
-from clearhead.api.texts import Evaluating, Generating, Labelling, Scoring, Translating
 from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU
@@ -74,19 +73,3 @@ def test_a_part_of_ones_own_is_named_on_the_command_line(
     assert main([*arguments, "--part", f"feed_forward={file}:SquaredReLU", "--max-new", "3"]) == 0
     assert main([*arguments, "--part", "feedforward=x"]) == 2
     assert "did you mean 'feed_forward'?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("function", "settings", "others"),
-    [
-        (ch.TextModel.translate, Translating, {"self", "texts", "n_best", "details"}),
-        (ch.TextModel.generate, Generating, {"self", "prompts", "details"}),
-        (ch.TextModel.score, Scoring, {"self", "texts", "targets", "details"}),
-        (ch.TextModel.classify, Labelling, {"self", "texts", "details"}),
-        (ch.evaluate, Evaluating, {"model", "split", "hypothesis"}),
-    ],
-)
-def test_a_type_checker_knows_every_setting(function: Any, settings: type, others: set[str]):
-    """Overloads name what changes the type of an answer; a typed dictionary names the rest."""
-    names = set(inspect.signature(function).parameters)
-    assert names - others == set(settings.__annotations__) and others <= names

@@ -55,10 +55,10 @@ def test_a_string_gives_a_string_and_a_list_or_a_generator_a_list(translator: ch
     assert translator.translate("aei", max_new=6) == one and many[1] == ""
     assert translator.translate((text for text in ["aei", "", "bfj"]), max_new=6) == many
     assert translator.translate([]) == []
-    detail = translator.translate("aei", max_new=6, details=True)
+    (detail,) = translator.translations("aei", max_new=6)
     assert isinstance(detail, DecodedText) and detail.text == one
     assert len(detail.tokens) == len(detail.pieces) == len(detail.log_probs)
-    best = translator.translate(["aei"], max_new=6, n_best=3, details=True)
+    best = translator.translations(["aei"], max_new=6, n_best=3)
     assert [len(texts) for texts in best] == [3] and best[0][0].score >= best[0][1].score
 
 
@@ -69,7 +69,9 @@ def test_generating_depends_on_the_seed_and_streams_the_same_text(language_model
     assert "".join(language_model.stream("ae", **settings)) == whole
     both = language_model.generate(["ae", "bf"], **settings)
     assert both[0] == whole and language_model.generate(["ae", "bf"], **settings) == both
-    assert language_model.generate("ae", only=["xyz"], details=True).text == "xyz"
+    constrained = language_model.continuations("ae", only=["xyz"])
+    assert constrained is not None and constrained.text == "xyz"
+    assert language_model.continuations(["ae", ""], max_new=2)[1] is None
 
 
 def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
@@ -77,10 +79,10 @@ def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
 ):
     long = "aei" * 40
     cut = {"too_long": "cut", "max_new": 3}
-    translator.translate(["aei", long], **cut, called="line", number=4)
+    translator.translate(["aei", long], **cut)
     (told,) = caplog.messages
     longest = translator.config.max_length
-    assert told == f"line 5 has 121 tokens, and the model takes {longest}: it was cut"
+    assert told == f"text 2 has 121 tokens, and the model takes {longest}: it was cut"
     found = translator.attention(long, "iea", too_long="cut")
     assert len(found.source) == longest
     caplog.clear()
@@ -93,19 +95,19 @@ def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
 def test_scores_are_the_log_probabilities_of_what_is_generated(
     translator: ch.TrainedRun, language_model: ch.TrainedRun
 ):
-    found = translator.translate("aei", beam=1, max_new=12, details=True)
-    again = translator.score("aei", found.text, details=True)
+    (found,) = translator.translations("aei", beam=1, max_new=12)
+    again = translator.token_scores("aei", found.text)
     assert again.tokens[: len(found.tokens)] == found.tokens
     assert again.log_probs[: len(found.tokens)] == pytest.approx(found.log_probs, abs=1e-4)
     assert translator.score("aei", found.text) == pytest.approx(sum(again.log_probs), abs=1e-4)
     assert translator.score(["aei", ""], ["iea", ""])[1] == 0.0
-    scored = language_model.score("aei", details=True)
+    scored = language_model.token_scores("aei")
     assert isinstance(scored, Scored) and len(scored.log_probs) == 2
     assert language_model.score("aei") == pytest.approx(scored.log_prob)
 
 
 def test_a_classifier_names_labels(classifier: ch.TrainedRun):
-    found = classifier.classify("aei", details=True)
+    found = classifier.label_probabilities("aei")
     assert isinstance(found, Classified) and sum(found.probabilities.values()) == pytest.approx(1)
     assert classifier.classify(["aei", ""]) == [found.label, None]
 
@@ -130,7 +132,7 @@ def test_a_translator_that_was_trained_with_blanks_at_the_ends_is_given_them(tmp
 
 def test_a_classifier_that_was_trained_with_blanks_at_the_ends_is_given_them(tmp_path: Path):
     run = kept_blanks(tmp_path, "labels")
-    with_blanks, without = run.classify(["  aei", "aei"], details=True)
+    with_blanks, without = run.label_probabilities(["  aei", "aei"])
     assert with_blanks.probabilities != without.probabilities
 
 
@@ -267,7 +269,7 @@ def test_a_part_of_ones_own_trains_resumes_and_loads_by_class_or_file(place: Pat
         ch.load(run.folder, feed_forward=f"{file}:SquaredReLU").translate("aei", max_new=6) == text
     )
     with pytest.raises(
-        ch.ClearheadError, match=r"feed_forward=own\.py:SquaredReLU; give its class"
+        ch.ClearheadError, match=r"give its class: feed_forward=own\.py:SquaredReLU"
     ):
         ch.load(run.folder)
     with pytest.raises(ch.ClearheadError, match="which Hugging Face does not know"):

@@ -54,18 +54,22 @@ def rows(recipe: ch.Recipe) -> list[dict[str, str]]:
 
 
 def test_lists_generators_and_frames_give_the_same_recipe(here: Path):
-    by_list = ch.recipe_for(pairs=PAIRS, minutes=1)
+    by_list = ch.recipe_for(text=ch.OwnText.pairs(PAIRS), minutes=1)
     assert rows(by_list)[0] == {"source": "number 0\nline two", "target": "Zahl 0"}
     assert by_list.name == "my-pairs" and by_list.reasons[0].startswith("Text: 60 pairs")
     sources, targets = ([pair[side] for pair in PAIRS] for side in (0, 1))
-    columns = ((sources, targets), (tuple(sources), Column(targets)))
-    for pairs in ((pair for pair in PAIRS), zip(*zip(*PAIRS)), Frame(), *columns):
-        assert ch.recipe_for(pairs=pairs, minutes=1) == by_list
+    columns: Any = ((sources, targets), (tuple(sources), Column(targets)))
+    texts = [ch.OwnText.pairs(rows) for rows in ((pair for pair in PAIRS), zip(*zip(*PAIRS)))]
+    texts += [ch.OwnText.pairs(Frame()), *(ch.OwnText.columns(*each) for each in columns)]
+    for text in texts:
+        assert ch.recipe_for(text=text, minutes=1) == by_list
     assert len(list((here / "text" / "my-pairs").iterdir())) == 1
 
 
 def test_text_in_memory_can_be_prepared_and_keeps_its_line_ends(here: Path):
-    recipe = ch.recipe_for("poem", texts=[f"line {n}\n\tnext {n}" for n in range(400)], minutes=1)
+    recipe = ch.recipe_for(
+        "poem", ch.OwnText.texts(f"line {n}\n\tnext {n}" for n in range(400)), minutes=1
+    )
     corpus = ch.prepare(recipe)
     assert corpus.folder == Path("prepared/poem")
     found = {*texts_of(corpus, "train"), *texts_of(corpus, "valid")}
@@ -79,7 +83,9 @@ def texts_of(corpus: Corpus, split: str) -> list[str]:
 
 
 def test_texts_that_occur_often_are_not_on_both_sides(here: Path):
-    recipe = ch.recipe_for(texts=[f"text number {n % 300}" for n in range(2400)], minutes=1)
+    recipe = ch.recipe_for(
+        text=ch.OwnText.texts([f"text number {n % 300}" for n in range(2400)]), minutes=1
+    )
     assert "Validation: 10%, drawn at random by groups of equal" in " ".join(recipe.reasons)
     corpus = ch.prepare(recipe)
     held_out = set(texts_of(corpus, "valid"))
@@ -88,40 +94,40 @@ def test_texts_that_occur_often_are_not_on_both_sides(here: Path):
 
 def test_a_book_in_memory_is_a_file_whose_end_is_held_out(here: Path):
     book = "".join(f"{n} green bottles hanging on the wall\n" for n in range(4000))
-    recipe = ch.recipe_for(texts=[book, ""], minutes=1)
+    recipe = ch.recipe_for(text=ch.OwnText.texts([book, ""]), minutes=1)
     assert "Validation: the last 10% of each file" in " ".join(recipe.reasons)
     corpus = ch.prepare(recipe)
     (train,), (valid,) = texts_of(corpus, "train"), texts_of(corpus, "valid")
     assert train + valid == book and 0.08 < len(valid) / len(book) < 0.12
-    html = ch.recipe_for(texts=["<!DOCTYPE html>" + book, book.upper()], minutes=1)
+    html = ch.recipe_for(text=ch.OwnText.texts(["<!DOCTYPE html>" + book, book.upper()]), minutes=1)
     assert html.data.format == "jsonl"
 
 
 def test_a_text_of_several_megabytes_among_others_is_not_too_long(here: Path):
     texts = [f"a text, number {n}" for n in range(400)]
-    recipe = ch.recipe_for(texts=[*texts, "long " * 300_000], minutes=1)
+    recipe = ch.recipe_for(text=ch.OwnText.texts([*texts, "long " * 300_000]), minutes=1)
     assert recipe.data.max_bytes > 1_500_000 and "Skipped" not in " ".join(recipe.reasons)
 
 
 def test_texts_that_are_too_long_are_announced_with_their_share(here: Path):
     rows = [f"{label},{'word ' * (700 if n % 2 else 5)}{n}\n" for n in range(200) for label in "ab"]
     (here / "c.csv").write_text("label,text\n" + "".join(rows), encoding="utf-8")
-    recipe = ch.recipe_for(table="c.csv", minutes=1)
+    recipe = ch.recipe_for(text=ch.OwnText.table("c.csv"), minutes=1)
     told = " ".join(recipe.reasons)
     assert "Longer ones are skipped and counted: about 50% of the texts." in told
     assert recipe.data.max_tokens == sizing.TOO_LONG
 
 
 def test_the_name_of_a_recipe_is_that_of_its_file(here: Path):
-    assert ch.recipe_for("foo", pairs=PAIRS, minutes=1, out="bar.toml").name == "bar"
+    assert ch.recipe_for("foo", ch.OwnText.pairs(PAIRS), minutes=1, out="bar.toml").name == "bar"
     assert (here / "bar.toml").read_text(encoding="utf-8").startswith("# bar: made by")
     with pytest.raises(ClearheadError, match=r"named like a run's own recipe"):
-        ch.recipe_for(pairs=PAIRS, minutes=1, out="recipe.toml")
+        ch.recipe_for(text=ch.OwnText.pairs(PAIRS), minutes=1, out="recipe.toml")
 
 
 def test_other_text_of_the_same_name_never_passes_for_what_was_prepared(here: Path):
-    ch.prepare(ch.recipe_for(pairs=PAIRS, minutes=1))
-    other = ch.recipe_for(pairs=[(b, a) for a, b in PAIRS], minutes=1)
+    ch.prepare(ch.recipe_for(text=ch.OwnText.pairs(PAIRS), minutes=1))
+    other = ch.recipe_for(text=ch.OwnText.pairs((b, a) for a, b in PAIRS), minutes=1)
     with pytest.raises(ClearheadError, match=r"was prepared with another recipe: .*train"):
         ch.train(other)
 
@@ -130,18 +136,20 @@ def test_files_are_paths_and_the_recipe_can_be_written(here: Path):
     for name, side in (("a.de", 0), ("a.en", 1)):
         lines = [pair[side].replace("\n", " ") for pair in PAIRS]
         (here / name).write_text("\n".join(lines) + "\n")
-    recipe = ch.recipe_for("mine", pairs=(Path("a.de"), Path("a.en")), minutes=1, out="mine.toml")
+    recipe = ch.recipe_for(
+        "mine", ch.OwnText.parallel_files("a.de", "a.en"), minutes=1, out="mine.toml"
+    )
     assert recipe.data.train == (str(here / "a.de"), str(here / "a.en"))
     assert ch.recipe("mine.toml").data == recipe.data
     (here / "a.de").write_text("a longer text, line by line\n" * 400)
-    text = ch.recipe_for(texts=[Path("a.de")], minutes=30)
+    text = ch.recipe_for(text=ch.OwnText.files("a.de"), minutes=30)
     assert text.data.train == (str(here / "a.de"),) and text.name == "my-text"
 
 
 def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Path):
     for name in ("a.de", "a.en"):
         (here / name).write_text("".join(f"{name} {n}\n" for n in range(60)))
-    recipe = ch.recipe_for(pairs=(here / "a.de", here / "a.en"), minutes=1)
+    recipe = ch.recipe_for(text=ch.OwnText.parallel_files(here / "a.de", here / "a.en"), minutes=1)
     ch.prepare(recipe)
     (here / "a.de").write_text("".join(f"another {n}\n" for n in range(60)))
     with pytest.raises(ClearheadError, match=r"other text: .*a\.de has changed; restore it, "):
@@ -153,12 +161,13 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give exactly one of pairs= "),
-        ({"pairs": PAIRS, "texts": ["x"]}, "give exactly one of"),
+        ({}, "text= is missing: say what there is"),
+        ({"text": "a text"}, "text= is missing: say what there is"),
+        ({"pairs": PAIRS, "texts": ["x"]}, "give one text="),
         ({"pairs": []}, "pairs is empty"),
         ({"texts": iter(())}, "texts is empty"),
         ({"pairs": "a b"}, "is a str; give a list"),
-        ({"texts": "a text"}, "for files, pathlib.Path"),
+        ({"texts": "a text"}, "for files, OwnText.parallel_files"),
         ({"pairs": 5}, "is a int; give a list"),
         ({"pairs": [("one",)]}, "pair 1 is"),
         ({"pairs": [("one", "two"), ("one", 2)]}, "pair 2 is"),
@@ -170,7 +179,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
         ({"pairs": (Path("a"), "b")}, "strings are text, not files"),
         ({"pairs": (Path("a"), Path("b"))}, "there is no file"),
         ({"pairs": PAIRS, "minutes": 0}, "minutes=0 must be"),
-        ({"pairs": PAIRS, "minutes": "5"}, "minutes='5' must be a number"),
+        ({"pairs": PAIRS, "minutes": "5"}, "minutes='5' is a str; give a number"),
         ({"pairs": PAIRS, "out": "x.txt"}, "must end in .toml"),
         ({"pairs": PAIRS, "name": 5}, "name=5 is not a name"),
         ({"pairs": PAIRS, "clean": 5}, "clean=5 is not a list"),
@@ -193,5 +202,5 @@ def test_what_cannot_be_is_refused_and_leaves_no_file(
 def test_a_start_that_is_no_model_is_refused_before_anything_is_written(here: Path):
     (here / "folder").mkdir()
     with pytest.raises(ClearheadError, match="folder"):
-        ch.recipe_for(pairs=PAIRS, start="folder")
+        ch.recipe_for(text=ch.OwnText.pairs(PAIRS), start="folder")
     assert not (here / "text").exists()

@@ -192,15 +192,16 @@ def test_settings_of_another_type_are_refused_by_name(
     pairs = [("aei", "iea")] * 60
     calls: dict[Callable[..., Any], str] = {
         lambda **how: translator.translate("aei", **how): (
-            "beam n_best length_penalty alpha max_new too_long batch engine precision number"
+            "beam length_penalty alpha max_new too_long batch engine precision"
         ),
+        lambda **how: translator.translations("aei", **how): "n_best beam",
         lambda **how: language_model.generate("aei", **how): (
             "max_new temperature top_k top_p min_p repetition_penalty seed start window too_long "
-            "batch number"
+            "batch"
         ),
-        lambda **how: language_model.stream("aei", **how): "max_new top_k seed start number",
-        lambda **how: language_model.score("aei", **how): "start number",
-        lambda **how: classifier.classify("aei", **how): "too_long batch number",
+        lambda **how: language_model.stream("aei", **how): "max_new top_k seed start",
+        lambda **how: language_model.score("aei", **how): "start",
+        lambda **how: classifier.classify("aei", **how): "too_long batch",
         lambda **how: translator.attention("aei", **how): "target layer head too_long",
         lambda **how: language_model.evaluate(text=["aei"], **how): "stride start",
         lambda **how: ch.examine(language_model, **how): (
@@ -210,7 +211,9 @@ def test_settings_of_another_type_are_refused_by_name(
         lambda **how: ch.plan("tiny-decoder", tokens=1e9, **how): (
             "name train gpus kind length batch_tokens utilisation assumptions"
         ),
-        lambda **how: ch.recipe_for(pairs=pairs, **how): "name minutes start clean out folder",
+        lambda **how: ch.recipe_for(
+            text=ch.OwnText.pairs(pairs), **how
+        ): "name minutes start clean out folder",
         lambda **how: ch.build_model("tiny-decoder", **how): "seed device norm",
         lambda **how: ch.prepare("copy-task", **how): "processes data clean",
     }
@@ -235,7 +238,7 @@ def outcome(call: Callable[[], Any]) -> str:
 def test_looking_into_what_is_no_model_or_no_trace_is_refused(wrong: Any):
     assert "no module" in refused(lambda: ch.count_parameters(wrong))
     assert "neither an encoder" in refused(lambda: ch.trace(wrong))
-    assert "neither an encoder" in refused(lambda: ch.names(wrong))
+    assert "neither an encoder" in refused(lambda: ch.edit.names(wrong))
     for call in (ch.head_kinds, ch.logit_lens, ch.rollout, partial(ch.attribution, token=1)):
         assert "no trace" in refused(lambda call=call: call(wrong))
 
@@ -257,9 +260,11 @@ class Frame:
 
 def test_what_would_be_ignored_or_misread_is_refused(tmp_path: Path):
     decoder = ch.load("shakespeare-char")
-    with pytest.raises(ClearheadError, match="--against does not apply to a language model"):
+    with pytest.raises(ClearheadError, match="against= does not apply to a language model"):
         ch.evaluate(decoder, text=["a"], against="nowhere")
-    with pytest.raises(ClearheadError, match="document='File' is not a choice; try 'line'"):
+    with pytest.raises(
+        ClearheadError, match="document='File' is not a choice; did you mean 'file'"
+    ):
         ch.evaluate(decoder, text=["a"], document="File")  # pyright: ignore
     with pytest.raises(ClearheadError, match="give one of its columns"):
         decoder.generate(Frame())  # pyright: ignore
@@ -300,9 +305,9 @@ def test_looking_into_a_model_with_wrong_values_is_refused_by_name(
         decoder(torch.tensor([[3, 4, 5]]))
     assert "try 'causal'" in refused(lambda: ch.rollout(of_decoder))
     assert ch.rollout(of_decoder, "causal").shape == (1, 3, 3)
-    assert "try heads=[1]" in refused(lambda: ch.zero("*.heads", heads=1))
-    assert "tensor or a number" in refused(lambda: ch.put("encoder.output", "x"))
-    assert "factor='2'" in refused(lambda: ch.multiply("encoder.output", "2"))
+    assert "try heads=[1]" in refused(lambda: ch.edit.zero("*.heads", heads=1))
+    assert "tensor or a number" in refused(lambda: ch.edit.put("encoder.output", "x"))
+    assert "factor='2'" in refused(lambda: ch.edit.multiply("encoder.output", "2"))
     assert "no edit" in refused(lambda: ch.trace(model, edit=["encoder.output"]))
     run: Callable[[], torch.Tensor] = lambda: model(*given)  # noqa: E731
     assert "mean_of" in refused(lambda: ch.head_ablation(model, run, torch.sum, means={}))
@@ -341,12 +346,14 @@ def test_a_new_folder_that_has_no_name_is_refused(
 def test_settings_of_another_kind_of_model_and_a_split_beside_text_are_refused(
     translator: ch.TrainedRun, language_model: ch.TrainedRun, classifier: ch.TrainedRun
 ):
-    assert "--p-mask does not apply to a translator" in refused(
+    assert "p_mask=0.3 does not apply to a translator" in refused(
         lambda: translator.evaluate(p_mask=0.3)
     )
     assert "leave it out" in refused(lambda: language_model.evaluate(exact=True))
-    assert "give --prepared" in refused(lambda: classifier.evaluate(text=["aku"]))
-    assert "--split" in refused(lambda: translator.evaluate("valid", source=["a"], reference=["a"]))
+    assert "give prepared= instead" in refused(lambda: classifier.evaluate(text=["aku"]))
+    assert "split='valid' is a part" in refused(
+        lambda: translator.evaluate("valid", source=["a"], reference=["a"])
+    )
     assert "resamples=" in refused(lambda: translator.evaluate(resamples="5"))
 
 
@@ -359,7 +366,7 @@ def test_settings_of_a_search_are_refused_where_nothing_is_searched(
     language_model: ch.TrainedRun, classifier: ch.TrainedRun, place: Path, name: str
 ):
     how: Any = {name: SEARCH[name]}
-    option = f"--{name.replace('_', '-')}"
+    option = f"{name}={SEARCH[name]!r}"
     assert f"{option} does not apply to a language model; leave it out" in refused(
         lambda: language_model.evaluate("valid", **how)
     )
@@ -373,15 +380,14 @@ def test_settings_that_a_split_an_output_or_a_translator_would_ignore_are_refuse
 ):
     ignored: list[dict[str, Any]] = [{"start": "bos"}, {"start": "none"}, {"document": "file"}]
     for how in ignored:
-        assert "is for --text: a split of a run is read as in training" in refused(
+        assert "is for text=: a split of a run is read as in training" in refused(
             lambda how=how: language_model.evaluate("valid", **how)
         )
     lines: dict[str, Any] = {"hypothesis": ["a"], "reference": ["a"], "exact": True}
     others = {"split": "test", "beam": 1, "stride": 3, "start": "bos", "p_mask": 0.5}
     for name, value in {**others, "document": "file", "engine": "ctranslate2"}.items():
-        assert f"leave out --{name.replace('_', '-')}" in refused(
-            lambda one={name: value}: ch.evaluate(**lines, **one)
-        )
+        told = refused(lambda one={name: value}: ch.evaluate(**lines, **one))
+        assert told.startswith(f"{name}=") and "leave it out" in told
     for start in ("eos", "none"):
         assert f"start={start!r} is for language models; leave it out" in refused(
             lambda start=start: translator.score("aei", "iea", start=start)
@@ -394,7 +400,7 @@ def test_exact_lines_may_differ_in_case_if_asked_and_refuse_settings_of_bleu():
     found = ch.evaluate(**lines, exact=True, lowercase=True)
     assert found["exact"] == 1 and "given lines, ignoring case" in str(found)
     for how in ({"tokenize": "nonsense"}, {"resamples": 5}):
-        assert "is for BLEU and chrF++, and --exact counts lines" in refused(
+        assert "is for BLEU and chrF++, and exact=True counts lines" in refused(
             lambda how=how: ch.evaluate(**lines, exact=True, **how)
         )
 

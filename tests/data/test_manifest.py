@@ -42,7 +42,10 @@ def test_one_changed_byte_is_found(prepared: Path, name: str, opened_before: boo
     if opened_before:
         open_corpus(prepared)
     flip_a_byte(prepared / name)
-    with pytest.raises(DataError, match=f"{name} has changed; prepare again with --overwrite"):
+    with pytest.raises(
+        DataError,
+        match=rf"{name} has changed; prepare again: clearhead\.prepare\(…, overwrite=True\)",
+    ):
         open_corpus(prepared)
 
 

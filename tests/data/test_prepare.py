@@ -163,7 +163,7 @@ def test_a_finished_folder_is_only_checked(tmp_path: Path):
 
 def test_other_settings_or_inputs_are_refused_with_what_changed(tmp_path: Path):
     prepare(pairs_job(tmp_path))
-    with pytest.raises(DataError, match=r"data\.vocab_size was 300, is 290.*--overwrite"):
+    with pytest.raises(DataError, match=r"data\.vocab_size was 300, is 290.*overwrite=True"):
         prepare(pairs_job(tmp_path, vocab_size=290))
     job = pairs_job(tmp_path)
     content = (tmp_path / "source.txt").read_text()

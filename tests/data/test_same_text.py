@@ -60,7 +60,7 @@ def test_text_that_has_changed_since_is_named(corpus: Corpus, config: DataConfig
     source, target = map(Path, config.train)
     text = source.read_bytes()
     source.write_bytes(text.upper())
-    with pytest.raises(DataError, match=r"other text: .*source\.txt has changed; rest.*--over"):
+    with pytest.raises(DataError, match=r"other text: .*source\.txt has changed; .*overwrite=True"):
         check_text_of_data(corpus, config)
     target.write_bytes(b"one more\n" + text)
     with pytest.raises(DataError, match=r"source\.txt has changed; .*target\.txt has changed;"):

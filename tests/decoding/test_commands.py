@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.api import evaluating
+from clearhead.api import measures
 from clearhead.cli import main
 from clearhead.cli.lines import _chunks, _count_lines
 from clearhead.cli.terminal import one_line
@@ -117,7 +117,7 @@ def test_where_the_first_line_looked_is_drawn_and_lines_stay_lines(
     narrow = inside(*options, "--attention", picture, given="ein Hund\n")
     assert narrow.stderr == f"drawn: {picture}\n"
     wrong = inside(*options, "--attention", picture, "--layer", 3, given="ein Hund\n")
-    assert "layer=3 is not one of this model's, which has 0 to 0; try layer=0" in wrong.stderr
+    assert "--layer 3 is not one of this model's, which has 0 to 0; try --layer 0" in wrong.stderr
     with pytest.raises(SystemExit):
         inside(*options, "--attention", "picture.jpg")
 
@@ -178,17 +178,17 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(folder: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tokenize", "bogus"], "tokenize='bogus' is not known to sacrebleu; choose from none"),
-        (["--resamples", "-3"], "resamples=-3 must be a whole number of at least 0"),
-        (["--against", "mt2", "--exact"], "leave out exact"),
-        (["--against", "mt2", "--resamples", "0"], "have resamples=1000"),
+        (["--tokenize", "bogus"], "--tokenize bogus is not known to sacrebleu; choose from none"),
+        (["--resamples", "-3"], "--resamples -3 must be a whole number of at least 0"),
+        (["--against", "mt2", "--exact"], "leave out --exact"),
+        (["--against", "mt2", "--resamples", "0"], "try --resamples 1000"),
     ],
 )
 def test_a_wrong_way_of_scoring_is_told_before_anything_is_translated(
     folder: Path, tmp_path: Path, inside, monkeypatch, options, message
 ):
     pytest.importorskip("sacrebleu", reason="needs the extra eval")
-    monkeypatch.setattr(evaluating, "translate_lines", None)  # not reached
+    monkeypatch.setattr(measures, "translate_lines", None)  # not reached
     (tmp_path / "lines").write_text("ein Hund\n")
     files = ["--source", tmp_path / "lines", "--reference", tmp_path / "lines"]
     told = inside("evaluate", folder / "mt", *files, *options)

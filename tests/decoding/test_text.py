@@ -100,8 +100,11 @@ def test_texts_come_back_in_order_with_what_the_model_was_given():
 
 def test_a_text_that_is_too_long_is_refused_by_its_name_or_cut_before_its_end():
     long = "dog " * 30
+    how = TranslateConfig(too_long="refuse")
     with pytest.raises(InputError, match=r"line 7 has .* tokens, and the model takes 20"):
-        translate_texts(OwnEngine(MT), CODEC, [long], names=["line 7"])
+        translate_texts(OwnEngine(MT), CODEC, [long], how, names=["line 7"])
+    (skipped,) = translate_texts(OwnEngine(MT), CODEC, [long])
+    assert skipped.outputs == [] and skipped.n_cut > 20
     (cut,) = translate_texts(
         OwnEngine(MT), CODEC, [long], TranslateConfig(too_long="cut", max_new=3)
     )

@@ -24,7 +24,6 @@ from clearhead.decoding import score
 from clearhead.decoding.sampling import probabilities
 from clearhead.errors import ConfigError, InputError
 from clearhead.inspection import page as page_module
-from clearhead.inspection.labels import label_of
 from clearhead.inspection.lens import logit_lens
 from clearhead.inspection.page import MODULES, joined_script, page
 from clearhead.inspection.seeing import see
@@ -33,6 +32,7 @@ from clearhead.inspection.walk import _source as walk_source
 from clearhead.inspection.walk import walk
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.visible import label_of
 from tests.inspection.models import inputs_of, model_of
 from tests.inspection.subjects import CONFIGS, subject
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clearhead.cli import main
+from clearhead.cli.spelling import as_flags
 from clearhead.config import TrainConfig, load_recipe, revise_model
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import preset
@@ -63,7 +64,7 @@ def test_in_fp32_the_utilisation_is_assumed_and_a_warning_names_the_remedy():
     assert {found.figures[name].origin for name in names} == {"assumed"}
     assert [line for line in plan_lines(found) if "fp32, which is slower" in line] == [
         "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time and "
-        "cost are too optimistic (try --train.precision bf16, or your own --utilisation)"
+        "cost are too optimistic (try train.precision='bf16', or your own utilisation=)"
     ]
     usual = small_plan(gpus=1, batch_tokens=64)
     assert usual.figures["speed"].origin == "computed"
@@ -177,7 +178,8 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str]):
 
 def pasted(found: ClusterPlan) -> dict[str, str]:
     """The options that a plan prints, by their keys."""
-    words = shlex.split(next(line for line in plan_lines(found) if "--train.parallel" in line))
+    line = next(line for line in plan_lines(found) if "train.parallel=" in line)
+    words = shlex.split(as_flags(line, keys=True))
     return dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
 
 
@@ -228,7 +230,8 @@ def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
         tokens=1e9,
         batch_tokens=64,
     )
-    assert changed == f"{expected}\n"
+    assert changed == f"{as_flags(str(expected), keys=True)}\n"
+    assert "--price\n" in changed and "price=\n" in str(expected)
     parameters = expected.figures["parameters"].value
     assert parameters == inventory(model).total
     assert expected.figures["checkpoint"].value == 16 * parameters  # 4 of them for the average

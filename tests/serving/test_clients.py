@@ -77,11 +77,11 @@ def test_libretranslatepy_reaches_every_endpoint_that_it_knows(libre):
 
 def test_alternatives_are_the_next_best_translations(server: RunningServer, models: Path):
     own, folder = ch.load(models / "random-de-zh"), models / "cache" / "ctranslate2"
-    expected = own.translate(
+    expected = own.translations(
         "ein Hund", n_best=3, engine="ctranslate2", engine_folder=folder, max_new=20
     )
     asked = {"q": "ein Hund", "source": "de", "target": "zh", "alternatives": 2}
-    best, *others = expected
+    best, *others = (output.text for output in expected)
     assert server.ask("/translate", asked)[1] == {"translatedText": best, "alternatives": others}
 
 

@@ -16,6 +16,7 @@ import clearhead as ch
 from clearhead.api import serving as serving_api
 from clearhead.config import GenerateConfig
 from clearhead.decoding.codec import Codec
+from clearhead.decoding.results import DecodedText
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
 from clearhead.decoding.text import Decoded, EncodedSource
 from clearhead.errors import ConfigError, FolderError, InputError
@@ -259,6 +260,13 @@ def test_limits_are_checked():
             Limits(**wrong)
 
 
+def said(text: str) -> DecodedText:
+    tokenizer: Any = None  # nobody asks for the pieces
+    return DecodedText(
+        text=text, tokens=[], log_probs=[], score=0.0, stop="end", tokenizer=tokenizer
+    )
+
+
 class Model:
     """Records what it is given; waits while it is held."""
 
@@ -274,7 +282,7 @@ class Model:
         self.batches.append([source.given[0] for source in sources])
         if any(source.given[0] == 666 for source in sources):
             raise RuntimeError("planted")
-        return [Decoded(source.given, 0, [], [str(source.given[0])]) for source in sources]
+        return [Decoded(source.given, 0, [said(str(source.given[0]))]) for source in sources]
 
 
 def of(name: int, n: int, size: int = 10) -> list[EncodedSource]:

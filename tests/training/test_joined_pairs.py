@@ -60,13 +60,13 @@ def test_the_loss_of_training_is_the_score_of_the_targets(trained: Path, pairs: 
 
 def test_it_translates_scores_and_is_evaluated_like_an_encoder_decoder(trained: Path):
     model = clearhead.load(trained)
-    found = model.translate(["ab", "", "ba ab"], beam=3, max_new=7, details=True)
-    assert [len(each.tokens) > 0 for each in found] == [True, False, True]
+    found = model.translations(["ab", "", "ba ab"], beam=3, max_new=7)
+    assert [len(each) for each in found] == [1, 0, 1] and found[0][0].tokens
     assert len(model.score(["ab", "ba"], ["ba", "ab"])) == 2
     lines = {"source": ["ab", "ba"], "reference": ["ba", "ab"]}
     found = evaluate(trained, **lines, max_new=5, resamples=0)
     assert set(found.values) == {"BLEU", "chrF++"}
-    with pytest.raises(InputError, match="--text does not apply to a translator"):
+    with pytest.raises(InputError, match="text= does not apply to a translator"):
         evaluate(trained, text="ab")
     with pytest.raises(InputError, match="a translator scores translations"):
         model.score("ab")
@@ -109,7 +109,7 @@ def test_the_microscope_shows_the_source_and_what_is_written_behind_it(trained: 
     shown, _ = finished_text(subject_of(model.opened, "joined"), "ab", max_new=3)
     given, codec = shown.n_given + 1, model.opened.codec
     assert shown.fed[:given] == codec.encode_sources(["ab"])[0]
-    (found,) = model.translate(["ab"], beam=1, max_new=3, details=True)
+    ((found,),) = model.translations(["ab"], beam=1, max_new=3)
     assert shown.written[given - 1 :] == found.tokens
 
 

@@ -35,5 +35,5 @@ def test_every_rank_says_what_is_wrong_with_the_folder_and_leaves_nothing(tmp_pa
     for each in unshared:
         assert "/__1_, which rank 1 has written; the run's folder must be on a disk that" in each
     assert unwritable[0] == unwritable[1]
-    assert f"rank 1 cannot write {file}" in unwritable[0] and "--folder FOLDER" in unwritable[0]
+    assert f"rank 1 cannot write {file}" in unwritable[0] and "folder=…" in unwritable[0]
     assert list(tmp_path.glob("*/*")) == []

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from torch import nn
 
-from clearhead.api.loading import find_model, is_of_hugging_face, shipped_models
+from clearhead.api.loading import find_model
+from clearhead.api.locating import is_of_hugging_face, shipped_models
 from clearhead.api.own_parts import FileError, first_line, run_file
 from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel

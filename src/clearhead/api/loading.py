@@ -1,24 +1,15 @@
 """Opening a model: of a run, a model folder, a Hugging Face folder, or a shipped one."""
 
-import tempfile
 from pathlib import Path
-from typing import Any
 
-import torch
-
+from clearhead.api.locating import locate
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
-from clearhead.decoding.opening import RECIPE, how_to_make
 from clearhead.environment import keep_freed_memory
-from clearhead.errors import FolderError, nearest
-from clearhead.interop.folders import has_file, read_json
-from clearhead.interop.huggingface.importing import import_model
-from clearhead.interop.model_folder import CONFIG, FORMAT
+from clearhead.interop.huggingface.importing import import_model as import_huggingface
 from clearhead.models.own_parts import NONE, OwnParts
-
-SHIPPED = Path(__file__).parent.parent / "shipped"
 
 
 def load(
@@ -47,46 +38,16 @@ def as_text_model(model: TextModel | str | Path) -> TextModel:
     return model if isinstance(model, TextModel) else load(model)
 
 
-def shipped_models() -> list[str]:
-    """The names that `load` knows."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
-
-
-def place_of(folder: Path) -> Path:
-    """The folder itself, or that of the shipped model of this name."""
-    is_shipped = not folder.exists() and str(folder) in shipped_models()
-    return SHIPPED / folder if is_shipped else folder
-
-
 def find_model(path: str | Path, own: OwnParts = NONE) -> TextModel:
     """What `load` opens, not opened yet."""
-    given = as_path("path", path)
-    folder = place_of(given)
-    if folder != given:
-        # Half precision saves space in the package; a processor computes in fp32.
-        return TextModel(folder, own_parts=own, dtype=torch.float32)
-    if not folder.is_dir():
-        raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
-    if (folder / RECIPE).is_file() or (folder / "model").is_dir():
-        return TrainedRun(folder, own_parts=own)
-    if not has_file(folder, CONFIG):
-        raise FolderError(
-            f"{folder} is neither a run nor a model folder: it has no {RECIPE} and no {CONFIG}; "
-            f"{_remedy(folder)}"
-        )
-    if is_of_hugging_face(read_json(folder, CONFIG)):
-        temporary = tempfile.TemporaryDirectory(prefix="clearhead-")
-        imported = Path(temporary.name) / folder.resolve().name
-        import_model(folder, imported)
-        return TextModel(imported, own_parts=own, keeps=temporary)
-    return TextModel(folder, own_parts=own)
+    found = locate(path)
+    if found.is_run:
+        return TrainedRun(found.folder, own_parts=own)
+    return TextModel(found.folder, own_parts=own, dtype=found.dtype, keeps=found.keeps)
 
 
-def is_of_hugging_face(config: dict[str, Any]) -> bool:
-    """By the content of config.json."""
-    return bool({"model_type", "architectures"} & set(config)) and config.get("format") != FORMAT
-
-
-def _remedy(folder: Path) -> str:
-    shipped = nearest(folder.name, shipped_models()) if folder.name == str(folder) else ""
-    return how_to_make(folder) + (f" (shipped models: {shipped})" if shipped else "")
+def import_model(folder: str | Path, out: str | Path) -> TextModel:
+    """Read a Hugging Face folder into a new model folder, and open that. No code in it is run."""
+    path = as_path("out", out)
+    import_huggingface(as_path("folder", folder), path)
+    return TextModel(path)

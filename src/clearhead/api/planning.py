@@ -1,30 +1,32 @@
 """What training on many accelerators takes, before any is rented."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from clearhead.api.keywords import takes
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import ModelConfig, Recipe, TrainConfig, recipe_names
+from clearhead.config.tasks import PlanOptions
 from clearhead.errors import InputError, nearest
 from clearhead.models import PRESETS, preset
 from clearhead.scale import Assumptions, ClusterPlan
 from clearhead.scale import plan as cluster_plan
 
 
+@takes(PlanOptions)
 def plan(
     what: RecipeGiven | ModelConfig,
     *,
     name: str | None = None,
     train: TrainConfig | None = None,
-    gpus: int = 8,
-    kind: str = "H100",
-    tokens: float | None = None,
-    length: int | None = None,
-    batch_tokens: float | None = None,
-    utilisation: float | str | None = None,
+    gpus: int = PlanOptions.gpus,
+    kind: str = PlanOptions.kind,
+    tokens: float | None = PlanOptions.tokens,
+    length: int | None = PlanOptions.length,
+    batch_tokens: float | None = PlanOptions.batch_tokens,
+    utilisation: float | str | None = PlanOptions.utilisation,
     assumptions: Assumptions | Mapping[str, float] | None = None,
 ) -> ClusterPlan:
     """Memory, layout, time and cost of training on `gpus` accelerators of a `kind`, from arithmetic
@@ -34,34 +36,33 @@ def plan(
     recipe brings the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a
     step; a model needs `tokens`. `train` replaces the training settings of the recipe, or those
     with which a model alone is planned (bf16, logits in chunks). `name` is shown for a model whose
-    configuration is given. `utilisation`: a share of the peak, or the name of a published
-    one (None: the accelerator's). `assumptions`: what you know better, such as
-    {"price": 2.5}; see `clearhead.scale.Assumptions`.
+    configuration is given. `assumptions`: what you know better, such as {"price": 2.5}; see
+    `clearhead.scale.Assumptions`.
     """
-    for option, value, kinds, remedy in (
+    for option, value, kind_wanted, remedy in (
         ("name", name, str | None, "give a text"),
         ("train", train, TrainConfig | None, "give a TrainConfig"),
-        ("gpus", gpus, int, "give a whole number"),
-        ("kind", kind, str, "give the name of an accelerator, such as 'H100'"),
-        ("tokens", tokens, int | float | None, "give a number, such as 15e12"),
-        ("length", length, int | None, "give a whole number"),
-        ("batch_tokens", batch_tokens, int | float | None, "give a number"),
-        ("utilisation", utilisation, int | float | str | None, "give a number, such as 0.4"),
     ):
-        if isinstance(value, bool) or not isinstance(value, kinds):
+        if not isinstance(value, kind_wanted):
             raise InputError(f"{option}={value!r:.60} is a {type(value).__name__}; {remedy}")
-    if batch_tokens is not None and not 1 <= batch_tokens < math.inf:
-        raise InputError(f"batch_tokens={batch_tokens!r} must be at least 1; try 8192")
-    return cluster_plan(
-        _found(what),
-        name=name or (what if isinstance(what, str) else "model"),
-        train=train,
+    options = PlanOptions(
         gpus=gpus,
         kind=kind,
         tokens=tokens,
         length=length,
-        batch_tokens=None if batch_tokens is None else int(batch_tokens),
+        batch_tokens=batch_tokens,
         utilisation=utilisation,
+    )
+    return cluster_plan(
+        _found(what),
+        name=name or (what if isinstance(what, str) else "model"),
+        train=train,
+        gpus=options.gpus,
+        kind=options.kind,
+        tokens=options.tokens,
+        length=options.length,
+        batch_tokens=None if options.batch_tokens is None else int(options.batch_tokens),
+        utilisation=options.utilisation,
         assumptions=_assumptions(assumptions),
     )
 

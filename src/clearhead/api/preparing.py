@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearhead.api.keywords import takes
 from clearhead.api.paths import PREPARED, as_path
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import Recipe, revise_recipe
 from clearhead.config.data import DEFECTS
+from clearhead.config.tasks import PrepareOptions
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.data.prepare import prepare as prepare_job
@@ -17,21 +19,21 @@ from clearhead.data.sources import data_root
 from clearhead.errors import InputError
 
 
+@takes(PrepareOptions)
 def prepare(
     recipe: RecipeGiven,
     *,
-    folder: str | Path | None = None,
-    processes: int | None = None,
-    overwrite: bool = False,
+    folder: str | Path | None = PrepareOptions.folder,
+    processes: int | None = PrepareOptions.processes,
+    overwrite: bool = PrepareOptions.overwrite,
     data: Mapping[str, Any] | None = None,
     clean: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Corpus:
     """Turn a recipe's text into token files: train the tokenizer, encode, write a manifest.
 
-    `folder` is prepared/NAME unless given. A folder that is finished is only checked, one that was
-    interrupted is continued; `overwrite` makes it anew. `processes` encode: one for each core
-    unless given.
+    A folder that is finished is only checked, one that was interrupted is continued; `overwrite`
+    makes it anew.
 
     `data` are settings on top of the recipe's, such as `{"vocab_size": 4000}`. The folder keeps
     them, and training from it needs them no more. `clean` names kinds of defects whose documents
@@ -46,17 +48,16 @@ def prepare(
             raise InputError("clean= and data['clean'] both name kinds of defects; give one")
         changes["clean"] = defect_kinds(clean)
     found = revise_recipe(own, {"data": changes}) if changes else own
-    if processes is not None and (not isinstance(processes, int) or processes < 1):
-        raise InputError(f"processes={processes!r} must be a whole number of at least 1; try 1")
+    options = PrepareOptions(folder=folder, processes=processes, overwrite=overwrite)
     job = Job(
         config=found.data,
         root=data_root(found.data),
         folder=prepared_folder(found, folder),
-        processes=processes or os.cpu_count() or 1,
+        processes=options.processes or os.cpu_count() or 1,
         instead_of={key: getattr(own.data, key) for key in changes},
         report=progress or (lambda _: None),
     )
-    prepare_job(job, overwrite=overwrite)
+    prepare_job(job, overwrite=options.overwrite)
     return open_corpus(job.folder)
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearhead.api.keywords import takes
 from clearhead.api.loading import as_text_model
 from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import one_string
-from clearhead.config.checks import check_at_least
-from clearhead.errors import DataError, InputError, nearest
+from clearhead.config.options import PageLanguage, SeeOptions
+from clearhead.errors import DataError
 from clearhead.inspection import seeing
 from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
-from clearhead.inspection.seeing import PAGE_LANGUAGES, PageLanguage
 
 
 @dataclass(frozen=True)
@@ -61,36 +61,25 @@ class Microscope:
         return f"{title}\n{heatmap_text(matrix, rows, columns)}"
 
 
+@takes(SeeOptions)
 def see(
     model: TextModel | str | Path,
     text: str,
     *,
-    target: str | None = None,
-    beam: int | None = None,
-    max_new: int | None = None,
-    temperature: float = 0.0,
-    seed: int = 0,
-    language: PageLanguage = "en",
+    target: str | None = SeeOptions.target,
+    beam: int | None = SeeOptions.beam,
+    max_new: int | None = SeeOptions.max_new,
+    temperature: float = SeeOptions.temperature,
+    seed: int = SeeOptions.seed,
+    language: PageLanguage = SeeOptions.language,
 ) -> Microscope:
     """Watch a model at work: attention, layers, candidates, the beam search, every tensor's shape.
 
-    `model` is what `load` returns, or what it takes. An encoder-decoder translates the text (by
-    beam search, `beam` 4 unless given), or is shown the translation `target`. A decoder continues
-    the text: greedily, with a `beam`, or drawn at a `temperature` above 0 with `seed`. An encoder
-    fills in each position. `max_new`: tokens to generate (None: 64 of a translation, 32 of a
-    continuation). `language` is that of the page.
+    `model` is what `load` returns, or what it takes. An encoder-decoder translates the text by beam
+    search, or is shown the translation `target`. A decoder continues the text: greedily, with a
+    `beam`, or drawn at a `temperature`. An encoder fills in each position.
     """
-    for name, value in {"beam": beam, "max_new": max_new}.items():
-        if value is not None:
-            check_at_least(name, value, 1)
-    if language not in PAGE_LANGUAGES:
-        remedy = nearest(str(language), PAGE_LANGUAGES)
-        raise InputError(f"language={language!r} is not one of the page's; {remedy}")
-    found = as_text_model(model)
-    subject = seeing.subject_of(found.opened, found.name)
-    document = seeing.see(
-        subject,
-        one_string(text),
+    options = SeeOptions(
         target=None if target is None else one_string(target),
         beam=beam,
         max_new=max_new,
@@ -98,4 +87,6 @@ def see(
         seed=seed,
         language=language,
     )
-    return Microscope(document)
+    found = as_text_model(model)
+    subject = seeing.subject_of(found.opened, found.name)
+    return Microscope(seeing.see(subject, one_string(text), **vars(options)))

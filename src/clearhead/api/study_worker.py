@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from clearhead.api.evaluating import evaluate, pairs_to_translate
+from clearhead.api.evaluating import evaluate
+from clearhead.api.measures import pairs_to_translate
 from clearhead.api.own_parts import own_parts
 from clearhead.api.recipes import as_recipe
 from clearhead.api.trained_run import TrainedRun
@@ -259,7 +260,7 @@ class _Figures:
     def _loss(self, lines: Sequence[int]) -> float:
         """Nats for each target token."""
         if self._scores is None:
-            scored = self.run.score(self.sources, self.references, details=True)
+            scored = self.run.token_scores(self.sources, self.references)
             self._scores = [(-each.log_prob, len(each.log_probs)) for each in scored]
         chosen = [self._scores[i] for i in lines]
         return sum(nats for nats, _ in chosen) / sum(n for _, n in chosen)

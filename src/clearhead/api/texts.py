@@ -1,20 +1,24 @@
 """One text or many, as they are given, and what can be said of how they are answered."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from clearhead.api.paths import as_path
-from clearhead.config.checks import check_at_least
-from clearhead.config.decode import LengthPenalty, Start, TooLong, TooLongSource, Window
+from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.config.decode import (
+    EngineName,
+    EnginePrecision,
+    LengthPenalty,
+    Start,
+    TooLong,
+    TooLongSource,
+    Window,
+)
 from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.unpack import open_bytes, read_all
-from clearhead.decoding.engine import EngineName, EnginePrecision
 from clearhead.errors import DataError, InputError
-
-if TYPE_CHECKING:
-    from clearhead.api.text_model import TextModel
 
 Texts = str | Iterable[str]
 ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
@@ -23,32 +27,42 @@ LinesGiven = str | Path | Iterable[str]
 """The path of a file (also .gz), or lines in memory."""
 
 
-class Running(TypedDict, total=False):
-    """What runs the model, and what messages call the texts: see `TextModel.translate`."""
+class Engines(TypedDict, total=False):
+    """The fields of `EngineOptions`, for a type checker; a test compares the two. So are those
+    below."""
 
-    max_new: int
-    batch: int
     engine: EngineName
     precision: EnginePrecision
     engine_folder: str | Path | None
-    number: int
-    called: str
 
 
-class Translating(Running, total=False):
-    """The settings of `TextModel.translate` that do not change the type of its answer."""
+class HowToSearch(Engines, total=False):
+    """`SearchOptions`."""
 
     beam: int
     length_penalty: LengthPenalty
     alpha: float
+    max_new: int
+    batch: int
+
+
+class Translating(HowToSearch, total=False):
+    """`TranslateOptions`."""
+
     too_long: TooLongSource
     split: str | None
 
 
-class Generating(Running, total=False):
-    """The settings of `TextModel.generate` that do not change the type of its answer."""
+class NBest(Translating, total=False):
+    """`NBestOptions`."""
 
-    too_long: TooLong
+    n_best: int
+
+
+class Sampling(TypedDict, total=False):
+    """`SamplingOptions`."""
+
+    max_new: int
     temperature: float
     top_k: int | None
     top_p: float
@@ -58,55 +72,49 @@ class Generating(Running, total=False):
     only: Iterable[str] | None
     start: Start
     window: Window
+    too_long: TooLong
+
+
+class Generating(Sampling, Engines, total=False):
+    """`GenerateOptions`."""
+
+    batch: int
 
 
 class Scoring(TypedDict, total=False):
-    """The settings of `TextModel.score` that do not change the type of its answer."""
+    """`ScoreOptions`."""
 
     start: Start
-    number: int
-    called: str
 
 
 class Labelling(TypedDict, total=False):
-    """The settings of `TextModel.classify` that do not change the type of its answer."""
+    """`ClassifyOptions`."""
 
     too_long: TooLongSource
     batch: int
-    number: int
-    called: str
 
 
-class Evaluating(TypedDict, total=False):
-    """The settings of `evaluate` beside the model and the split."""
+class Measuring(HowToSearch, total=False):
+    """`TranslatorEvaluation`, `LanguageModelEvaluation` and `EncoderEvaluation`."""
 
-    source: LinesGiven | None
-    reference: LinesGiven | None
-    against: "TextModel | LinesGiven | None"
     exact: bool
     tokenize: str | None
     lowercase: bool
     resamples: int
-    beam: int
-    length_penalty: LengthPenalty
-    alpha: float
-    max_new: int
-    batch: int
-    engine: EngineName
-    precision: EnginePrecision
-    engine_folder: str | Path | None
-    text: LinesGiven | None
     document: Literal["line", "file"]
     stride: int | None
     start: Start
-    prepared: str | Path | None
     p_mask: float
 
 
-def named(called: str, number: int, texts: Sequence[str]) -> list[str]:
-    """What messages call the texts."""
-    check_at_least("number", number, 0)
-    return [f"{called} {place}" for place, _ in enumerate(texts, number)]
+class Evaluating(Measuring, total=False):
+    """The same, and what is measured."""
+
+    source: LinesGiven | None
+    reference: LinesGiven | None
+    against: TokenizedModel | LinesGiven | None
+    text: LinesGiven | None
+    prepared: str | Path | None
 
 
 def one_string(given: object) -> str:
@@ -144,7 +152,7 @@ def _refuse_frames(given: object) -> None:
 def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
     """The lines of a file, or those in memory; `what` says in messages what is missing."""
     if given is None:
-        raise InputError(f"{name}= is missing: {what} (--{name} FILE)")
+        raise InputError(f"{name}= is missing: {what}")
     if not isinstance(given, str | Path):
         _refuse_frames(given)
         if isinstance(given, bytes | dict | set) or not isinstance(given, Iterable):

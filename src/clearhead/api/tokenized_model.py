@@ -7,8 +7,10 @@ import torch
 
 from clearhead.api.paths import as_path
 from clearhead.config import ModelConfig
+from clearhead.config.decode import EngineName, EnginePrecision
+from clearhead.config.options import EngineOptions
 from clearhead.decoding.cached import GenerativeModel
-from clearhead.decoding.engine import Engine, EngineName, EnginePrecision, engine_of
+from clearhead.decoding.engine import Engine, engine_of
 from clearhead.decoding.opening import Opened, model_folder, open_folder
 from clearhead.interop.labels import write_labels
 from clearhead.interop.model_folder import load_model, save_model
@@ -19,6 +21,9 @@ from clearhead.text.tokenizer import Tokenizer
 
 class TokenizedModel:
     """What every task needs of a model folder."""
+
+    is_run = False
+    """Whether the folder is that of a run, with its recipe."""
 
     def __init__(
         self,
@@ -82,9 +87,9 @@ class TokenizedModel:
     def engine(
         self,
         model: GenerativeModel,
-        engine: EngineName = "clearhead",
-        precision: EnginePrecision = "float32",
-        engine_folder: str | Path | None = None,
+        engine: EngineName = EngineOptions.engine,
+        precision: EnginePrecision = EngineOptions.precision,
+        engine_folder: str | Path | None = EngineOptions.engine_folder,
     ) -> Engine:
         """What runs the model. CTranslate2 is opened once, from the folder: it knows nothing of
         changes to `.model`."""

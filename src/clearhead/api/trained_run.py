@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from clearhead.api.locating import recipe_of_run
 from clearhead.api.text_model import TextModel
-from clearhead.config import Recipe, load_recipe
-from clearhead.decoding.opening import RECIPE
+from clearhead.config import Recipe
 from clearhead.errors import FolderError
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.report import CHECKPOINTS, METRICS, read_metrics
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class TrainedRun(TextModel):
     """The model of a run, and what the run has left: `.recipe`, `.metrics`."""
 
+    is_run = True
+
     def __init__(
         self, folder: Path, *, own_parts: OwnParts = NONE, ending: "Ending | None" = None
     ) -> None:
@@ -30,9 +32,7 @@ class TrainedRun(TextModel):
     @property
     def recipe(self) -> Recipe:
         """Every key, as it was used."""
-        if not (self.folder / RECIPE).is_file():
-            raise FolderError(f"{self.folder} has no {RECIPE}; is it the folder of a run?")
-        return load_recipe(self.folder / RECIPE)
+        return recipe_of_run(self.folder)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

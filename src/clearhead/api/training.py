@@ -7,12 +7,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from clearhead.api.keywords import takes
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.paths import PREPARED, RUNS, as_path
 from clearhead.api.preparing import is_prepared, prepare
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
+from clearhead.config.tasks import TrainOptions
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import check_text_of_data, note_text
 from clearhead.data.shards import Progress
@@ -51,11 +53,12 @@ from clearhead.training.validation import Measure
 _log = logging.getLogger("clearhead")
 
 
+@takes(TrainOptions)
 def train(
     recipe: RecipeGiven,
     *,
-    folder: str | Path | None = None,
-    prepared: str | Path | None = None,
+    folder: str | Path | None = TrainOptions.folder,
+    prepared: str | Path | None = TrainOptions.prepared,
     attention: PartGiven = None,
     feed_forward: PartGiven = None,
     norm: PartGiven = None,
@@ -65,11 +68,10 @@ def train(
 ) -> TrainedRun:
     """Train a recipe's model, and return the run, which takes and gives text.
 
-    The run's `folder` is runs/NAME and its data are in prepared/NAME unless given; data that are
-    not prepared are prepared first. A run that was stopped or killed resumes from its newest
-    checkpoint. The four parts replace those that the recipe names: see `build_model`. `listeners`
-    receive every step; without any, what `clearhead train` prints is logged (logger "clearhead").
-    `progress` receives how far preparing has come.
+    Data that are not prepared are prepared first. A run that was stopped or killed resumes from its
+    newest checkpoint. The four parts replace those that the recipe names: see `build_model`.
+    `listeners` receive every step; without any, what `clearhead train` prints is logged (logger
+    "clearhead"). `progress` receives how far preparing has come.
     """
     found = as_recipe(recipe)
     parts = own_parts(
@@ -93,7 +95,7 @@ def train(
 def training_plan(
     recipe: RecipeGiven,
     *,
-    prepared: str | Path | None = None,
+    prepared: str | Path | None = TrainOptions.prepared,
     attention: PartGiven = None,
     feed_forward: PartGiven = None,
     norm: PartGiven = None,

@@ -13,6 +13,7 @@ from importlib import import_module
 from keyword import iskeyword
 
 from clearhead import __version__
+from clearhead.cli.spelling import as_flags, know_options
 from clearhead.cli.terminal import discard, output_may_close, text_only_terminal, visible
 from clearhead.errors import ClearheadError, nearest
 
@@ -70,7 +71,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status
     except ClearheadError as error:
-        print(f"clearhead: {visible(str(error))}", file=sys.stderr)
+        print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
@@ -102,7 +103,7 @@ class _ShowWarnings(logging.Handler):
     """Shows warnings of the library as errors are shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"clearhead: {visible(record.getMessage())}", file=sys.stderr)
+        print(f"clearhead: {visible(as_flags(record.getMessage()))}", file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> int:
@@ -121,6 +122,7 @@ def _run(arguments: list[str]) -> int:
         prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
     )
     module.add_arguments(parser)
+    know_options(parser)
     if hasattr(module, "CALLS"):
         from clearhead.cli.calling import fill_defaults
 

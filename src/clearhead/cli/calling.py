@@ -4,10 +4,13 @@ of the function that its verb calls."""
 import argparse
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from clearhead.config.data import DEFECTS
 from clearhead.errors import ClearheadError, nearest
+
+T = TypeVar("T")
 
 
 def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
@@ -23,6 +26,13 @@ def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dic
     """The options that are parameters of the function, to be passed on."""
     given = vars(namespace)
     return {name: given[name] for name in _parameters(function) if name in given}
+
+
+def options_of(namespace: argparse.Namespace, kind: type[T]) -> T:
+    """The options that are fields of the class, as an object of it."""
+    given = vars(namespace)
+    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    return kind(**{name: given[name] for name in known if name in given})
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

@@ -5,21 +5,24 @@ import argparse
 import json
 from typing import Any
 
+from clearhead.api import answering
 from clearhead.api.results import Classified
 from clearhead.api.text_model import TextModel
-from clearhead.cli.calling import settings
-from clearhead.cli.engines import add_batch_argument
+from clearhead.cli.calling import options_of
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
     add_line_arguments,
     answer_lines,
+    at_least_one,
     is_typed,
-    of_lines,
+    names_of,
     talk,
 )
+from clearhead.cli.options import add_options
 from clearhead.cli.terminal import as_field
+from clearhead.config.options import ClassifyOptions
 
-CALLS = TextModel.classify
+CALLS = TextModel.label_probabilities
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,23 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="as text: every label and its probability, separated by tabs, the most likely first",
     )
-    parser.add_argument(
-        "--too-long",
-        choices=["skip", "cut", "refuse"],
-        help="what to do with a line that is longer than the model's length: leave its label empty "
-        "and warn, cut its end and warn, or end with an error (default: %(default)s)",
-    )
-    add_batch_argument(parser)
+    add_options(parser, ClassifyOptions, types={"batch": at_least_one})
 
 
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
-    given = settings(namespace, TextModel.classify)
-    model.classify([], **given)  # refuses before a line is read
+    options = options_of(namespace, ClassifyOptions)
+    answering.label_probabilities(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]
-        found = model.classify(lines, **given, **of_lines(chunk))
+        found = answering.label_probabilities(model, lines, options, names_of(chunk))
         return [
             _shown(namespace, number, line, classified)
             for (number, line), classified in zip(chunk, found)

@@ -11,8 +11,10 @@ from typing import Any
 from clearhead.api.evaluating import evaluate
 from clearhead.api.paths import PREPARED
 from clearhead.cli.calling import settings
-from clearhead.cli.engines import add_engine_arguments, add_search_arguments, add_start_argument
+from clearhead.cli.engines import add_engine_arguments, add_search_arguments
 from clearhead.cli.folders import add_folder, open_model
+from clearhead.cli.options import add_options
+from clearhead.config.evaluate import EncoderEvaluation, LanguageModelEvaluation, ScoringOptions
 
 CALLS = evaluate
 
@@ -41,50 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="compare with this model; with --hypothesis: with the output in this file",
     )
-    pairs.add_argument(
-        "--exact",
-        action="store_true",
-        help="only count the lines that equal the reference exactly (needs no sacrebleu)",
-    )
-    pairs.add_argument(
-        "--tokenize",
-        metavar="KIND",
-        help="tokenizer of BLEU, by sacrebleu's name: 13a, zh, ja-mecab, ko-mecab, char (default: "
-        "chosen by the script of the references)",
-    )
-    pairs.add_argument("--lowercase", action="store_true", help="ignore case")
-    pairs.add_argument(
-        "--resamples",
-        type=int,
-        metavar="N",
-        help="bootstrap resamples of the 95 %% interval (default: %(default)s)",
-    )
+    add_options(pairs, ScoringOptions, metavars={"tokenize": "KIND"})
     add_search_arguments(parser)
     add_engine_arguments(parser)
     text = parser.add_argument_group("language model")
     text.add_argument("--text", type=Path, metavar="FILE", help="text to measure")
-    text.add_argument(
-        "--document",
-        choices=["line", "file"],
-        help="whether a line or the file is one text (default: %(default)s)",
-    )
-    text.add_argument(
-        "--stride",
-        type=int,
-        metavar="N",
-        help="tokens by which the window moves (default: half of its length)",
-    )
-    add_start_argument(text, "the token before each text")
+    add_options(text, LanguageModelEvaluation)
     encoder = parser.add_argument_group("encoder")
     encoder.add_argument(
         "--prepared", type=Path, metavar="FOLDER", help=f"prepared data (default: {PREPARED}/RUN)"
     )
-    encoder.add_argument(
-        "--p-mask",
-        type=float,
-        metavar="P",
-        help="share of the tokens that are masked (default: %(default)s)",
-    )
+    add_options(encoder, EncoderEvaluation, metavars={"p_mask": "P"})
     parser.add_argument(
         "--format",
         choices=["text", "jsonl"],

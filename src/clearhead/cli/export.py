@@ -6,6 +6,8 @@ from pathlib import Path
 from clearhead.api.exporting import EXPORTS, export
 from clearhead.api.loading import find_model
 from clearhead.cli.calling import settings
+from clearhead.cli.options import add_options
+from clearhead.config.tasks import ExportOptions
 from clearhead.decoding.opening import model_folder
 from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.families import table_of_families
@@ -29,12 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=0,
         help="only print which options each Hugging Face family supports",
     )
-    parser.add_argument(
-        "--no-check",
-        dest="check",
-        action="store_false",
-        help="leave out the comparison, which needs memory for the model in fp64",
-    )
+    add_options(parser, ExportOptions)
 
 
 def run(namespace: argparse.Namespace) -> int:

@@ -5,29 +5,27 @@ empty."""
 import argparse
 import json
 
-from clearhead.api.results import NOTHING
+from clearhead.api import answering
 from clearhead.api.text_model import TextModel
-from clearhead.cli.calling import settings
-from clearhead.cli.engines import (
-    add_batch_argument,
-    add_engine_arguments,
-    add_max_new_argument,
-    add_start_argument,
-)
+from clearhead.cli.calling import options_of
+from clearhead.cli.engines import add_engine_arguments
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
     add_line_arguments,
     answer_lines,
     as_json,
+    at_least_one,
     is_typed,
-    of_lines,
+    names_of,
     opened_output,
     talk,
 )
+from clearhead.cli.options import add_option, add_options
 from clearhead.cli.terminal import one_line
+from clearhead.config.options import GenerateOptions, SamplingOptions
 from clearhead.errors import ClearheadError
 
-CALLS = TextModel.generate
+CALLS = TextModel.continuations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,61 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="continue this text, and print each token as it is generated",
     )
-    add_max_new_argument(parser)
+    add_options(parser, GenerateOptions, "max_new", types={"max_new": at_least_one})
     likely = parser.add_mutually_exclusive_group()
-    likely.add_argument(
-        "--temperature",
-        type=float,
-        metavar="T",
-        help="below 1 makes likely tokens more likely, above 1 less (default: %(default)s)",
-    )
+    add_options(likely, GenerateOptions, "temperature", metavars={"temperature": "T"})
     likely.add_argument(
         "--greedy",
         action="store_true",
         help="always the most likely token: the same as --temperature 0",
     )
-    parser.add_argument(
-        "--top-k", type=int, metavar="K", help="sample from the K most likely tokens"
-    )
-    parser.add_argument(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help="sample from the most likely tokens whose probabilities add up to P",
-    )
-    parser.add_argument(
-        "--min-p",
-        type=float,
-        metavar="P",
-        help="sample from tokens at least P times as likely as the most likely one",
-    )
-    parser.add_argument(
-        "--repetition-penalty",
-        type=float,
-        metavar="R",
-        help="above 1 makes tokens that occurred less likely (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, help="seed of the sampling (default: %(default)s)")
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="TEXT",
-        help="generate one of these texts; may be given several times",
-    )
-    add_start_argument(parser, "the token before each prompt")
-    parser.add_argument(
-        "--window",
-        choices=["refuse", "stop", "slide"],
-        help="when the model's length is reached: refuse at once, stop, slide (default: "
-        "%(default)s)",
-    )
-    parser.add_argument(
-        "--too-long",
-        choices=["refuse", "cut"],
-        help="a prompt that is longer than the model's length: end with an error, or cut its front "
-        "and warn (default: %(default)s)",
-    )
-    add_batch_argument(parser)
+    names = ("top_k", "top_p", "min_p", "repetition_penalty", "seed")
+    letters = {"top_k": "K", "top_p": "P", "min_p": "P", "repetition_penalty": "R"}
+    add_options(parser, GenerateOptions, *names, metavars=letters)
+    add_option(parser, GenerateOptions, "only", metavar="TEXT", action="append")
+    names = ("start", "window", "too_long", "batch")
+    add_options(parser, GenerateOptions, *names, types={"batch": at_least_one})
     add_engine_arguments(parser)
 
 
@@ -101,26 +58,27 @@ def run(namespace: argparse.Namespace) -> int:
         raise ClearheadError("--prompt and --input both give the text; leave one out")
     if namespace.greedy:
         namespace.temperature = 0.0
-    model, given = open_model(namespace), settings(namespace, TextModel.generate)
-    model.generate([], **given)  # refuses before a line is read
+    model, options = open_model(namespace), options_of(namespace, GenerateOptions)
+    answering.continuations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
-        found = model.generate([line for _, line in chunk], **given, **of_lines(chunk))
+        lines, first = [line for _, line in chunk], chunk[0][0]
+        found = answering.continuations(model, lines, options, names_of(chunk), first_number=first)
         shown: list[str] = []
         for (number, line), each in zip(chunk, found):
             if namespace.format == "jsonl":
-                texts = [] if each is NOTHING else [as_json(each)]
+                texts = [] if each is None else [as_json(each)]
                 whole = {"line": number, "prompt": line, "texts": texts}
                 shown.append(json.dumps(whole, ensure_ascii=False) + "\n")
             else:
-                shown.append(one_line(each.text) + "\n")
+                shown.append(("" if each is None else one_line(each.text)) + "\n")
         return shown
 
     def show(number: int, line: str) -> None:
         """Prints one text, token by token (by another engine, at once)."""
         if namespace.engine == "clearhead":
-            how = settings(namespace, TextModel.stream)
-            for piece in model.stream(line, **how, number=number, called="line"):
+            how = options_of(namespace, SamplingOptions)
+            for piece in answering.streamed(model, line, how, number=number, called="line"):
                 print(piece, end="", flush=True)
             print(flush=True)
         else:

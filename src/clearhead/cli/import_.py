@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from clearhead.api.exporting import import_model
+from clearhead.api.loading import import_model
 from clearhead.interop.model_folder import read_description
 from clearhead.interop.tokenizer_file import TOKENIZER, has_tokenizer
 from clearhead.models import build_model, count_parameters

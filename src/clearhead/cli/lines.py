@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from clearhead.api.results import DecodedText
 from clearhead.cli.console import TextConsole
+from clearhead.cli.spelling import as_flags
 from clearhead.cli.terminal import visible
 from clearhead.data.formats import BYTE_ORDER_MARK
 from clearhead.data.unpack import MAX_RECORD
@@ -253,9 +254,9 @@ def answer_lines(
     return 0
 
 
-def of_lines(chunk: list[tuple[int, str]]) -> dict[str, Any]:
-    """Settings of the API for a chunk: messages give line numbers, and answers have details."""
-    return {"number": chunk[0][0], "called": "line", "details": True}
+def names_of(chunk: list[tuple[int, str]]) -> list[str]:
+    """What messages call the lines."""
+    return [f"line {number}" for number, _ in chunk]
 
 
 def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
@@ -279,7 +280,7 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
         try:
             answer(number, line)
         except InputError as error:  # only this line is refused
-            print(f"clearhead: {visible(str(error))}", file=sys.stderr)
+            print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
 
 
 def as_json(found: DecodedText) -> dict[str, Any]:

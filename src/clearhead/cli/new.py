@@ -6,11 +6,17 @@ import shlex
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
-from clearhead.api.own_text import WIDTH, recipe_for
+from clearhead.api.own_text import OwnText
+from clearhead.api.recipe_for import WIDTH, recipe_for
 from clearhead.cli.calling import add_clean_argument, settings
+from clearhead.cli.options import add_option
+from clearhead.cli.spelling import as_flags
 from clearhead.config.data import InvalidInput
+from clearhead.config.tasks import NewOptions
 from clearhead.data.cleaning import describe_defects
+from clearhead.data.own import own_labels
 from clearhead.errors import ClearheadError
 
 CALLS = recipe_for
@@ -46,16 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", nargs="+", metavar="LABEL=FILE", help="or: a file of texts for each label"
     )
-    parser.add_argument(
-        "--from",
-        dest="start",
-        type=Path,
-        metavar="RUN",
-        help="start from a run, a model folder or a shipped model: tokenizer, shape and weights",
-    )
-    parser.add_argument(
-        "--minutes", type=float, metavar="N", help="minutes of training (default: %(default)g)"
-    )
+    add_option(parser, NewOptions, "start", flag="--from", metavar="RUN")
+    add_option(parser, NewOptions, "minutes", metavar="N")
     parser.add_argument(
         "--skip",
         nargs="+",
@@ -75,11 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     namespace.out = out = namespace.out or Path(f"{namespace.name}.toml")
+    if namespace.columns is not None and namespace.table is None:
+        raise ClearheadError("--columns are those of a table; give --table as well")
     text = _text(namespace)
     if sys.stderr.isatty():
         print("Reading the text, looking for defects, timing a few steps …", file=sys.stderr)
-    recipe = recipe_for(**text, **settings(namespace, recipe_for))
-    print("\n\n".join(textwrap.fill(reason, WIDTH) for reason in recipe.reasons))
+    given: dict[str, Any] = settings(namespace, recipe_for) | {"text": text}
+    recipe = recipe_for(**given)
+    print("\n\n".join(textwrap.fill(as_flags(reason), WIDTH) for reason in recipe.reasons))
     print("\n" + "\n".join(describe_defects(recipe.defects)))
     if recipe.defects.findings and not recipe.data.clean:
         print("  They are not removed. To remove and list them: --clean, or --clean KIND …")
@@ -89,13 +90,19 @@ def run(namespace: argparse.Namespace) -> int:
     return 0
 
 
-def _text(namespace: argparse.Namespace) -> dict[str, object]:
-    pair = (namespace.source, namespace.target)
-    others = (namespace.text, namespace.table, namespace.label)
-    if pair == (None, None) and sum(each is not None for each in others) == 1:
-        return {} if namespace.text is None else {"texts": namespace.text}
-    if None not in pair and others == (None, None, None):
-        return {"pairs": pair}
+def _text(namespace: argparse.Namespace) -> OwnText:
+    source, target, label = namespace.source, namespace.target, namespace.label
+    given = [source or target, namespace.text, namespace.table, label]
+    if sum(each is not None for each in given) == 1:
+        if source is not None and target is not None:
+            return OwnText.parallel_files(source, target)
+        if namespace.text is not None:
+            return OwnText.files(*namespace.text)
+        if namespace.table is not None:
+            return OwnText.table(namespace.table, namespace.columns or ())
+        if label is not None:
+            own = own_labels(label)
+            return OwnText(template=own.template, own=own)
     raise ClearheadError(
         f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE), text (--text "
         "FILES), a table (--table FILE) or labels (--label LABEL=FILE …): exactly one of them, "

@@ -6,7 +6,9 @@ from dataclasses import fields, replace
 
 from clearhead.api.planning import plan
 from clearhead.cli.calling import settings
+from clearhead.cli.options import add_options
 from clearhead.cli.recipes import add_recipe_keys, given_keys, read_recipe
+from clearhead.cli.spelling import as_flags
 from clearhead.config import (
     ModelConfig,
     Recipe,
@@ -15,23 +17,15 @@ from clearhead.config import (
     recipe_names,
     revise_model,
 )
+from clearhead.config.tasks import Assumptions, PlanOptions
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import PRESETS, preset
-from clearhead.scale import WITHOUT_RECIPE, Assumptions
+from clearhead.scale import WITHOUT_RECIPE
 from clearhead.scale.memory import RankLayout
 from clearhead.scale.published import published_family, published_names
 from clearhead.scale.report import published_lines
 
 CALLS = plan
-ASSUMPTIONS = {
-    "price": "dollars for an hour of one accelerator",
-    "gpu_hours_per_failure": "accelerator-hours between two failures",
-    "restart_minutes": "minutes from a failure to the next step",
-    "save_gb_per_second": "gigabytes a second that a node writes",
-    "text_bytes_per_token": "bytes of text in a token",
-    "tokens_per_core_second": "tokens a second that one core makes",
-    "cores": "processor cores that tokenise",
-}
 INSTEAD = {
     "data.vocab_size": "--model.vocab_size",
     "batches.length": "--length",
@@ -46,26 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", nargs="?", metavar="NAME", help="a preset, a recipe, or the path of a .toml file"
     )
-    parser.add_argument(
-        "--gpus", type=int, metavar="N", help="number of accelerators (default: %(default)s)"
+    add_options(
+        parser,
+        PlanOptions,
+        types={"utilisation": _number_or_name},
+        metavars={"kind": "KIND", "tokens": "N", "batch_tokens": "N", "utilisation": "SHARE"},
     )
-    parser.add_argument("--kind", help="kind of accelerator (default: %(default)s)")
-    parser.add_argument(
-        "--tokens", type=float, metavar="N", help="tokens of the whole training, such as 15e12"
-    )
-    parser.add_argument("--length", type=int, metavar="N", help="tokens of a sequence")
-    parser.add_argument("--batch-tokens", type=float, metavar="N", help="tokens of a step")
-    parser.add_argument(
-        "--utilisation",
-        type=_number_or_name,
-        metavar="SHARE",
-        help="share of the peak, such as 0.4, or a name that --published lists",
-    )
-    for field in fields(Assumptions):
-        kind = int if field.type is int else float
-        name = f"--{field.name.replace('_', '-')}"
-        shown = "" if field.default is None else f" (default: {field.default:,g})"
-        parser.add_argument(name, type=kind, metavar="N", help=ASSUMPTIONS[field.name] + shown)
+    add_options(parser, Assumptions, metavars={field.name: "N" for field in fields(Assumptions)})
     parser.add_argument(
         "--published", action="store_true", help="only compare the planner with published runs"
     )
@@ -99,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         **settings(arguments, plan),
         assumptions={key: value for key, value in given.items() if value is not None},
     )
-    print(found)
+    print(as_flags(str(found), keys=True))
     return 0
 
 

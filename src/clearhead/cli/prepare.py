@@ -13,8 +13,10 @@ from rich.table import Table
 from clearhead.api.preparing import prepare
 from clearhead.cli.calling import add_clean_argument, settings
 from clearhead.cli.console import TextConsole
+from clearhead.cli.options import add_options
 from clearhead.cli.recipes import add_recipe_arguments, split_recipe
 from clearhead.cli.terminal import as_field
+from clearhead.config.tasks import PrepareOptions
 from clearhead.data.cleaning import REPORT
 from clearhead.data.manifest import Manifest
 from clearhead.data.shards import Progress
@@ -25,13 +27,7 @@ STAGES = {"hashing": "checking the input", "tokenizer": "training the tokenizer"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe_arguments(parser)
-    parser.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="processes that encode (default: one per core)",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace prepared data that exist")
+    add_options(parser, PrepareOptions, "processes", "overwrite")
     add_clean_argument(parser, "remove documents with defects")
 
 

@@ -4,15 +4,17 @@ target`, for a language model of whole lines."""
 import argparse
 import json
 
+from clearhead.api import answering
 from clearhead.api.results import Scored
 from clearhead.api.text_model import TextModel
-from clearhead.cli.calling import settings
-from clearhead.cli.engines import add_start_argument
+from clearhead.cli.calling import options_of
 from clearhead.cli.folders import add_folder, open_model
-from clearhead.cli.lines import add_line_arguments, answer_lines, of_lines
+from clearhead.cli.lines import add_line_arguments, answer_lines, names_of
+from clearhead.cli.options import add_options
+from clearhead.config.options import ScoreOptions
 from clearhead.errors import DataError
 
-CALLS = TextModel.score
+CALLS = TextModel.token_scores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "As text: log-probability and number of tokens, separated by a tab. An empty line stays "
         "empty."
     )
-    add_start_argument(
-        parser,
-        "language models: the token before each line, without which the first token is not scored",
-    )
+    add_options(parser, ScoreOptions)
 
 
 def run(namespace: argparse.Namespace) -> int:
-    model, given = open_model(namespace), settings(namespace, TextModel.score)
+    model, options = open_model(namespace), options_of(namespace, ScoreOptions)
     pairs = model.opened.translates
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
@@ -37,7 +36,7 @@ def run(namespace: argparse.Namespace) -> int:
         if pairs:
             split = [_pair(number, line) for number, line in chunk]
             texts, targets = [source for source, _ in split], [target for _, target in split]
-        found = model.score(texts, targets, **given, **of_lines(chunk))
+        found = answering.token_scores(model, texts, targets, options, names_of(chunk))
         return [
             _shown(namespace, number, text, scored)
             for (number, _), text, scored in zip(chunk, texts, found)

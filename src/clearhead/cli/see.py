@@ -8,7 +8,8 @@ from clearhead.api.seeing import see
 from clearhead.cli.calling import settings
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import at_least_one
-from clearhead.inspection.seeing import PAGE_LANGUAGES
+from clearhead.cli.options import add_options
+from clearhead.config.options import SeeOptions
 
 CALLS = see
 
@@ -17,31 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     parser.add_argument("text", help="what the model is given")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page to this file")
-    parser.add_argument(
-        "--target", metavar="TEXT", help="show the model this translation instead of its own"
-    )
-    parser.add_argument(
-        "--beam",
-        type=at_least_one,
-        metavar="N",
-        help="width of the beam search (default: 4 for an encoder-decoder, 1, which is greedy, for "
-        "a decoder)",
-    )
-    parser.add_argument(
-        "--max-new",
-        type=at_least_one,
-        metavar="N",
-        help="tokens to generate (default: 64 for an encoder-decoder, 32 for a decoder)",
-    )
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        metavar="T",
-        help="above 0: sample the tokens (default: %(default)g)",
-    )
-    parser.add_argument("--seed", type=int, help="seed of the sampling (default: %(default)s)")
-    parser.add_argument(
-        "--language", choices=PAGE_LANGUAGES, help="language of the page (default: %(default)s)"
+    add_options(
+        parser,
+        SeeOptions,
+        types={"beam": at_least_one, "max_new": at_least_one},
+        metavars={"target": "TEXT", "temperature": "T"},
     )
 
 

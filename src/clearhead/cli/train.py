@@ -9,13 +9,14 @@ from pathlib import Path
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from clearhead.api.paths import PREPARED, RUNS
 from clearhead.api.training import train, training_plan
 from clearhead.cli.calling import add_part_argument, parts, settings
 from clearhead.cli.console import TextConsole
+from clearhead.cli.options import add_options
 from clearhead.cli.prepare import STAGES
 from clearhead.cli.recipes import add_recipe_arguments, check_prepared, read_recipe
 from clearhead.config import Recipe
+from clearhead.config.tasks import TrainOptions
 from clearhead.data.shards import Progress
 from clearhead.environment import torchrun
 from clearhead.errors import ClearheadError
@@ -29,15 +30,7 @@ CALLS = train
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe_arguments(parser, out=False)
-    parser.add_argument(
-        "--prepared",
-        type=Path,
-        metavar="FOLDER",
-        help=f"the prepared data (default: {PREPARED}/RECIPE)",
-    )
-    parser.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help=f"the run (default: {RUNS}/RECIPE)"
-    )
+    add_options(parser, TrainOptions)
     add_part_argument(parser)
     parser.add_argument(
         "--plan",

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from clearhead.api.results import NOTHING, DecodedText
+from clearhead.api import answering
+from clearhead.api.results import DecodedText
 from clearhead.api.text_model import TextModel
-from clearhead.cli.calling import settings
+from clearhead.cli.calling import options_of
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
@@ -20,43 +21,30 @@ from clearhead.cli.lines import (
     as_json,
     at_least_one,
     is_typed,
-    of_lines,
+    names_of,
     talk,
 )
+from clearhead.cli.options import add_options
 from clearhead.cli.terminal import one_line, visible
+from clearhead.config.options import NBestOptions
 from clearhead.errors import ClearheadError, DataError
 from clearhead.inspection.attention import AttentionMap
 
-CALLS = TextModel.translate
+CALLS = TextModel.translations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_line_arguments(parser)
     add_search_arguments(parser)
-    parser.add_argument(
-        "--n-best",
-        type=at_least_one,
-        metavar="N",
-        help="translations per line (default: %(default)s); above 1, as text: line number, score "
-        "and translation, separated by tabs",
-    )
+    add_options(parser, NBestOptions, "n_best", types={"n_best": at_least_one})
     parser.add_argument(
         "--scores",
         action="store_true",
-        help="as text: line number, score and translation, separated by tabs",
+        help="as text, and always with --n-best above 1: line number, score and translation, "
+        "separated by tabs",
     )
-    parser.add_argument(
-        "--too-long",
-        choices=["skip", "cut", "refuse"],
-        help="what to do with a line that is longer than the model's length: leave its translation "
-        "empty and warn, cut the line and warn, or end with an error (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--split",
-        metavar="PAIR",
-        help="split each line into sentences: the pair of languages, such as en-zh (extra `serve`)",
-    )
+    add_options(parser, NBestOptions, "too_long", "split", metavars={"split": "PAIR"})
     add_engine_arguments(parser)
     parser.add_argument(
         "--attention",
@@ -88,20 +76,21 @@ def run(namespace: argparse.Namespace) -> int:
         raise ClearheadError("--layer belongs to --attention; leave it out, or add --attention")
     if namespace.attention is not None and namespace.split is not None:
         raise ClearheadError("--attention draws one sentence; leave --split out")
-    model, given = open_model(namespace), settings(namespace, TextModel.translate)
+    model, options = open_model(namespace), options_of(namespace, NBestOptions)
     picture: Path | None = namespace.attention
     if picture is not None and model.model.config.family != "encoder-decoder":
         raise ClearheadError(
             "--attention draws what a target looks at in its source, and this model is a decoder; "
             "leave it out"
         )
-    model.translate([], **given)  # refuses before a line is read
+    answering.translations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         nonlocal picture
         lines = [line for _, line in chunk]
-        found = model.translate(lines, **given, **of_lines(chunk))
-        answers = found if namespace.n_best > 1 else [_all(each) for each in found]
+        answers = answering.translations(
+            model, lines, options, names_of(chunk), n_best=options.n_best
+        )
         first = next((pair for pair in zip(lines, answers) if pair[1]), None)
         if picture is not None and first is not None:
             line, (best, *_) = first
@@ -117,10 +106,6 @@ def run(namespace: argparse.Namespace) -> int:
     if is_typed(namespace):
         return talk("A line is translated when you press Enter; Ctrl-D ends.", show)
     return answer_lines(namespace, answer)
-
-
-def _all(found: DecodedText) -> list[DecodedText]:
-    return [] if found is NOTHING else [found]
 
 
 def _draw(path: Path, found: AttentionMap) -> None:

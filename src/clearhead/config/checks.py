@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
+from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -68,6 +69,15 @@ def check_between(name: str, value: int, lowest: int, highest: int) -> None:
     if value > highest:
         rule = f"must be at most {highest:,}"
         raise ConfigError(name, value, rule, f"try {name}={highest}")
+
+
+def check_number(name: str, value: float) -> None:
+    """Raises unless the value is a finite number."""
+    _refuse_others_numbers(name, value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(name, value, f"is a {type(value).__name__}", "give a number")
+    if not isfinite(value):
+        raise ConfigError(name, value, "must be a finite number", f"try {name}=1.0")
 
 
 def check_whole(name: str, value: int) -> None:

@@ -20,6 +20,8 @@ Start = Literal["auto", "none", "bos", "eos"]
 """The token before a text. "auto" is the one that texts began with in training, if the model folder
 records one, and none otherwise."""
 LengthPenalty = Literal["none", "average", "gnmt"]
+EngineName = Literal["clearhead", "ctranslate2"]
+EnginePrecision = Literal["float32", "int8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Choice:
     temperature: float = 1.0
     """0 takes the likeliest token; below 1 sharpens the distribution, above 1 flattens it."""
     top_k: int | None = None
-    """Only the k likeliest tokens, and those as likely as the k-th; None: all."""
+    """Only the k likeliest tokens, and those as likely as the k-th; not given: all."""
     top_p: float = 1.0
     """Only the likeliest tokens that together reach this probability (Holtzman et al. 2020)."""
     min_p: float = 0.0
@@ -146,12 +148,12 @@ class TranslateConfig:
     beam: BeamConfig = BeamConfig()
     """The search; width 1 is greedy."""
     max_new: int = 256
-    """Tokens of a translation at most."""
-    too_long: TooLongSource = "refuse"
-    """A text beyond the model's length is an error, its end is cut, or it is left out: it has no
-    translation, and the others have."""
+    """Most tokens to generate for each text."""
+    too_long: TooLongSource = "skip"
+    """A text beyond the model's length: its translation stays empty and a warning says so (skip),
+    its end is cut with a warning, or it is refused."""
     batch: int = 32
-    """Texts that run side by side."""
+    """Texts that are processed together."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -166,19 +168,20 @@ class GenerateConfig:
     choice: Choice = Choice()
     """How each token is chosen."""
     max_new: int = 128
-    """New tokens at most."""
+    """Most tokens to generate for each text."""
     seed: int = 0
     """The same seed gives the same texts."""
     only: tuple[str, ...] = ()
     """The new text is one of these; empty: any."""
     start: Start = "auto"
-    """The token before each prompt; "auto": as in training."""
+    """The token before each text; auto: what the model folder records, as in training."""
     window: Window = "stop"
-    """When prompt and text outgrow the model: see `DecodeConfig`."""
+    """When the model's length is reached: refuse at once, stop there, or slide, which drops the
+    older half and continues."""
     too_long: TooLong = "refuse"
-    """A prompt beyond the model's length is an error, or its front is cut."""
+    """A prompt beyond the model's length is refused, or its front is cut with a warning."""
     batch: int = 32
-    """Prompts that run side by side."""
+    """Texts that are processed together."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -4,9 +4,11 @@ nowhere else: `clearhead describe`, `clearhead new` and the table of options all
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from dataclasses import MISSING, Field, asdict, fields
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 from clearhead.config.recipe import FROM_DATA, SECTIONS, Recipe, toml_value
@@ -18,15 +20,27 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what a comment of TOML must
 
 @cache
 def explanations(config: type) -> dict[str, str]:
-    """The text under each field of a configuration class, as one line, by the field's name."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
-    assert isinstance(definition, ast.ClassDef)
+    """The text under each field of a configuration class and its bases, as one line, by the field's
+    name. A field without a text, whose default is a field of another class, has that one's."""
     found: dict[str, str] = {}
-    for field, below in zip(definition.body, definition.body[1:]):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            assert isinstance(field.target, ast.Name) and isinstance(below.value, ast.Constant)
-            found[field.target.id] = " ".join(str(below.value.value).split())
+    for kind in reversed(config.__mro__[:-1]):
+        definition = _classes(kind.__module__)[kind.__name__]
+        for field, below in zip_longest(definition.body, definition.body[1:]):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(text)):
+                    found[name] = " ".join(str(text).split())
+                case ast.AnnAssign(
+                    target=ast.Name(id=name), value=ast.Attribute(ast.Name(id=other), attr=attr)
+                ), _:
+                    module = sys.modules[kind.__module__]
+                    found[name] = explanations(getattr(module, other))[attr]
     return found
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {node.name: node for node in body if isinstance(node, ast.ClassDef)}
 
 
 def explained_toml(recipe: Recipe, head: str = "") -> str:

@@ -80,7 +80,7 @@ class Corpus:
         if tokenizer.mask_id is None:
             raise DataError(
                 f"{self.folder} is for masked-lm, and its tokenizer names no mask; "
-                "prepare again with --overwrite"
+                "prepare again: clearhead.prepare(…, overwrite=True)"
             )
         return MaskedLayout(
             stream,
@@ -110,7 +110,8 @@ class Corpus:
         labels = self.manifest.data.get("labels")
         if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
             raise DataError(
-                f"{self.folder}: its manifest names no labels; prepare again with --overwrite"
+                f"{self.folder}: its manifest names no labels; prepare again: "
+                "clearhead.prepare(…, overwrite=True)"
             )
         return label_ids(self.tokenizers["text"], labels)
 
@@ -145,6 +146,6 @@ def open_corpus(folder: Path) -> Corpus:
             raise DataError(
                 f"{folder / manifest.tokenizers[side].file} has {tokenizer.vocab_size} tokens, and "
                 f"the manifest says {manifest.tokenizers[side].vocab_size}; "
-                "prepare again with --overwrite"
+                "prepare again: clearhead.prepare(…, overwrite=True)"
             )
     return Corpus(folder, manifest, tokenizers)

@@ -91,7 +91,7 @@ def encode_in_order(
         except BrokenProcessPool:
             raise ClearheadError(
                 "a process that encoded text was killed, perhaps for lack of memory; run the same "
-                "command again to continue, with fewer processes: --processes 1"
+                "command again to continue, with fewer processes: processes=1"
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -91,8 +91,8 @@ class Manifest:
         if changes := changed_settings(old, new):
             raise DataError(
                 f"{folder} was prepared with another recipe: {'; '.join(changes)}; restore the "
-                "settings, give the recipe another name, or prepare again: clearhead prepare … "
-                "--overwrite (in Python: clearhead.prepare(…, overwrite=True))"
+                "settings, give the recipe another name, or prepare again: "
+                "clearhead.prepare(…, overwrite=True)"
             )
 
     def token_files(self) -> list[FileFacts]:
@@ -137,13 +137,14 @@ def read_manifest(folder: Path) -> Manifest:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} is not a manifest ({type(error).__name__}: {error}); "
-            "prepare again with --overwrite"
+            "prepare again: clearhead.prepare(…, overwrite=True)"
         ) from None
     for name in manifest.hashes():
         # As Windows reads it, everywhere: there a name can begin with a drive, or with a backslash.
         if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
             raise DataError(
-                f"{path} names {name!r}, which is not in its folder; prepare again with --overwrite"
+                f"{path} names {name!r}, which is not in its folder; prepare again: "
+                "clearhead.prepare(…, overwrite=True)"
             )
     return manifest
 
@@ -153,7 +154,7 @@ def _from_json(path: Path) -> Manifest:
     if plain.get("format") != FORMAT:
         raise DataError(
             f"{path} is of format {plain.get('format')}, and this clearhead reads {FORMAT}; "
-            "prepare again with --overwrite"
+            "prepare again: clearhead.prepare(…, overwrite=True)"
         )
     plain["tokenizers"] = {n: TokenizerFacts(**facts) for n, facts in plain["tokenizers"].items()}
     for split in plain["splits"].values():
@@ -241,7 +242,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
         raise DataError(
             f"the data in {folder} is not what its manifest describes: {'; '.join(wrong[:8])}"
             f"{' …' if len(wrong) > 8 else ''}; "
-            "prepare again with --overwrite, or restore these files"
+            "prepare again: clearhead.prepare(…, overwrite=True), or restore these files"
         )
     for split in manifest.splits.values():
         for side, files in split.files.items():

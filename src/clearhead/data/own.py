@@ -39,7 +39,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in map(_valid, found.sample))
     summary += f". The first: {' | '.join(shown)}."
     if others:
-        summary += f" Other columns: {', '.join(others)}; choose with --columns."
+        summary += f" Other columns: {', '.join(others)}; choose with columns=…."
     values: dict[str, Any] = {
         "data.train": (str(place),),
         "data.format": found.format,
@@ -61,12 +61,14 @@ def own_labels(given: list[str]) -> OwnData:
     for text in given:
         label, equals, file = text.partition("=")
         if not equals or not label.strip() or not file:
-            raise InputError(f"--label {text!r} is not LABEL=FILE; try --label good=good.txt")
+            raise InputError(f"label {text!r} is not LABEL=FILE; try good=good.txt")
         if label.strip() in files:
-            raise InputError(f"--label {label.strip()!r} is given twice; put its texts in one file")
+            raise InputError(f"label {label.strip()!r} is given twice; put its texts in one file")
         files[label.strip()] = _absolute(Path(file))
     if len(files) < 2:
-        raise InputError("--label needs two labels or more; try --label good=a.txt bad=b.txt")
+        raise InputError(
+            "one label alone cannot be learnt; give two or more, such as good=a.txt bad=b.txt"
+        )
     twice = [path for path in files.values() if list(files.values()).count(path) > 1]
     if twice:
         raise DataError(f"{twice[0]} is given for two labels; a text has one")

@@ -243,7 +243,7 @@ def _begin(job: Job, plan: PreparePlan) -> None:
         if (job.folder / file).exists():
             raise DataError(
                 f"{job.folder} holds {file}, and nothing says what it was made from; choose "
-                "another --out, or replace it with --overwrite"
+                "another: folder=…, or replace it: overwrite=True"
             )
     write_whole(path, to_json(plan))
 
@@ -261,8 +261,8 @@ def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
     if changes:
         raise DataError(
             f"{folder} was prepared from something else: {'; '.join(changes[:6])}"
-            f"{' …' if len(changes) > 6 else ''}; choose another --out, or replace it with "
-            "--overwrite"
+            f"{' …' if len(changes) > 6 else ''}; choose another: folder=…, or replace it: "
+            "overwrite=True"
         )
 
 

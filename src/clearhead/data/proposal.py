@@ -1,7 +1,6 @@
 """What a table probably holds: which columns are text, and which one is a label. It is proposed,
 shown, and can be changed."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -52,9 +51,8 @@ def refuse_tables(paths: Iterable[str | Path]) -> None:
     for path in paths:
         if _ending(Path(path)) in TABLES:
             raise DataError(
-                f"{path} is a table by its name; give it as one: --table "
-                f"{shlex.quote(str(path))} (table=…; labels are a column of it), or let its name "
-                "end in .txt"
+                f"{path} is a table by its name; give it as one: OwnText.table({str(path)!r}) "
+                "(labels are a column of it), or let its name end in .txt"
             )
 
 
@@ -72,7 +70,7 @@ def format_of(path: Path) -> Format:
         refuse_office(path)
         raise DataError(
             f"{path} has no ending that tells its format; rename it to end in one of "
-            f"{', '.join(TABLES)}, or give plain files: --source and --target, --text, --label"
+            f"{', '.join(TABLES)}, or give plain files"
         )
     return found
 
@@ -120,12 +118,12 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     if len(labels) > LABELS_AT_MOST:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {len(labels)} different values, too many for "
-            "labels; choose another with --columns"
+            "labels; choose another with columns=…"
         )
     if len(labels) == 1 and columns:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, and labels must "
-            "differ; choose another with --columns"
+            "differ; choose another with columns=…"
         )
     if len(labels) == 1:
         found, labels, chosen = "language-model", (), chosen[:1]
@@ -213,10 +211,7 @@ def _choose(
     seen = ", ".join(listed[:SHOWN]) + more
     if not seen:
         raise DataError(f"{path} has nothing below its first row; name a file with text in it")
-    example = " ".join(shlex.quote(str(name)) for name in names[:2])
-    raise DataError(
-        f"{path} has these {what}: {seen}; choose with --columns, such as --columns {example}"
-    )
+    raise DataError(f"{path} has these {what}: {seen}; choose some, such as columns={names[:2]}")
 
 
 def _is_label(texts: list[str]) -> bool:

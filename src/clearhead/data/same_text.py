@@ -28,8 +28,7 @@ def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
     if changed:
         raise DataError(
             f"{corpus.folder} was prepared from other text: {changed}; restore it, give the recipe "
-            "another name, or prepare again: clearhead prepare … --overwrite (in Python: "
-            "clearhead.prepare(…, overwrite=True))"
+            "another name, or prepare again: clearhead.prepare(…, overwrite=True)"
         )
 
 

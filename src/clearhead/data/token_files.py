@@ -105,7 +105,7 @@ def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
         found = "is missing" if size < 0 else f"has {size} bytes"
         raise DataError(
             f"{path} {found} where {expected * dtype.itemsize} are expected; "
-            "prepare again with --overwrite"
+            "prepare again: clearhead.prepare(…, overwrite=True)"
         )
     if not expected:  # an empty file cannot be mapped
         return np.empty(0, dtype)
@@ -126,7 +126,7 @@ def check_tokens(folder: Path, facts: FileFacts, vocab_size: int, longest: int) 
         problem = f"it holds the token {file.tokens.max()} of a vocabulary of {vocab_size}"
     else:
         return
-    raise DataError(f"{file.path}: {problem}; prepare again with --overwrite")
+    raise DataError(f"{file.path}: {problem}; prepare again: clearhead.prepare(…, overwrite=True)")
 
 
 class TokenStore:

@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import torch
 
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
+from clearhead.config.decode import EngineName, EnginePrecision
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint
@@ -33,8 +34,6 @@ from clearhead.interop.ctranslate2.exporting import export_ctranslate2, names_of
 from clearhead.interop.folders import read_json, regular_file
 from clearhead.interop.model_folder import read_description
 
-EngineName = Literal["clearhead", "ctranslate2"]
-EnginePrecision = Literal["float32", "int8"]
 TOKENS_TOGETHER = 2048
 """Source tokens that CTranslate2 runs side by side."""
 _log = logging.getLogger("clearhead")
@@ -190,7 +189,7 @@ class CTranslate2Engine:
         used."""
         choice, given = how.choice, [prompt.tokens for prompt in prompts]
         if choice.temperature != 0:
-            _refuse("temperature", choice.temperature, "temperature=0 (--greedy)")
+            _refuse("temperature", choice.temperature, "temperature=0")
         if choice.repetition_penalty != 1:
             _refuse("repetition_penalty", choice.repetition_penalty, "repetition_penalty=1")
         if constraint is not None:
@@ -271,7 +270,7 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
             if not found.is_dir():  # else another process has just made it
                 raise FolderError(
                     f"{found} cannot be made ({error.strerror}); make it where it can be written, "
-                    "with --engine-folder FOLDER, and name the same folder here"
+                    "with engine_folder=…, and name the same folder here"
                 ) from None
     certificate = read_json(found, PARITY)
     if certificate.get("agrees") is not True:

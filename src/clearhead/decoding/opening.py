@@ -67,8 +67,8 @@ class Opened:
         """The model and its labels, if it is a classifier."""
         if not isinstance(self.model, MaskedLM) or self.labels is None:
             raise ClearheadError(
-                f"this model has no {LABELS}, and cannot classify; train one that can: "
-                "clearhead new NAME --label LABEL=FILE LABEL=FILE"
+                f"this model has no {LABELS}, and cannot classify; train one that can "
+                "(clearhead new makes a recipe from a file of texts for each label)"
             )
         return self.model, self.labels
 

@@ -2,8 +2,11 @@
 its attention."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
+
+from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.visible import label_of
 
 StopReason = Literal["end", "length", "window", "constraint"]
 """The end token was chosen; `max_new` was reached; the model's window was full; the constraint
@@ -12,7 +15,7 @@ allowed nothing more."""
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """One text that a model generated."""
+    """The tokens that a model generated."""
 
     tokens: list[int]
     """The new tokens only, the end included where it was chosen."""
@@ -27,6 +30,23 @@ class Output:
     def log_prob(self) -> float:
         """Of the whole text."""
         return sum(self.log_probs, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedText(Output):
+    """A text that a model generated, and how."""
+
+    text: str
+    tokenizer: Tokenizer = field(repr=False, compare=False)
+    """Of the text."""
+
+    @property
+    def pieces(self) -> list[str]:
+        """Each token as text; blanks and line ends have signs."""
+        return [label_of(token, self.tokenizer) for token in self.tokens]
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, kw_only=True)

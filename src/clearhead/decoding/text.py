@@ -11,7 +11,7 @@ from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.engine import Engine, SeededPrompt
-from clearhead.decoding.results import Output, Scored, StopReason
+from clearhead.decoding.results import DecodedText, Output, Scored, StopReason
 from clearhead.decoding.scoring import score
 from clearhead.decoding.sentences import (
     Fits,
@@ -47,8 +47,12 @@ class Decoded(NamedTuple):
     """The tokens that the model was given."""
     n_cut: int
     """Tokens of the text that the model was not given."""
-    outputs: list[Output]
-    texts: list[str]
+    outputs: list[DecodedText]
+
+    @property
+    def texts(self) -> list[str]:
+        """Of the outputs."""
+        return [output.text for output in self.outputs]
 
 
 class EncodedSource(NamedTuple):
@@ -92,14 +96,15 @@ def translate_sources(
     found = engine.translate([sources[place].given for place in by_length], ends, config)
     outputs = dict(zip(by_length, found))
     return [
-        Decoded(
-            given=source.given,
-            n_cut=source.n_cut,
-            outputs=outputs.get(place, []),
-            texts=[codec.target.decode(output.tokens) for output in outputs.get(place, [])],
-        )
-        for place, source in enumerate(sources)
+        Decoded(source.given, source.n_cut, [_text_of(each, codec) for each in outputs.get(n, [])])
+        for n, source in enumerate(sources)
     ]
+
+
+def _text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> DecodedText:
+    """The output with its text, which may depend on the tokens that it stands behind."""
+    text = codec.target.decode(output.tokens, behind=behind)
+    return DecodedText(**vars(output), text=text, tokenizer=codec.target)
 
 
 def translate_texts(
@@ -130,25 +135,27 @@ def translate_texts(
 def join_sentences(text: SplitText, found: Sequence[Decoded], pair: LanguagePair) -> Decoded:
     """One text again: its n-th translation is made of the n-th of each sentence."""
     n_best = max((len(each.outputs) for each in found), default=0)
-    outputs: list[Output] = []
-    texts: list[str] = []
+    outputs: list[DecodedText] = []
     for rank in range(n_best):
         # A short sentence may have fewer translations than another: then its last.
         chosen = [min(rank, len(each.outputs) - 1) for each in found]
         parts = [each.outputs[place] for each, place in zip(found, chosen) if place >= 0]
-        written = [each.texts[place] if place >= 0 else "" for each, place in zip(found, chosen)]
+        written = [
+            each.outputs[place].text if place >= 0 else "" for each, place in zip(found, chosen)
+        ]
         early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
         outputs.append(
-            Output(
+            DecodedText(
+                text=text.joined(written, pair.joint),
+                tokenizer=parts[0].tokenizer,
                 tokens=[token for part in parts for token in part.tokens],
                 log_probs=[log_prob for part in parts for log_prob in part.log_probs],
                 score=sum(part.score for part in parts),
                 stop=early[0] if early else "end",
             )
         )
-        texts.append(text.joined(written, pair.joint))
     given = [token for each in found for token in each.given]
-    return Decoded(given, sum(each.n_cut for each in found), outputs, texts)
+    return Decoded(given, sum(each.n_cut for each in found), outputs)
 
 
 class EncodedPrompt(NamedTuple):
@@ -201,9 +208,8 @@ def generate_texts(
     outputs = dict(zip(by_length, found))
     decoded: list[Decoded] = []
     for place, (given, n_cut) in enumerate(encoded):
-        own = [outputs[place]] if place in outputs else []
-        texts = [codec.target.decode(each.tokens, behind=given.tokens) for each in own]
-        decoded.append(Decoded(given.tokens if own else [], n_cut, own, texts))
+        own = [_text_of(outputs[place], codec, given.tokens)] if place in outputs else []
+        decoded.append(Decoded(given.tokens if own else [], n_cut, own))
     return decoded
 
 

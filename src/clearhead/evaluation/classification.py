@@ -22,7 +22,7 @@ from clearhead.models import MaskedLM
 from clearhead.shapes import Float, Tensor
 
 BATCH_TOKENS = 4096
-CUT = "--too-long cut (in Python: too_long='cut')"
+CUT = "too_long='cut'"
 Z = 1.959964  # standard deviations that hold 95 % of a normal distribution
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.config.batches import Layout
+from clearhead.config.evaluate import ScoringOptions
 from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.codec import Codec, ids_of_run
@@ -18,7 +19,6 @@ from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.models import MaskedLM, Model
 
-N_RESAMPLES = 1000
 SCORES = ("BLEU", "chrF++")
 N_SAMPLES = 3  # that a validation shows
 LONGER = 10  # tokens than the longest reference: where a translation that is watched is cut
@@ -111,7 +111,7 @@ def translation_scores(
     translations: Sequence[str],
     references: Sequence[str],
     *,
-    n_resamples: int = N_RESAMPLES,
+    n_resamples: int = ScoringOptions.resamples,
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[Metric]:
@@ -158,7 +158,7 @@ def compare_translations(
     second: Sequence[str],
     references: Sequence[str],
     *,
-    n_resamples: int = N_RESAMPLES,
+    n_resamples: int = ScoringOptions.resamples,
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[Comparison]:

@@ -8,7 +8,6 @@ import torch
 from clearhead.decoding import Output, attention_of
 from clearhead.decoding.cached import evaluating
 from clearhead.errors import ConfigError, InputError, ModelError
-from clearhead.inspection.labels import label_of
 from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.inspection.sites import has_our_weights, no_weights
@@ -16,6 +15,7 @@ from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.visible import label_of
 
 
 class AttentionMap(NamedTuple):

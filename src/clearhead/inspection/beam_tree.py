@@ -4,8 +4,8 @@ from typing import Any
 
 from clearhead.config import BeamConfig
 from clearhead.decoding import BeamStep, Output
-from clearhead.inspection.labels import label_of
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.visible import label_of
 
 
 class BeamTree:

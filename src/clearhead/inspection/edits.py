@@ -225,7 +225,7 @@ def add(name: str, value: Tensor | float, **where: Unpack[Where]) -> Edit:
 def multiply(name: str, factor: float, **where: Unpack[Where]) -> Edit:
     """An edit that multiplies an activation by a factor. Scores that are hidden stay hidden."""
     if _as_tensor(factor, "factor").dim():
-        raise InputError("factor must be one number; for a tensor, use ch.change")
+        raise InputError("factor must be one number; for a tensor, use ch.edit.change")
     return Edit(name, "multiply", lambda x, _: torch.where(x == -torch.inf, x, x * factor), **where)
 
 

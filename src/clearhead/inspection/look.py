@@ -16,7 +16,6 @@ from clearhead.decoding.codec import Codec
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
-from clearhead.inspection.labels import label_of
 from clearhead.inspection.lens import (
     attribution,
     knows_norm,
@@ -32,6 +31,7 @@ from clearhead.inspection.walk import walk
 from clearhead.models import MaskedLM, Model, Seq2Seq, count_parameters
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.visible import label_of
 
 FORMAT = "clearhead look 1"
 N_CANDIDATES = 100

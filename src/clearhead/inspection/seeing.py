@@ -1,12 +1,13 @@
 """From a text to the document of its run: decode as asked, then look."""
 
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, Unpack, get_args
 
 import torch
 
 from clearhead.config import BeamConfig, Choice, DecodeConfig
 from clearhead.config.checks import check_between, check_whole
 from clearhead.config.decode import MAX_WIDTH
+from clearhead.config.options import PageLanguage, SeeOptions
 from clearhead.decoding import beam_search, greedy, sample
 from clearhead.decoding.cached import evaluating
 from clearhead.decoding.opening import Opened
@@ -17,7 +18,6 @@ from clearhead.inspection.look import Subject, Text, look
 from clearhead.models import CausalLM, MaskedLM, Seq2Seq
 from clearhead.text.tokenizer import MASK
 
-PageLanguage = Literal["en", "zh"]
 PAGE_LANGUAGES: tuple[PageLanguage, ...] = get_args(PageLanguage)
 
 
@@ -38,7 +38,7 @@ class HowToDecode(TypedDict, total=False):
 
 
 def see(
-    subject: Subject, text: str, *, language: str = "en", **how: Unpack[HowToDecode]
+    subject: Subject, text: str, *, language: str = SeeOptions.language, **how: Unpack[HowToDecode]
 ) -> dict[str, Any]:
     """The document of one run: what `finished_text` gives, looked at."""
     shown, tree = finished_text(subject, text, **how)
@@ -52,8 +52,8 @@ def finished_text(
     target: str | None = None,
     beam: int | None = None,
     max_new: int | None = None,
-    temperature: float = 0.0,
-    seed: int = 0,
+    temperature: float = SeeOptions.temperature,
+    seed: int = SeeOptions.seed,
 ) -> tuple[Text, BeamTree | None]:
     """What the model reads and writes, and how the search went if there was one.
 

@@ -73,7 +73,7 @@ class Trace:
         self._waiting = list(edits)
         for one in edits:
             if not isinstance(one, Edit):
-                raise InputError(f"edit={one!r:.60} is no edit; make one, as: ch.zero(name)")
+                raise InputError(f"edit={one!r:.60} is no edit; make one, as: ch.edit.zero(name)")
             for name in matching(one.name, known):
                 one.check(self._sites[name])
                 self._edits[name].append(one)
@@ -320,7 +320,9 @@ def mean_of(
         with trace(model, read=[name]) as t, torch.no_grad():
             run()
         if name not in t._sites:
-            raise InputError(f"name={name!r:.60} is not one activation; ch.names(model) lists them")
+            raise InputError(
+                f"name={name!r:.60} is not one activation; ch.edit.names(model) lists them"
+            )
         site = t._sites[name]
         if site.form == "matrix":
             raise InputError(f"{name} has a column for each key; there is no mean over texts")

@@ -147,9 +147,7 @@ def _check_own_parts(folder: Path, description: Description, given: OwnParts) ->
     for role, name in description.own_parts.items():
         if role not in given.given:
             raise FolderError(
-                f"{folder} was saved with a part of your own, {role}={name}; give its class, such "
-                f"as clearhead.load({str(folder)!r}, {role}={name.rpartition(':')[2]}), or on the "
-                f"command line --part {role}={name}"
+                f"{folder} was saved with a part of your own; give its class: {role}={name}"
             )
     for role, part in given.given.items():
         saved = description.own_parts.get(role)

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig, Recipe, TrainConfig
+from clearhead.config.tasks import Assumptions
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.scale.accelerators import Accelerator, accelerator
 from clearhead.scale.failures import best_interval, goodput
@@ -26,34 +27,6 @@ VOCABULARY = 256
 """Of a recipe that does not name its size."""
 MOST = {"gpus": 10**7, "length": 10**9, "batch_tokens": 10**10}
 """Far beyond what anybody has trained with."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Assumptions:
-    """What a plan cannot know. Replace what you know better."""
-
-    price: float | None = None
-    """Dollars for an hour of one accelerator. Not set: the table's."""
-    gpu_hours_per_failure: float = 50_640.0
-    """Accelerator-hours between two failures that stop the run. Llama 3 405B: 419 unexpected
-    interruptions in 54 days on 16,384 H100."""
-    restart_minutes: float = 10.0
-    """From a failure until the next step: notice, replace, start, load."""
-    save_gb_per_second: float = 1.0
-    """Gigabytes a second that one node writes to shared storage while all write. Llama 3's storage
-    took 2 TB/s from 2,048 nodes."""
-    text_bytes_per_token: float = 4.0
-    """Of English text; Chinese has about 3 with a Chinese vocabulary."""
-    tokens_per_core_second: float = 225_000.0
-    """Of one processor core that tokenises. `python -m benchmarks.data`: 210,209 and 239,121."""
-    cores: int = 64
-    """That tokenise with datatrove."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and not 0 < value < math.inf:
-                default = type(self).__dataclass_fields__[name].default
-                raise ConfigError(name, value, "must be above 0 and finite", f"try {default}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +135,10 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     states = 1 + STATES[run.train.optimizer] + (run.train.ema is not None)
     size = computed(FP32 * states * parameters, "bytes", "weights and optimizer in fp32")
     nodes = -(-run.gpus // run.kind.per_node)
-    writes = assumed(nodes * known.save_gb_per_second * 1e9, "bytes/s", "--save-gb-per-second")
+    writes = assumed(nodes * known.save_gb_per_second * 1e9, "bytes/s", "save_gb_per_second=")
     save = computed(size.value / writes.value, "s", "size / write speed of all nodes", writes)
     apart = assumed(
-        3600 * known.gpu_hours_per_failure / run.gpus, "s", "--gpu-hours-per-failure / gpus"
+        3600 * known.gpu_hours_per_failure / run.gpus, "s", "gpu_hours_per_failure= / gpus"
     )
     interval = computed(
         best_interval(save.value, apart.value), "s", "Young–Daly: √(2 · save · failures)", apart
@@ -183,7 +156,7 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     duration = computed(seconds, "s", why, rate, apart)
     hours = computed(run.gpus * seconds / 3600, "GPU-hours", "gpus × time", duration)
     dollars = run.kind.dollars_per_hour if known.price is None else known.price
-    price = assumed(dollars, "$", "for a GPU-hour; --price")
+    price = assumed(dollars, "$", "for a GPU-hour; price=")
     return {
         "steps": computed(run.tokens / run.batch_tokens, "", "tokens / batch"),
         "FLOP per token": computed(per_token, "", f"convention {used.convention!r}"),
@@ -207,12 +180,12 @@ def _data(run: _Run) -> dict[str, Figure]:
     width = 2 if run.model.vocab_size <= 2**16 else 4
     text = run.tokens * known.text_bytes_per_token
     core_seconds = run.tokens / known.tokens_per_core_second
-    cores = assumed(known.cores, "", "--cores")
+    cores = assumed(known.cores, "", "cores=")
     return {
         "token files": computed(run.tokens * width, "bytes", f"{width} bytes for each token"),
-        "text": assumed(text, "bytes", "--text-bytes-per-token"),
+        "text": assumed(text, "bytes", "text_bytes_per_token="),
         "tokenising": computed(
-            core_seconds / known.cores, "s", f"on {known.cores} cores (--cores)", cores
+            core_seconds / known.cores, "s", f"on {known.cores} cores (cores=)", cores
         ),
     }
 
@@ -220,7 +193,7 @@ def _data(run: _Run) -> dict[str, Figure]:
 def _utilisation(given: float | str | None, kind: Accelerator, train: TrainConfig) -> Utilisation:
     name = kind.utilisation if given is None else given
     if name is None:
-        why = f"no published runs of {kind.name} are known here; --utilisation"
+        why = f"no published runs of {kind.name} are known here; utilisation="
         return Utilisation(
             name="assumed",
             convention="parameters",
@@ -234,7 +207,7 @@ def _utilisation(given: float | str | None, kind: Accelerator, train: TrainConfi
         return Utilisation(
             name="given",
             convention="parameters",
-            figure=assumed(name, "%", "--utilisation, of 6·N FLOP for each token"),
+            figure=assumed(name, "%", "utilisation=, of 6·N FLOP for each token"),
             includes_interruptions=False,
         )
     family = published_family(name)

@@ -1,6 +1,5 @@
 """A plan as text: every figure with its origin."""
 
-import shlex
 from collections.abc import Iterable
 
 from clearhead.config.recipe import toml_value
@@ -54,7 +53,7 @@ def _options(plan: PlannedRun, layout: RankLayout) -> str:
     written = vars(plan.written)
     planned = {**layout.train, **vars(plan.train), **layout.train}  # the layout's come first
     return " ".join(
-        f"--train.{key} {shlex.quote(value if isinstance(value, str) else toml_value(value))}"
+        f"train.{key}={toml_value(value)}"
         for key, value in planned.items()
         if value != written[key] or key in ("parallel", "recompute")
     )
@@ -106,12 +105,12 @@ def _warnings(plan: PlannedRun, shown: LayoutCandidate) -> Iterable[str]:
         times = shown.communication_seconds / shown.compute_seconds
         yield (
             f"the network is the limit: {times:.1f} times as long as the computation of a step; "
-            "the utilisation will not be reached (try a larger --batch-tokens)"
+            "the utilisation will not be reached (try a larger batch_tokens=)"
         )
     if plan.train.precision == "fp32" and plan.utilisation.name != "given":
         yield (
             "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time "
-            "and cost are too optimistic (try --train.precision bf16, or your own --utilisation)"
+            "and cost are too optimistic (try train.precision='bf16', or your own utilisation=)"
         )
     if plan.utilisation.includes_interruptions:
         yield "the utilisation is of whole runs: goodput is in it, and not applied again"

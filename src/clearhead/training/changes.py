@@ -89,7 +89,7 @@ def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
     if changes["refuse"]:
         raise ClearheadError(
             f"this run cannot resume with another recipe: {'; '.join(changes['refuse'])}; "
-            "restore the old values, or start a new run in another folder: --folder FOLDER"
+            "restore the old values, or start a new run in another folder: folder=…"
         )
     return changes["warn"]
 

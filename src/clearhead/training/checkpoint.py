@@ -214,7 +214,7 @@ class Checkpoints:
         if steps:
             raise CheckpointError(
                 f"none of the {len(steps)} checkpoints in {self.folder} is complete; restore "
-                "one, or start a new run in another folder: --folder FOLDER"
+                "one, or start a new run in another folder: folder=…"
             )
         return None
 
@@ -252,7 +252,7 @@ class Checkpoints:
             cause = next(iter(error.failures.values()))[0]
             raise CheckpointError(
                 f"{checkpoint.folder} does not hold the tensors of this run "
-                f"({_describe(cause)}); start anew in another folder: --folder FOLDER"
+                f"({_describe(cause)}); start anew in another folder: folder=…"
             ) from error
 
 

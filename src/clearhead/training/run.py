@@ -113,7 +113,7 @@ class Run:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(
                 f"the manifest of {checkpoint.folder} does not describe a run "
-                f"({type(error).__name__}: {error}); start anew in another folder: --folder FOLDER"
+                f"({type(error).__name__}: {error}); start anew in another folder: folder=…"
             ) from None
 
     def _restore(self, checkpoint: Checkpoint, say: Say) -> None:
@@ -122,7 +122,7 @@ class Run:
             raise ClearheadError(
                 f"this run was started with the parts {before or 'that its recipe names'}, and now "
                 f"has {now or 'none of your own'}; give the same parts, or start anew in another "
-                "folder: --folder FOLDER"
+                "folder: folder=…"
             )
         for change in check_changes(checkpoint.facts["recipe"], self.recipe):
             say(f"warning: from here on {change}")
@@ -261,7 +261,7 @@ def check_space(run: Run) -> None:
         raise ClearheadError(
             f"{run.place} has {free / 1e6:,.0f} MB of free space, and the run needs about "
             f"{needed / 1e6:,.0f} MB more for {run.recipe.train.keep + 2} checkpoints and the "
-            "model; free some, lower train.keep, or name another: --folder FOLDER"
+            "model; free some, lower train.keep, or name another: folder=…"
         )
 
 
@@ -344,7 +344,7 @@ def own(folder: Path) -> Iterator[None]:
     """One process writes in a run's folder, which may have been sent by somebody."""
     refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    refusal = f"another process trains in {folder}; wait for it, or name another: --folder FOLDER"
+    refusal = f"another process trains in {folder}; wait for it, or name another: folder=…"
     with locked(folder / ".lock", refusal):
         for path in folder.iterdir():  # of a process that was killed
             if PARTIAL_FILES.fullmatch(path.name):

@@ -27,9 +27,7 @@ def check_shared(folder: Path, ranks: Ranks) -> None:
         problem = f"rank {ranks.rank} cannot write {error.filename}: {error.strerror}"
     if problems := [each for each in ranks.gather(problem) if each]:
         shutil.rmtree(tried, ignore_errors=True)
-        raise CheckpointError(
-            f"{problems[0]}; let it write there, or name another: --folder FOLDER"
-        )
+        raise CheckpointError(f"{problems[0]}; let it write there, or name another: folder=…")
     check_seen(tried, [f"__{rank}_" for rank in range(ranks.world)], ranks)
     shutil.rmtree(tried, ignore_errors=True)
 
@@ -42,5 +40,5 @@ def check_seen(folder: Path, names: Iterable[str], ranks: Ranks) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         raise NotSharedError(
             f"rank 0 does not see {folder / unseen[0]}, which rank {unseen[0].split('_')[2]} has "
-            "written; the run's folder must be on a disk that all machines share: --folder FOLDER"
+            "written; the run's folder must be on a disk that all machines share: folder=…"
         )

@@ -173,7 +173,7 @@ def _described(
     limit = "; more would teach little, and the time allows more."
     if possible < STEPS_AT_LEAST:
         needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
-        limit = f". That is too few to learn from: give --minutes {needed}."
+        limit = f". That is too few to learn from: give minutes={needed}."
     elif possible <= enough:
         limit = ", as often as the time allows."
     learner = "the model that training starts from" if template.train.start_from else "this width"

@@ -65,7 +65,7 @@ def _refuse(description: Description) -> None:
     config, ids = description.model, description.ids
     if config.family == "encoder":
         rule = "is not supported by CTranslate2, whose encoders have no output layer"
-        raise ConfigError("family", config.family, rule, "export it --to huggingface")
+        raise ConfigError("family", config.family, rule, """export it with to='huggingface'""")
     if not config.residual:
         rule = "is not supported by CTranslate2, whose layers are residual"
         raise ConfigError("residual", False, rule, "residual=True")

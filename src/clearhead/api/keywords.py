@@ -1,0 +1,65 @@
+"""Keywords that are the fields of an option class: `help` shows them with their defaults and
+explanations, and those that were renamed still work."""
+
+import inspect
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+
+from clearhead.config.explain import explanations
+from clearhead.errors import nearest
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+WIDTH = 96
+
+
+def takes(*options: type) -> Callable[[F], F]:
+    """Says in a function's signature which keywords `**options` stands for, and explains them."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        named = [
+            each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD
+        ]
+        explained: dict[str, str] = {}
+        for kind in options:
+            for field in fields(kind):
+                if field.name not in explained:
+                    explained[field.name] = explanations(kind)[field.name]
+                if field.name not in {each.name for each in named}:
+                    default = inspect.Parameter.empty if field.default is MISSING else field.default
+                    named.append(
+                        inspect.Parameter(
+                            field.name,
+                            inspect.Parameter.KEYWORD_ONLY,
+                            default=default,
+                            annotation=field.type,
+                        )
+                    )
+        vars(function)["__signature__"] = signature.replace(parameters=named)
+        lines = [
+            textwrap.fill(f"{name}: {meaning}", WIDTH, subsequent_indent="    ")
+            for name, meaning in explained.items()
+        ]
+        function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", *lines])
+        return function
+
+    return decorate
+
+
+def chosen(kind: type[T], given: Mapping[str, Any]) -> T:
+    """The options, checked; a keyword that is none of them is named with the nearest."""
+    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"there is no option {name!r}; {nearest(name, known)}")
+    return kind(**given)
+
+
+def warn_of_old(old: str, new: str) -> None:
+    """Says, at the line that called clearhead, what to write instead."""
+    message = f"{old} ends with version 0.4; {new}"
+    warnings.warn(message, DeprecationWarning, stacklevel=4)

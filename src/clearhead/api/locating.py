@@ -1,0 +1,81 @@
+"""Where a model is: the folder of a run, a model folder, a Hugging Face folder, or a shipped
+model."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from clearhead.api.paths import as_path
+from clearhead.config import Recipe, load_recipe
+from clearhead.decoding.opening import RECIPE, how_to_make
+from clearhead.errors import FolderError, nearest
+from clearhead.interop.folders import has_file, read_json
+from clearhead.interop.huggingface.importing import import_model
+from clearhead.interop.model_folder import CONFIG, FORMAT
+
+SHIPPED = Path(__file__).parent.parent / "shipped"
+
+
+class Located(NamedTuple):
+    """A folder that a model can be opened from."""
+
+    folder: Path
+    is_run: bool = False
+    dtype: torch.dtype | None = None
+    """None: that of the folder."""
+    keeps: object | None = None
+    """What must live as long as the model, such as a temporary folder."""
+
+
+def shipped_models() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
+def place_of(folder: Path) -> Path:
+    """The folder itself, or that of the shipped model of this name."""
+    is_shipped = not folder.exists() and str(folder) in shipped_models()
+    return SHIPPED / folder if is_shipped else folder
+
+
+def locate(path: str | Path) -> Located:
+    """What the path leads to; a Hugging Face folder is imported into a temporary one."""
+    given = as_path("path", path)
+    folder = place_of(given)
+    if folder != given:
+        # Half precision saves space in the package; a processor computes in fp32.
+        return Located(folder, dtype=torch.float32)
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
+    if (folder / RECIPE).is_file() or (folder / "model").is_dir():
+        return Located(folder, is_run=True)
+    if not has_file(folder, CONFIG):
+        raise FolderError(
+            f"{folder} is neither a run nor a model folder: it has no {RECIPE} and no {CONFIG}; "
+            f"{_remedy(folder)}"
+        )
+    if is_of_hugging_face(read_json(folder, CONFIG)):
+        temporary = tempfile.TemporaryDirectory(prefix="clearhead-")
+        imported = Path(temporary.name) / folder.resolve().name
+        import_model(folder, imported)
+        return Located(imported, keeps=temporary)
+    return Located(folder)
+
+
+def is_of_hugging_face(config: dict[str, Any]) -> bool:
+    """By the content of config.json."""
+    return bool({"model_type", "architectures"} & set(config)) and config.get("format") != FORMAT
+
+
+def recipe_of_run(folder: Path) -> Recipe:
+    """Every key, as it was used."""
+    if not (folder / RECIPE).is_file():
+        raise FolderError(f"{folder} has no {RECIPE}; is it the folder of a run?")
+    return load_recipe(folder / RECIPE)
+
+
+def _remedy(folder: Path) -> str:
+    shipped = nearest(folder.name, shipped_models()) if folder.name == str(folder) else ""
+    return how_to_make(folder) + (f" (shipped models: {shipped})" if shipped else "")

@@ -1,0 +1,334 @@
+"""How good a model is: a function for each kind of model, and one for the output of any system.
+Each has its own options."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clearhead.api.locating import locate, recipe_of_run
+from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.preparing import is_prepared
+from clearhead.api.texts import LinesGiven, given_lines
+from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.config import DataConfig
+from clearhead.config.evaluate import (
+    EncoderEvaluation,
+    LanguageModelEvaluation,
+    ScoringOptions,
+    TranslatorEvaluation,
+)
+from clearhead.data.cleaning import split_reader
+from clearhead.data.corpus import open_corpus
+from clearhead.data.same_text import check_text_of_run, is_text_of_run
+from clearhead.data.sources import Cursor, data_root
+from clearhead.errors import ConfigError, DataError, InputError
+from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.masked import masked_loss
+from clearhead.evaluation.perplexity import perplexity
+from clearhead.evaluation.translation import (
+    check_scoring,
+    compare_translations,
+    exact_share,
+    translate_lines,
+    translation_scores,
+)
+from clearhead.models import MaskedLM
+
+Other = TokenizedModel | LinesGiven | None
+"""What a model or an output is compared with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Figures by name, as in `evaluation["BLEU"]`; `print` shows them with their intervals."""
+
+    values: dict[str, float]
+    records: list[dict[str, Any]]
+    """All that is known of each figure, in plain values."""
+    lines: list[str]
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def _check_comparison(options: ScoringOptions, against: Other) -> None:
+    if against is not None and (options.exact or options.resamples < 2):
+        raise InputError(
+            "against= compares BLEU and chrF++ by resampling; leave out exact=True, and try "
+            f"resamples={ScoringOptions.resamples}"
+        )
+
+
+def measure_translator(
+    model: TokenizedModel,
+    options: TranslatorEvaluation,
+    split: str | None = None,
+    *,
+    source: LinesGiven | None = None,
+    reference: LinesGiven | None = None,
+    against: Other = None,
+) -> Evaluation:
+    """BLEU and chrF++ of its translations, and whether another model's differ."""
+    _check_comparison(options, against)
+    other = against
+    if other is not None and not isinstance(other, TokenizedModel):
+        if not isinstance(other, str | Path):
+            raise InputError("against= compares models: give a model, a run or a folder")
+        found = locate(other)
+        other = TokenizedModel(found.folder, dtype=found.dtype, keeps=found.keeps)
+        other.open()
+    sources, references, where = pairs_to_translate(model, split, source, reference)
+    if not options.exact:  # before translating, which takes its time
+        check_scoring(options.tokenize, lowercase=options.lowercase)
+    mine = _translate(model, sources, options)
+    theirs = None if other is None else _translate(other, sources, options)
+    return _scores(mine, theirs, references, where, options)
+
+
+def pairs_to_translate(
+    model: TokenizedModel,
+    split: str | None,
+    source: LinesGiven | None,
+    reference: LinesGiven | None,
+) -> tuple[list[str], list[str], str]:
+    """Sources, references, and where they are from: of a run its own test set, unless given."""
+    if source is None and reference is None and model.is_run:
+        _, split, documents = _documents(model, split)
+        pairs = list(documents)
+        where = f"{split} of {model.folder}{_chose(model, split)}"
+        return [p[0] for p in pairs], [p[1] for p in pairs], where
+    sources = given_lines("source", source, "the lines to translate")
+    references = given_lines("reference", reference, "their reference translations")
+    if len(sources) != len(references):
+        raise DataError(
+            f"source has {len(sources)} lines and reference {len(references)}; line n of one must "
+            "belong to line n of the other"
+        )
+    return sources, references, str(source) if isinstance(source, str | Path) else "given lines"
+
+
+def _translate(
+    model: TokenizedModel, sources: list[str], options: TranslatorEvaluation
+) -> list[str]:
+    opened = model.opened
+    engine = model.engine(
+        opened.translator, options.engine, options.precision, options.engine_folder
+    )
+    return translate_lines(engine, opened.codec, sources, options.config())
+
+
+def measure_output(
+    options: ScoringOptions,
+    *,
+    hypothesis: LinesGiven,
+    reference: LinesGiven | None = None,
+    against: Other = None,
+) -> Evaluation:
+    """BLEU and chrF++ of the output of any system."""
+    _check_comparison(options, against)
+    references = given_lines("reference", reference, "the reference translations")
+    mine = given_lines("hypothesis", hypothesis, "the output of a system")
+    if isinstance(against, TokenizedModel):
+        raise InputError("with hypothesis=, against= is another output: give a file or lines")
+    theirs = None if against is None else given_lines("against", against, "the other output")
+    for name, lines in {"hypothesis": mine, "against": theirs}.items():
+        if lines is not None and len(lines) != len(references):
+            raise DataError(
+                f"{name} has {len(lines)} lines and reference {len(references)}; line n of one "
+                "must belong to line n of the other"
+            )
+    where = str(hypothesis) if isinstance(hypothesis, str | Path) else "given lines"
+    return _scores(mine, theirs, references, where, options)
+
+
+def _scores(
+    mine: list[str],
+    theirs: list[str] | None,
+    references: list[str],
+    where: str,
+    options: ScoringOptions,
+) -> Evaluation:
+    if options.exact:
+        share = exact_share(mine, references, lowercase=options.lowercase)
+        record = {"name": "exact", "value": share, "n_lines": len(mine)}
+        case = ", ignoring case" if options.lowercase else ""
+        return Evaluation(
+            values={"exact": share},
+            records=[record | {"lowercase": options.lowercase}],
+            lines=[f"exact   {share:.2%} of {len(mine):,} lines ({where}{case})"],
+        )
+    resampling: dict[str, Any] = {
+        "n_resamples": options.resamples,
+        "tokenize": options.tokenize,
+        "lowercase": options.lowercase,
+    }
+    values: dict[str, float] = {}
+    records: list[dict[str, Any]] = []
+    lines = [f"{where}: {len(mine):,} lines"]
+    for metric in translation_scores(mine, references, **resampling):
+        half = "" if metric.half_interval is None else f" ± {metric.half_interval:.2f}"
+        values[metric.name] = metric.value
+        records.append(dict(vars(metric)))
+        lines.append(f"{metric.name:<8}{metric.value:6.2f}{half}   {metric.signature}")
+    if theirs is not None:
+        for each in compare_translations(mine, theirs, references, **resampling):
+            records.append(dict(vars(each)))
+            lines.append(
+                f"{each.name:<8}{each.first:6.2f} against {each.second:.2f}: {each.verdict}"
+            )
+    return Evaluation(values=values, records=records, lines=lines)
+
+
+def measure_language_model(
+    model: TokenizedModel,
+    options: LanguageModelEvaluation,
+    split: str | None = None,
+    *,
+    text: LinesGiven | None = None,
+) -> Evaluation:
+    """Perplexity of the text, read in windows."""
+    language_model, tokenizer, ids = model.opened.language_model, model.tokenizer, model.opened.ids
+    head: list[str] = []
+    record: dict[str, Any] = {}
+    if text is None and model.is_run:
+        for name in ("document", "start"):
+            if getattr(options, name) != getattr(LanguageModelEvaluation, name):
+                rule = "is for text=: a split of a run is read as in training"
+                raise ConfigError(name, getattr(options, name), rule, "leave it out")
+        config, split, documents = _documents(model, split)
+        texts = [texts[0] for texts in documents]
+        head, record = [f"{split} of {model.folder}{_chose(model, split)}"], {"split": split}
+        # As in training: each document alone behind a start, or one stream, in which an end stands
+        # behind every document. A file that was cut in two has no end to be expected.
+        alone = recipe_of_run(model.folder).batches.layout == "documents"
+        found = perplexity(
+            language_model,
+            tokenizer,
+            texts,
+            stride=options.stride,
+            bos_id=ids.bos if alone else None,
+            eos_id=None if config.document == "file" else ids.eos,
+            joined=not alone,
+        )
+    else:
+        texts = given_lines("text", text, "the text to be expected")
+        texts = ["\n".join(texts)] if options.document == "file" else texts
+        texts = [each for each in texts if each]
+        first = model.opened.codec.start_ids(options.start)
+        found = perplexity(
+            language_model,
+            tokenizer,
+            texts,
+            stride=options.stride,
+            bos_id=first[0] if first else None,
+        )
+    per = {
+        "token": (found.per_token, found.n_tokens),
+        "byte": (found.per_byte, found.n_bytes),
+        "character": (found.per_character, found.n_characters),
+        "word": (found.per_word, found.n_words),
+    }
+    values = {f"perplexity_per_{name}": value for name, (value, _) in per.items()}
+    counts = {f"n_{name}s": n for name, (_, n) in per.items()}
+    lines = [
+        f"perplexity per {name:<9}{'—':>14}   (no blanks between the {name}s)"
+        if value is None
+        else f"perplexity per {name:<9}{value:>14,.3f}   ({n:,} {name}s)"
+        for name, (value, n) in per.items()
+    ]
+    figures = {name: value for name, value in values.items() if value is not None}
+    return Evaluation(
+        values={**figures, "bits_per_byte": found.bits_per_byte},
+        records=[{**record, **values, **counts, "bits_per_byte": found.bits_per_byte}],
+        lines=[*head, *lines, f"bits per byte           {found.bits_per_byte:>14,.3f}"],
+    )
+
+
+def measure_encoder(
+    model: TokenizedModel,
+    options: EncoderEvaluation,
+    split: str | None = None,
+    *,
+    prepared: str | Path | None = None,
+) -> Evaluation:
+    """Accuracy of a classifier, or loss on masked tokens."""
+    encoder, p_mask = model.model, options.p_mask
+    assert isinstance(encoder, MaskedLM)
+    default = PREPARED / model.folder.resolve().name if model.is_run else None
+    if prepared is None and default is None:
+        raise InputError("prepared= is missing: the folder of the prepared data")
+    folder = as_path("prepared", prepared, default)
+    if not is_prepared(folder):
+        raise DataError(
+            f"{folder} holds no prepared data; name what the run was trained on: prepared=…"
+        )
+    corpus = open_corpus(folder)
+    split = split or ("test" if "test" in corpus.manifest.splits else "valid")
+    words = model.tokenizer.library.get_vocab()
+    if corpus.tokenizers[next(iter(corpus.tokenizers))].library.get_vocab() != words:
+        raise DataError(
+            f"{folder} was prepared with another tokenizer than the model's; prepare it with "
+            "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
+        )
+    own = model.is_run and is_text_of_run(model.folder, corpus.manifest.inputs)
+    chose = _chose(model, split) if own else ""
+    match corpus.manifest.task:
+        case "classification":
+            if p_mask != EncoderEvaluation.p_mask:
+                rule = "does not apply to a classifier"
+                raise ConfigError("p_mask", p_mask, rule, "leave it out")
+            right = accuracy(encoder, corpus, split)
+            n_too_long = corpus.facts(split).skipped.get("too-long", 0)
+            low, high = right.interval
+            values = {"accuracy": right.value}
+            record = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
+            record |= {"n_too_long": n_too_long}
+            left_out = f"; {n_too_long:,} too long, not measured" if n_too_long else ""
+            line = (
+                f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of "
+                f"{split}{chose}; 95 % interval {100 * low:.2f} … {100 * high:.2f}"
+                f"{left_out})"
+            )
+        case "masked-lm":
+            loss = masked_loss(encoder, corpus, split, p_mask=p_mask)
+            values = {"loss": loss.per_token, "perplexity": loss.perplexity}
+            record = {**values, "n": loss.n_tokens}
+            line = (
+                f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of "
+                f"{split}{chose}, {100 * p_mask:g} % of all)\n"
+                f"pseudo-perplexity {loss.perplexity:.3f}"
+            )
+        case task:
+            raise DataError(
+                f"{folder} was prepared for {task}, which is not for an encoder; name data of the "
+                "task masked-lm or classification"
+            )
+    return Evaluation(values=values, records=[{"split": split, **record}], lines=[line])
+
+
+def _documents(
+    run: TokenizedModel, split: str | None
+) -> tuple[DataConfig, str, Iterator[tuple[str, ...]]]:
+    """The texts of a split of the run's data, cleaned as its training data were; those with more
+    than data.max_tokens stay, since a test set without its hardest lines flatters."""
+    config = recipe_of_run(run.folder).data
+    split = split or ("test" if config.paths("test") else "valid")
+    reader = split_reader(config, split, data_root(config))
+    if not reader.inputs:
+        remedy = "name one in the recipe, or give the files"
+        raise DataError(f"the data of {run.folder} have no split {split!r}; {remedy}")
+    check_text_of_run(run.folder, config, split)
+    documents = reader.documents(Cursor(), {})
+    return config, split, (document.texts for document in documents)
+
+
+def _chose(model: TokenizedModel, split: str) -> str:
+    """What to say of a split that has chosen the weights: its figure flatters."""
+    if not model.is_run or split != "valid":
+        return ""
+    publish = recipe_of_run(model.folder).train.publish
+    return "" if publish == "last" else ", which also chose the weights"

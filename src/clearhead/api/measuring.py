@@ -1,0 +1,103 @@
+"""Which measurement is for a model, and which settings are for the measurement. Any other setting
+would be ignored, and its user misled."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from clearhead.api.keywords import chosen
+from clearhead.api.measures import (
+    Evaluation,
+    measure_encoder,
+    measure_language_model,
+    measure_output,
+    measure_translator,
+)
+from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.config.evaluate import (
+    EncoderEvaluation,
+    LanguageModelEvaluation,
+    ScoringOptions,
+    TranslatorEvaluation,
+)
+from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.models import MaskedLM
+
+
+class _Kind(NamedTuple):
+    name: str
+    texts: tuple[str, ...]
+    """What it is measured on."""
+    options: type
+    others: tuple[str, ...] = ()
+
+
+TRANSLATOR = _Kind("a translator", ("source", "reference"), TranslatorEvaluation, ("against",))
+LANGUAGE_MODEL = _Kind("a language model", ("text",), LanguageModelEvaluation)
+ENCODER = _Kind("an encoder", ("prepared",), EncoderEvaluation)
+OUTPUT = _Kind("the output of a system", ("reference",), ScoringOptions, ("hypothesis", "against"))
+KINDS = (TRANSLATOR, LANGUAGE_MODEL, ENCODER)
+OPTIONS = {field.name: field.default for kind in KINDS for field in fields(kind.options)}
+DEFAULTS = OPTIONS | {
+    name: None for kind in (*KINDS, OUTPUT) for name in (*kind.texts, *kind.others)
+}
+
+
+def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any]) -> Evaluation:
+    """By the function of the model's kind."""
+    given = _given(settings)
+    if split not in (None, "train", "valid", "test"):
+        raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
+    if model.opened.translates:
+        options, texts = _sorted(TRANSLATOR, given)
+        _refuse_both(split, texts)
+        return measure_translator(model, options, split, **texts)
+    if isinstance(model.model, MaskedLM):
+        options, texts = _sorted(ENCODER, given)
+        return measure_encoder(model, options, split, **texts)
+    options, texts = _sorted(LANGUAGE_MODEL, given)
+    _refuse_both(split, texts)
+    return measure_language_model(model, options, split, **texts)
+
+
+def measure_hypothesis(settings: Mapping[str, Any]) -> Evaluation:
+    """The same for the output of a system, without a model."""
+    options, texts = _sorted(OUTPUT, _given(settings))
+    return measure_output(options, **texts)
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are not their defaults."""
+    for name in settings:
+        if name not in DEFAULTS:
+            raise TypeError(f"evaluate has no option {name!r}; {nearest(name, DEFAULTS)}")
+    return {name: value for name, value in settings.items() if not _is(value, DEFAULTS[name])}
+
+
+def _is(value: object, default: object) -> bool:
+    if default is None or not isinstance(value, str | int | float):  # a column of texts has no ==
+        return value is default
+    return value == default
+
+
+def _sorted(kind: _Kind, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The options of this kind, checked, and the texts; raises for what is for another kind."""
+    own = {field.name for field in fields(kind.options)}
+    texts = (*kind.texts, *kind.others)
+    for name, value in given.items():
+        if name in own or name in texts:
+            continue
+        if kind is not OUTPUT and any(name in other.texts for other in KINDS):
+            instead = " and ".join(f"{text}=" for text in kind.texts)
+            raise InputError(f"{name}= does not apply to {kind.name}; give {instead} instead")
+        if DEFAULTS[name] is None and name not in OPTIONS:  # many lines, perhaps
+            raise InputError(f"{name}= does not apply to {kind.name}; leave it out")
+        raise ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
+    options = chosen(kind.options, {name: given[name] for name in given if name in own})
+    return options, {name: given[name] for name in given if name in texts}
+
+
+def _refuse_both(split: str | None, texts: Mapping[str, Any]) -> None:
+    if split is not None and {"text", "source", "reference"} & texts.keys():
+        rule = "is a part of the run's own data"
+        raise ConfigError("split", split, rule, "leave it out, or the files")

@@ -1,0 +1,153 @@
+"""A recipe for somebody's own text, in files or in memory: what `clearhead new` does."""
+
+import os
+import shlex
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clearhead.api.keywords import takes
+from clearhead.api.locating import place_of
+from clearhead.api.old_calls import old_own_text
+from clearhead.api.own_text import OwnText, check_strings, data_settings
+from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.preparing import defect_kinds
+from clearhead.config import Recipe, explained_toml, with_values
+from clearhead.config.recipe import TEMPLATES, load_recipe
+from clearhead.config.tasks import NewOptions
+from clearhead.data.cleaning import Defects, find_defects
+from clearhead.data.equality import shared_targets
+from clearhead.data.own import check_name
+from clearhead.data.proposal import refuse_tables
+from clearhead.data.sources import find_inputs
+from clearhead.data.survey import check_files
+from clearhead.errors import ClearheadError, InputError
+from clearhead.files import write_whole
+from clearhead.training.sizing import size_recipe
+from clearhead.training.start import recipe_from
+
+TEXT = Path("text")
+WIDTH = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedRecipe(Recipe):
+    """A recipe whose sizes were chosen for a text, a machine and a time."""
+
+    reasons: tuple[str, ...] = ()
+    defects: Defects
+    """What is wrong with the text, by kind, found before anything was removed."""
+
+
+@takes(NewOptions)
+def recipe_for(
+    name: str | None = None,
+    text: OwnText | None = None,
+    *,
+    start: str | Path | None = NewOptions.start,
+    minutes: float = NewOptions.minutes,
+    skip: Sequence[str] | None = NewOptions.skip,
+    clean: Sequence[str] | None = NewOptions.clean,
+    out: str | Path | None = NewOptions.out,
+    folder: str | Path | None = NewOptions.folder,
+    **old: Any,
+) -> SizedRecipe:
+    """A recipe for your own text, with sizes that suit the text, this machine and the time.
+
+    `text` says what there is: `OwnText.pairs(rows)` for a translator, `OwnText.texts(strings)` for
+    a language model, `OwnText.labels(files)` for a classifier, and other constructors for columns,
+    files and tables. Text in memory is written into `folder`, where the recipe's run finds it
+    again. What is wrong with the text is in the recipe's `defects`.
+    """
+    if old:
+        text = old_own_text(text, old)
+    if not isinstance(text, OwnText):
+        raise InputError(
+            "text= is missing: say what there is, such as OwnText.pairs([(source, target), …]) or "
+            "OwnText.texts([…])"
+        )
+    for what, several in (("skip", skip), ("clean", clean)):
+        if several is not None:
+            check_strings(what, several)
+    options = NewOptions(
+        start=start, minutes=minutes, skip=skip, clean=clean, out=out, folder=folder
+    )
+    removed = () if clean is None else defect_kinds(clean)
+    if name is not None and (not isinstance(name, str) or not name):
+        raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
+    written = None if out is None else as_path("out", out)
+    name = (name or text.template) if written is None else written.stem  # as `load_recipe` does
+    first = None if start is None else place_of(as_path("start", start))
+    if written is not None:
+        _check_out(written)
+    template = load_recipe(TEMPLATES / f"{text.template}.toml")
+    if text.own is not None:
+        template = with_values(template, text.own.values)
+    if first is not None:  # before anything is written
+        template = recipe_from(template, first, PREPARED / first.resolve().name)
+    data = template.data
+    if text.own is None:
+        place = as_path("folder", folder, TEXT / name)
+        data = replace(data, **data_settings(text, place, data.sides))
+    if data.format in ("text", "parallel", "labelled"):  # text in memory is written as a table
+        refuse_tables(data.train)
+    data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
+    check_files(data)
+    defects = find_defects(data, Path("/"))
+    template = replace(template, name=name, data=data)
+    sized = size_recipe(template, float(options.minutes))
+    reasons = [*([] if text.own is None else [text.own.summary]), *sized.reasons]
+    found = with_values(template, {"data.clean": removed, **sized.values})
+    if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
+        reasons.append(f"Held out: {note}.")
+    if written is not None:
+        head = f"{name}: made by clearhead new, for {options.minutes:g} minutes."
+        _write_recipe(written, found, [head, *reasons])
+        found = load_recipe(written)
+    return SizedRecipe(
+        name=found.name,
+        data=found.data,
+        batches=found.batches,
+        model=found.model,
+        train=found.train,
+        reasons=tuple(reasons),
+        defects=defects,
+    )
+
+
+def _write_recipe(path: Path, recipe: Recipe, head: Sequence[str]) -> None:
+    paragraphs = [textwrap.fill(paragraph, WIDTH) for paragraph in head]
+    try:
+        write_whole(path, explained_toml(recipe, head="\n".join(paragraphs)))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _check_out(out: Path) -> None:
+    """What can be wrong with the name alone: nothing has been read or measured yet."""
+    check_name(out)
+    if out.suffix != ".toml":
+        raise ClearheadError(f"out={str(out)!r} must end in .toml; try {out}.toml")
+    try:
+        parent_is_there, is_there = out.parent.is_dir(), out.exists()
+    except OSError as error:  # too long a name, or no right to look
+        raise _unwritable(out, error) from None
+    if not parent_is_there:
+        raise ClearheadError(
+            f"out={str(out)!r} is in a folder that does not exist; make it first: "
+            f"mkdir -p {shlex.quote(str(out.parent))}"
+        )
+    if not os.access(out.parent, os.W_OK):
+        raise ClearheadError(
+            f"{out} cannot be written: its folder is read-only; name another: out=…"
+        )
+    if is_there:
+        raise ClearheadError(f"{out} already exists; remove it, or name another: out=…")
+    if out.stem == "recipe":
+        raise ClearheadError(f"out={str(out)!r} is named like a run's own recipe; try another name")
+
+
+def _unwritable(out: Path, error: OSError) -> ClearheadError:
+    return ClearheadError(f"{out} cannot be written ({error.strerror}); name another: out=…")

@@ -1,0 +1,68 @@
+"""Options of a command from the fields of an option class: flag, type, choices and help. Defaults
+are filled in from the function that the verb calls (`calling.fill_defaults`)."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args, get_type_hints
+
+from clearhead.config.explain import explanations
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def add_options(
+    parser: argparse._ActionsContainer,
+    kind: type,
+    *names: str,
+    types: Mapping[str, Callable[[str], Any]] = NOTHING,
+    metavars: Mapping[str, str] = NOTHING,
+) -> None:
+    """The named fields of the class, or all of them; `types` read what a number or a word alone
+    does not."""
+    for name in names or [field.name for field in fields(kind)]:
+        add_option(parser, kind, name, type=types.get(name), metavar=metavars.get(name))
+
+
+def add_option(
+    parser: argparse._ActionsContainer,
+    kind: type,
+    name: str,
+    *,
+    flag: str | None = None,
+    type: Any = None,
+    metavar: str | None = None,
+    **more: Any,
+) -> None:
+    """One field as an option."""
+    hint = get_type_hints(kind)[name]
+    default = kind.__dataclass_fields__[name].default
+    flag = flag or f"--{name.replace('_', '-')}"
+    meaning = explanations(kind)[name].replace("%", "%%").removesuffix(".")
+    if not meaning[:2].isupper():  # as other help texts begin; names such as BLEU stay
+        meaning = meaning[0].lower() + meaning[1:]
+    if hint is bool:
+        if default:
+            parser.add_argument(
+                f"--no-{flag[2:]}", dest=name, action="store_false", help=f"do not: {meaning}"
+            )
+        else:
+            parser.add_argument(flag, dest=name, action="store_true", help=meaning)
+        return
+    number = isinstance(default, float | int)
+    shown = "" if default is None else f" (default: {f'{default:,g}' if number else default})"
+    settings: dict[str, Any] = {"dest": name, "help": meaning + shown, **more}
+    words = get_args(hint)
+    if words and all(isinstance(word, str) for word in words):
+        parser.add_argument(flag, choices=words, metavar=metavar, **settings)
+        return
+    kinds = {hint, *words}
+    if type is None and Path in kinds:
+        type, metavar = Path, metavar or "FOLDER"
+    elif type is None and float in kinds:
+        type, metavar = float, metavar or "X"
+    elif type is None and int in kinds:
+        type, metavar = int, metavar or "N"
+    parser.add_argument(flag, type=type, metavar=metavar or "N", **settings)

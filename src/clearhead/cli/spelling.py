@@ -1,0 +1,84 @@
+"""Settings as the command line spells them. The library says `beam=2`, `prepared=…` or
+`clearhead.prepare(…, overwrite=True)`; who typed a command reads `--beam 2`, `--prepared FOLDER` or
+`clearhead prepare … --overwrite`."""
+
+import argparse
+import ast
+import re
+import shlex
+from typing import NamedTuple
+
+VALUE = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\[[^\]]*\]|…|[^\s;,:)'"]+"""
+CALL = re.compile(rf"\bclearhead\.(\w+)\(…((?:, \w+=(?:{VALUE}))*)\)")
+SETTING = re.compile(rf"(?<![\w.\-'\"=])(?<!--part )([a-z_][a-z0-9_]*)=({VALUE})?(?!\w)")
+OWN_TEXT = re.compile(rf"\bOwnText\.(\w+)\(({VALUE})\)")
+KEY = re.compile(rf"(?<![\w.\-])((?:data|batches|model|train)\.\w+)=({VALUE})")
+
+
+class _Option(NamedTuple):
+    flag: str
+    metavar: str
+
+
+_options: dict[str, _Option] = {}
+"""Those of the verb that runs, by the names that they have in Python."""
+
+
+def know_options(parser: argparse.ArgumentParser) -> None:
+    """Messages are about the options of this parser from now on."""
+    _options.clear()
+    for action in parser._actions:
+        if "." not in action.dest:
+            metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+            flag = action.option_strings[-1] if action.option_strings else metavar
+            _options[action.dest] = _Option(flag, metavar)
+
+
+def as_flags(message: str, *, keys: bool = False) -> str:
+    """The message with flags in the place of the library's names of settings; with `keys`, those of
+    a recipe too."""
+    message = CALL.sub(_call, message)
+    message = OWN_TEXT.sub(lambda found: f"--{found[1]} {_word(found[2])}", message)
+    if keys:
+        message = KEY.sub(lambda found: f"--{found[1]} {_toml_word(found[2])}", message)
+    return SETTING.sub(_setting, message)
+
+
+def _call(found: re.Match[str]) -> str:
+    given = SETTING.findall(found[2])
+    flags = [f"--{name.replace('_', '-')}{_argument(value)}" for name, value in given]
+    return " ".join(["clearhead", found[1], "…", *flags])
+
+
+def _setting(found: re.Match[str]) -> str:
+    name, value = found[1], found[2]
+    if "part" in _options and value and value.endswith(".py"):
+        return f"--part {found[0]}"  # a class of the user's own
+    if name not in _options:
+        return found[0]
+    flag, metavar = _options[name]
+    if not flag.startswith("-"):
+        return flag  # an argument without a name
+    if value == "…":
+        return f"{flag} {metavar}"
+    return flag + _argument(value)
+
+
+def _argument(value: str | None) -> str:
+    """Behind a flag; a switch has none."""
+    return "" if value in (None, "", "True", "False") else f" {_word(str(value))}"
+
+
+def _word(value: str) -> str:
+    try:
+        given = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return value
+    if isinstance(given, list):
+        return " ".join(shlex.quote(str(each)) for each in given)
+    return shlex.quote(given) if isinstance(given, str) else value
+
+
+def _toml_word(value: str) -> str:
+    """A value of a recipe; only a string stands without its quotes."""
+    return _word(value) if value[0] in "'\"" else shlex.quote(value)

@@ -1,0 +1,70 @@
+"""What can be said when a model is measured: see `config/options.py`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from clearhead.config.checks import check_at_least, check_choices
+from clearhead.config.decode import GenerateConfig, Start
+from clearhead.config.options import SearchOptions
+from clearhead.errors import ConfigError
+
+Split = Literal["train", "valid", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """How translations are compared with references."""
+
+    exact: bool = False
+    """Only count the lines that equal the reference exactly; needs no sacrebleu."""
+    tokenize: str | None = None
+    """Tokenizer of BLEU, by sacrebleu's name: 13a, zh, ja-mecab, ko-mecab, char; not given: chosen
+    by the script of the references."""
+    lowercase: bool = False
+    """Ignore case."""
+    resamples: int = 1000
+    """Bootstrap resamples of the 95 % interval; 0: no interval."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least("resamples", self.resamples, 0)
+        for name in ("tokenize", "resamples"):
+            if self.exact and getattr(self, name) != getattr(ScoringOptions, name):
+                rule = "is for BLEU and chrF++, and exact=True counts lines"
+                raise ConfigError(name, getattr(self, name), rule, "leave one out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorEvaluation(ScoringOptions, SearchOptions):
+    """How a translator is measured."""
+
+    def __post_init__(self) -> None:
+        SearchOptions.__post_init__(self)
+        ScoringOptions.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelEvaluation:
+    """How a language model is measured."""
+
+    document: Literal["line", "file"] = "line"
+    """Whether a line or the file is one text."""
+    stride: int | None = None
+    """Tokens by which the window moves; not given: half of its length."""
+    start: Start = GenerateConfig.start
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.stride is not None:
+            check_at_least("stride", self.stride, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderEvaluation:
+    """How an encoder is measured."""
+
+    p_mask: float = 0.15
+    """Share of the tokens that are masked."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)

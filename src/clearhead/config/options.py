@@ -1,0 +1,233 @@
+"""What can be said when a model is asked for text. A default, its explanation and its check are
+here and nowhere else: Python functions, commands and their help derive from these classes.
+
+An option whose default is a field of another class (`top_k = Choice.top_k`) has that field's
+explanation too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from clearhead.config.checks import (
+    check_at_least,
+    check_between,
+    check_choices,
+    check_whole,
+)
+from clearhead.config.decode import (
+    MAX_BATCH,
+    MAX_WIDTH,
+    BeamConfig,
+    Choice,
+    EngineName,
+    EnginePrecision,
+    GenerateConfig,
+    LengthPenalty,
+    Start,
+    TooLong,
+    TooLongSource,
+    TranslateConfig,
+    Window,
+)
+from clearhead.errors import ConfigError, InputError
+
+PageLanguage = Literal["en", "zh"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What runs the model."""
+
+    engine: EngineName = "clearhead"
+    """What runs the model: clearhead (the model itself), or ctranslate2, which is faster and needs
+    the extra `serve`."""
+    precision: EnginePrecision = "float32"
+    """Of the weights in ctranslate2."""
+    engine_folder: str | Path | None = None
+    """Where the models for ctranslate2 are stored; not given: the cache directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(EngineOptions):
+    """How translations are searched."""
+
+    beam: int = BeamConfig.width
+    """Hypotheses that are searched side by side; 1 is greedy."""
+    length_penalty: LengthPenalty = BeamConfig.length_penalty
+    alpha: float = BeamConfig.alpha
+    max_new: int = TranslateConfig.max_new
+    batch: int = TranslateConfig.batch
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_between("beam", self.beam, 1, MAX_WIDTH)
+        assert self.config() is not None  # which checks the rest
+
+    def config(self) -> TranslateConfig:
+        """As the decoder takes it."""
+        beam = BeamConfig(width=self.beam, length_penalty=self.length_penalty, alpha=self.alpha)
+        return TranslateConfig(beam=beam, max_new=self.max_new, batch=self.batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions(SearchOptions):
+    """How texts are translated."""
+
+    too_long: TooLongSource = TranslateConfig.too_long
+    split: str | None = None
+    """The languages, such as en-zh, of texts whose sentences are translated one by one; needs the
+    extra `serve`."""
+
+    def config(self, n_best: int = BeamConfig.n_best) -> TranslateConfig:
+        """As the decoder takes it; the beam holds at least the translations that are wanted."""
+        beam = BeamConfig(
+            width=max(self.beam, n_best),
+            n_best=n_best,
+            length_penalty=self.length_penalty,
+            alpha=self.alpha,
+        )
+        return TranslateConfig(
+            beam=beam, max_new=self.max_new, too_long=self.too_long, batch=self.batch
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NBestOptions(TranslateOptions):
+    """How texts are translated in several ways."""
+
+    n_best: int = BeamConfig.n_best
+    """Translations of each text, the best first."""
+
+    def __post_init__(self) -> None:
+        check_between("n_best", self.n_best, 1, MAX_WIDTH)
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """How a text is continued."""
+
+    max_new: int = GenerateConfig.max_new
+    temperature: float = Choice.temperature
+    top_k: int | None = Choice.top_k
+    top_p: float = Choice.top_p
+    min_p: float = Choice.min_p
+    repetition_penalty: float = Choice.repetition_penalty
+    seed: int = 0
+    """Seed of the sampling. A text depends on it and on the text's own number only, not on the
+    other texts."""
+    only: Iterable[str] | None = None
+    """Generate one of these texts; not given: any."""
+    start: Start = GenerateConfig.start
+    window: Window = GenerateConfig.window
+    too_long: TooLong = GenerateConfig.too_long
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "only", _strings("only", self.only))
+        check_choices(self)
+        assert self.config() is not None  # which checks the rest
+
+    def config(self) -> GenerateConfig:
+        """As the decoder takes it."""
+        choice = Choice(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+        )
+        return GenerateConfig(
+            choice=choice,
+            max_new=self.max_new,
+            seed=self.seed,
+            only=() if self.only is None else tuple(self.only),
+            start=self.start,
+            window=self.window,
+            too_long=self.too_long,
+            batch=self.n_side_by_side,
+        )
+
+    @property
+    def n_side_by_side(self) -> int:
+        """A stream is one text."""
+        return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateOptions(SamplingOptions, EngineOptions):
+    """How texts are continued."""
+
+    batch: int = GenerateConfig.batch
+
+    @property
+    def n_side_by_side(self) -> int:
+        """Texts in a batch."""
+        return self.batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """How given texts are scored."""
+
+    start: Start = "auto"
+    """The token before each text of a language model, without which the first token is not scored;
+    auto: as in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyOptions:
+    """How texts are labelled."""
+
+    too_long: TooLongSource = "skip"
+    """A text beyond the model's length: it has no label and a warning says so (skip), its end is
+    cut with a warning, or it is refused."""
+    batch: int = TranslateConfig.batch
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_between("batch", self.batch, 1, MAX_BATCH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeeOptions:
+    """How the text of a page is made."""
+
+    target: str | None = None
+    """Show the model this translation instead of its own."""
+    beam: int | None = None
+    """Width of the beam search; not given: 4 for an encoder-decoder, 1, which is greedy, for a
+    decoder."""
+    max_new: int | None = None
+    """Tokens to generate; not given: 64 for an encoder-decoder, 32 for a decoder."""
+    temperature: float = 0.0
+    """Above 0: sample the tokens of a decoder."""
+    seed: int = 0
+    """Seed of the sampling."""
+    language: PageLanguage = "en"
+    """Language of the page."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_whole("seed", self.seed)
+        for name in ("beam", "max_new"):
+            if getattr(self, name) is not None:
+                check_at_least(name, getattr(self, name), 1)
+
+
+def _strings(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
+    """One text or many, kept for the second look."""
+    if given is None or isinstance(given, str):
+        return given if given is None else (given,)
+    if isinstance(given, bytes | Path | dict | set) or not isinstance(given, Iterable):
+        rule = f"is a {type(given).__name__}"
+        raise ConfigError(name, given, rule, "give a string, or a list of strings")
+    texts = tuple(given)
+    for place, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise InputError(f"{name}: text {place} is {text!r:.60}; give strings")
+    return texts

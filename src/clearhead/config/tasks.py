@@ -1,0 +1,137 @@
+"""What can be said when data are prepared, a model is trained, planned or exported, and a recipe is
+made: see `config/options.py`."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from clearhead.config.checks import check_at_least, check_choices, check_number, check_whole
+from clearhead.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """How text becomes token files."""
+
+    folder: str | Path | None = None
+    """The prepared data; not given: prepared/RECIPE."""
+    processes: int | None = None
+    """Processes that encode; not given: one per core."""
+    overwrite: bool = False
+    """Replace prepared data that exist."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.processes is not None:
+            check_at_least("processes", self.processes, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Where a run is, and its data."""
+
+    folder: str | Path | None = None
+    """The run; not given: runs/RECIPE."""
+    prepared: str | Path | None = None
+    """The prepared data; not given: prepared/RECIPE."""
+
+
+Software = Literal["huggingface", "ctranslate2"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """How a model is exported."""
+
+    check: bool = True
+    """Compare what both compute, which needs memory for the model in fp64."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What a run on many accelerators has."""
+
+    gpus: int = 8
+    """Number of accelerators."""
+    kind: str = "H100"
+    """Kind of accelerator."""
+    tokens: float | None = None
+    """Tokens of the whole training, such as 15e12; a recipe brings its own."""
+    length: int | None = None
+    """Tokens of a sequence; not given: the recipe's or the model's."""
+    batch_tokens: float | None = None
+    """Tokens of a step; not given: the recipe's, or what GPT-3's table suggests for the size."""
+    utilisation: float | str | None = None
+    """Share of the peak, such as 0.4, or the name of a published run; not given: the
+    accelerator's."""
+
+    def __post_init__(self) -> None:
+        check_whole("gpus", self.gpus)
+        if not isinstance(self.kind, str):
+            raise ConfigError("kind", self.kind, "is no text", "give a name, such as 'H100'")
+        if self.length is not None:
+            check_whole("length", self.length)
+        for name in ("tokens", "batch_tokens", "utilisation"):
+            value = getattr(self, name)
+            if value is not None and not (name == "utilisation" and isinstance(value, str)):
+                check_number(name, value)
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise ConfigError("batch_tokens", self.batch_tokens, "must be at least 1", "try 8192")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumptions:
+    """What a plan cannot know. Replace what you know better."""
+
+    price: float | None = None
+    """Dollars for an hour of one accelerator; not given: the table's."""
+    gpu_hours_per_failure: float = 50_640.0
+    """Accelerator-hours between two failures that stop the run. Llama 3 405B: 419 unexpected
+    interruptions in 54 days on 16,384 H100."""
+    restart_minutes: float = 10.0
+    """Minutes from a failure until the next step: notice, replace, start, load."""
+    save_gb_per_second: float = 1.0
+    """Gigabytes a second that one node writes to shared storage while all write. Llama 3's storage
+    took 2 TB/s from 2,048 nodes."""
+    text_bytes_per_token: float = 4.0
+    """Bytes of text in a token, here of English; Chinese has about 3 with a Chinese vocabulary."""
+    tokens_per_core_second: float = 225_000.0
+    """Tokens a second of one processor core. `python -m benchmarks.data`: 210,209 and 239,121."""
+    cores: int = 64
+    """Processor cores that tokenise, with datatrove."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not 0 < value < math.inf:
+                default = type(self).__dataclass_fields__[name].default
+                raise ConfigError(name, value, "must be above 0 and finite", f"try {default}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewOptions:
+    """How a recipe for somebody's own text is made."""
+
+    start: str | Path | None = None
+    """Start from a run, a model folder or a shipped model: tokenizer, shape and weights."""
+    minutes: float = 30.0
+    """Minutes of training."""
+    skip: Sequence[str] | None = None
+    """Skip and count lines or rows that are invalid, of these kinds; blank ones always are."""
+    clean: Sequence[str] | None = None
+    """Remove documents with defects when the text is prepared, of these kinds (none named: all);
+    each one is listed."""
+    out: str | Path | None = None
+    """The recipe to write, a .toml file, in which every key is explained; the recipe is named like
+    it."""
+    folder: str | Path | None = None
+    """Where text in memory is written; not given: text/NAME."""
+
+    def __post_init__(self) -> None:
+        check_number("minutes", self.minutes)
+        if not self.minutes > 0:
+            raise ConfigError("minutes", self.minutes, "must be above 0 and finite", "try 30")
