@@ -1,7 +1,7 @@
 """The site: docs/en and docs/zh, built one after the other by `.ci/docs`. It needs no network.
 
 The pages are Markdown that reads well in the repository. What differs on the site is done here and
-in `_site`: links out of a language's folder, the language switch, the search, pages from docstrings.
+in `_site`: links out of a language's folder, the language switch, search, pages from docstrings.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Each chapter as a notebook, which needs nothing but the package: code that runs becomes cells with
-what they print, code that is shown stays text, pictures are inside."""
+"""Each chapter as a notebook, which needs nothing but the package: code that runs becomes cells
+with what they print, code that is shown stays text, pictures are inside."""
 
 import base64
 import json

@@ -132,7 +132,7 @@ def test_previous_and_next_walk_through_the_course(site: Path, page: Any):
         ("zh", "位置编码", "04-positions"),
         ("zh", "长度惩罚", "09-translation"),
         ("zh", "香蕉", "01-attention"),
-        ("zh", "残差掩码", "05-residuals-norms"),  # no such word: pairs of characters are looked for
+        ("zh", "残差掩码", "05-residuals-norms"),  # no such word: character pairs are looked for
         ("zh", "softmax", "01-attention"),
     ],
 )
