@@ -23,7 +23,7 @@ def test_order_shape_and_even_repetition_do_not_change_a_fingerprint():
 def test_a_relative_change_of_a_millionth_changes_a_fingerprint():
     x = torch.randn(2, 11, 6, dtype=torch.float64)
     assert distance(fingerprint(x), fingerprint(x * (1 + 1e-6))) > 1e-7
-    assert distance(fingerprint(x), fingerprint(-x)) > 0.1
+    assert distance(fingerprint(x), fingerprint(-x)) > 1e-3
 
 
 def test_masks_are_equal_whatever_number_hides():
