@@ -4,9 +4,19 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+MAX_MESSAGE = 4000
+"""Characters: what a file from somebody else holds may be quoted in a message."""
+MAX_VALUE = 200
+"""Characters of a value in a message."""
+MAX_WORD = 100
+"""Characters of a word that may be a mistyped one: the search takes long for more."""
+
 
 class ClearheadError(Exception):
     """Base of every error that the user can fix; any other exception is a bug in clearhead."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shortened(str(message), MAX_MESSAGE))
 
 
 class ConfigError(ClearheadError, ValueError):
@@ -14,13 +24,14 @@ class ConfigError(ClearheadError, ValueError):
     server names the `field`."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
-        super().__init__(f"{field}={value!r} {rule}; {remedy}")
+        self.shown = _shortened(repr(value), MAX_VALUE)
+        super().__init__(f"{field}={self.shown} {rule}; {remedy}")
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """So that it can come back from another process; a pool waits for ever for one that
         cannot."""
-        return ConfigError, (self.field, _Shown(repr(self.value)), self.rule, self.remedy)
+        return ConfigError, (self.field, _Shown(self.shown), self.rule, self.remedy)
 
 
 class _Shown(str):
@@ -55,4 +66,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that looks most like this one, if any does."""
-    return next(iter(get_close_matches(str(word), list(known), n=1)), None)
+    word = str(word)
+    if len(word) > MAX_WORD:
+        return None
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def _shortened(text: str, most: int) -> str:
+    """Without its middle, if it is too long."""
+    if len(text) <= most:
+        return text
+    start, end = text[: most // 2], text[-most // 4 :]
+    return f"{start} […{len(text) - len(start) - len(end):,} characters…] {end}"

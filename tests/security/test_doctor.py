@@ -3,6 +3,11 @@
 import json
 import os
 import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +100,70 @@ def test_a_kernel_named_in_a_config_is_not_fetched(folder: Path, capsys):
     change(folder, _attn_implementation="somebody/kernels")
     assert examine(folder) == 2
     assert "_attn_implementation" in capsys.readouterr().err
+
+
+FETCHES = {
+    "detr": {"architectures": ["DetrModel"], "use_timm_backbone": False},
+    "maskformer": {"architectures": ["MaskFormerModel"]},
+    "upernet": {"architectures": ["UperNetForSemanticSegmentation"]},
+    "gpt2": {"architectures": ["GPT2LMHeadModel"], "_name_or_path": "somebody/beacon"},
+}
+"""Configurations that name a model elsewhere: `backbone` does so for the first three."""
+EXAMINE_AND_EXPORT = """
+import sys
+from clearhead.cli import main
+for folder in sys.argv[1:]:
+    print(main(["doctor", folder, "--quick", "--only", "causal"]))
+main(["import", folder, folder + " ours"])
+main(["export", folder + " ours", folder + " again", "--to", "huggingface"])
+"""
+
+
+def test_nothing_that_a_folder_names_is_fetched(folder: Path, tmp_path: Path):
+    """The hub is a server on this machine, which would see a request."""
+    seen: list[str] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            body = json.dumps({"id": "somebody/beacon", "sha": "0" * 40, "siblings": []}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else body)
+
+        do_HEAD = do_GET  # noqa: N815 (the server's name)
+
+    folders = []
+    for kind, more in FETCHES.items():
+        folders.append(tmp_path / kind)
+        shutil.copytree(folder, folders[-1])
+        if kind != "gpt2":
+            (folders[-1] / "config.json").write_text("{}")
+        # PEFT would load the base model, wherever it is.
+        adapter = {"base_model_name_or_path": "somebody/beacon", "peft_type": "LORA"}
+        (folders[-1] / "adapter_config.json").write_text(json.dumps(adapter))
+        change(folders[-1], model_type=kind, backbone="somebody/beacon", **more)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        address = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"}
+        nothing = {
+            "HF_HUB_OFFLINE": "",
+            "TRANSFORMERS_OFFLINE": "",
+            "HF_HOME": str(tmp_path / "hf"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", EXAMINE_AND_EXPORT, *map(str, folders)],
+            env={**os.environ, **address, **nothing},
+            capture_output=True,
+            text=True,
+        )
+        hub.shutdown()
+    assert seen == [], done.stderr
+    codes = [line for line in done.stdout.splitlines() if line in ("0", "1", "2")]
+    assert codes == ["2", "2", "2", "0"], done.stdout + done.stderr
+    assert done.stderr.count("names something to fetch from a hub") == 3, done.stderr
+    assert (tmp_path / "gpt2 again" / "config.json").is_file(), done.stderr
 
 
 def cut_short(folder: Path) -> None:

@@ -87,6 +87,43 @@ def test_a_huge_number_that_does_not_divide_is_refused_at_once(folder: Path, siz
     assert answer.startswith("refused: "), answer
 
 
+@pytest.mark.parametrize("length", [3_000_000, 30_000_000])
+@pytest.mark.parametrize("place", ["value", "key", "part", "format"])
+def test_a_long_value_of_a_config_is_refused_at_once_and_not_quoted(
+    folder: Path, length: int, place: str
+):
+    content, long = json.loads((folder / "config.json").read_text()), "x" * length
+    match place:
+        case "value":
+            content["model"]["family"] = long
+        case "key":
+            content["model"][long] = 1
+        case "part":
+            content[long] = 1
+        case _:
+            content["format"] = long
+    (folder / "config.json").write_text(json.dumps(content))
+    started = time.process_time()
+    with pytest.raises(ClearheadError) as refused:
+        load_model(folder)
+    assert len(str(refused.value)) < 5000
+    assert time.process_time() - started < 3
+    assert ("more than 4,194,304; is it damaged?" in str(refused.value)) == (length > 4e6)
+
+
+def test_a_long_value_of_a_hugging_face_config_is_not_quoted(tmp_path: Path):
+    from clearhead.interop.huggingface.importing import import_model
+
+    for content in ({"model_type": "x" * 3_000_000}, {"model_type": "llama", "y" * 3_000_000: 1}):
+        content["architectures"] = ["LlamaForCausalLM"]
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        started = time.process_time()
+        with pytest.raises(ClearheadError) as refused:
+            import_model(tmp_path, tmp_path / "ours")
+        assert len(str(refused.value)) < 5000
+        assert time.process_time() - started < 3
+
+
 @pytest.mark.parametrize(
     ("of", "to", "nearest"),
     [(64, 5, 4), (64, 7, 8), (12, 5, 4), (12, 100, 12), (7, 4, 1), (2**61 - 1, 2**40, 1)],
@@ -324,6 +361,29 @@ def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path
 
     answer = outcome(read, seconds=30, megabytes=700)
     assert "unpacks to more than" in answer or "a record of more than" in answer, answer
+
+
+@pytest.mark.parametrize("start", ['<tu x="', "<!-- ", "<a", "<?pi "])
+def test_a_long_tag_of_a_translation_memory_takes_no_quadratic_time(start: str, tmp_path: Path):
+    """16 MB took minutes."""
+    from clearhead.data.proposal import propose
+
+    path = tmp_path / "a.tmx"
+    path.write_bytes(b'<?xml version="1.0"?><tmx><body>' + start.encode() + b"a" * (16 * MEGABYTE))
+    answer = outcome(lambda: propose(path), seconds=5, megabytes=500)
+    assert "a.tmx has a tag or a comment of more than 1,048,576 bytes" in answer
+
+
+def test_a_long_text_of_a_translation_memory_is_no_long_tag(tmp_path: Path):
+    from contextlib import ExitStack
+
+    from clearhead.data.tables import read_units
+    from clearhead.data.unpack import open_bytes
+
+    path, text = tmp_path / "a.tmx", "word " * (3 * MEGABYTE // 5)
+    path.write_text(f"<tmx><body><tu><tuv xml:lang='en'><seg>{text}</seg></tuv></tu></body></tmx>")
+    with ExitStack() as stack:
+        assert [*read_units(open_bytes(path, stack))] == [{"en": text.strip()}]
 
 
 def test_a_packed_line_for_translate_has_a_limit(tmp_path: Path):

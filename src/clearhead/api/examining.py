@@ -1,6 +1,7 @@
 """The doctor, for whatever names a model: a module, a loaded model, a path, FILE.py:NAME."""
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from pathlib import Path
 
 from torch import nn
@@ -20,6 +21,7 @@ from clearhead.doctor.texts import Language, error_text, listed
 from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.files import refuse_unusual
 from clearhead.interop.folders import read_json
+from clearhead.interop.huggingface.offline import offline, wanted_the_hub
 from clearhead.interop.model_folder import CONFIG, load_model
 from clearhead.interop.tensor_files import TensorFiles
 
@@ -58,21 +60,28 @@ def examine(
     names = only if isinstance(only, Collection) and not isinstance(only, str) else [None]
     if only is not None and not all(isinstance(name, str) for name in names):
         raise InputError(error_text("only", language, only=f"{only!r:.60}"))
-    with seeded(seed):  # a model that is built here has the same weights each time
-        module, is_fresh, own_calls = open_module(model, language)
-    return examine_module(
-        module,
-        kind=kind,
-        vocab_size=vocab_size,
-        pad_id=pad_id,
-        max_length=max_length,
-        calls=calls or own_calls,
-        quick=quick,
-        only=only,
-        seed=seed,
-        fresh=is_fresh if fresh is None else fresh,
-        language=language,
-    )
+    # A model of the user's own may reach the network; what a folder names may not.
+    with offline() if _is_folder(model) else nullcontext():
+        with seeded(seed):  # a model that is built here has the same weights each time
+            module, is_fresh, own_calls = open_module(model, language)
+        return examine_module(
+            module,
+            kind=kind,
+            vocab_size=vocab_size,
+            pad_id=pad_id,
+            max_length=max_length,
+            calls=calls or own_calls,
+            quick=quick,
+            only=only,
+            seed=seed,
+            fresh=is_fresh if fresh is None else fresh,
+            language=language,
+        )
+
+
+def _is_folder(model: object) -> bool:
+    file, colon, _ = str(model).rpartition(":")
+    return isinstance(model, str | Path) and not (colon and file.endswith(".py"))
 
 
 def open_module(
@@ -86,8 +95,8 @@ def open_module(
     if not isinstance(model, str | Path):
         given = {"model": f"{model!r:.60}", "type": type(model).__name__}
         raise InputError(error_text("not_a_model", language, **given))
-    file, colon, function = str(model).rpartition(":")
-    if colon and file.endswith(".py"):
+    if not _is_folder(model):
+        file, _, function = str(model).rpartition(":")
         return _build(Path(file), function, language)
     folder = as_path("model", model)
     is_run = (folder / RECIPE).is_file() or (folder / "model").is_dir()
@@ -153,7 +162,7 @@ def _hint(error: Exception, language: Language) -> str:
 
 def _open_hugging_face(folder: Path, config: dict[str, object], language: Language) -> nn.Module:
     """The class of transformers that the configuration names, with weights from safetensors. No
-    code of the folder is run, and nothing is fetched."""
+    code of the folder is run, and nothing is fetched: transformers itself reads no file."""
     try:
         import transformers
     except ImportError:
@@ -168,14 +177,15 @@ def _open_hugging_face(folder: Path, config: dict[str, object], language: Langua
         named = {"folder": folder, "names": str(names)[:200]}
         raise ClearheadError(error_text("no_architecture", language, **named))
     try:
-        refuse_unusual(folder)  # transformers would follow a link, and wait for a pipe
-        with TensorFiles(folder):
-            pass
-        return kind.from_pretrained(
-            folder, trust_remote_code=False, use_safetensors=True, local_files_only=True
-        )
+        refuse_unusual(folder)
+        with TensorFiles(folder) as tensors:
+            weights = {name: tensors.read(name) for name in tensors.shapes}
+        settings = kind.config_class.from_dict(config)
+        return kind.from_pretrained(None, config=settings, state_dict=weights)
     except Exception as error:  # whatever transformers raises at damaged or foreign weights
         reason = error if isinstance(error, ClearheadError | OSError) else first_line(error)
+        if wanted_the_hub(error):
+            reason = "its config.json names something to fetch from a hub, and nothing is fetched"
         words = error_text("not_opened", language, folder=folder, reason=reason)
         raise FolderError(words) from None
 

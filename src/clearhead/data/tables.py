@@ -24,6 +24,8 @@ SEPARATOR_LINE = ["sep=", ""]
 """What the line `sep=;` is when it is read as a row: Excel's first line, which names what separates
 the columns."""
 TMX_CODES = ("bpt", "ept", "it", "ph", "ut")
+MAX_TAG = 1 << 20
+"""Bytes of one tag with its attributes, or of a comment."""
 TMX_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
@@ -263,14 +265,36 @@ def read_parquet(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator
                 sieve.reject("malformed", place, str(error))
 
 
+class _Markup(OneRecord):
+    """The bytes of an XML file for a parser that reads an unfinished tag (or comment) again from
+    its start with each piece, as expat did before 2.6: without a limit, in quadratic time."""
+
+    def __init__(self, file: OpenedFile, parser: Any) -> None:
+        super().__init__(file)
+        self.parser = parser.parser
+        self.given = 0
+
+    def readinto(self, buffer: memoryview) -> int:
+        """The next bytes, unless a tag has too many already."""
+        if self.given - self.parser.CurrentByteIndex > MAX_TAG:
+            raise DataError(
+                f"{self.file.path} has a tag or a comment of more than {MAX_TAG:,} bytes; is it "
+                "damaged?"
+            )
+        n = super().readinto(buffer)
+        self.given += n
+        return n
+
+
 def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
     """The units of a translation memory (TMX), one at a time: text by language, in lower case. No
     entity is resolved and nothing is fetched: the file may come from anybody."""
     tree = need("defusedxml.ElementTree", file.path)
     common = need("defusedxml.common", file.path)
     try:
-        body, record = None, OneRecord(file)
-        for event, element in tree.iterparse(record, events=("start", "end")):
+        parser = tree.XMLParser()
+        body, record = None, _Markup(file, parser)
+        for event, element in tree.iterparse(record, events=("start", "end"), parser=parser):
             if event == "start":
                 body = element if _local(element.tag) == "body" else body
             elif _local(element.tag) == "tu":

@@ -12,7 +12,9 @@ from clearhead.errors import FolderError
 from clearhead.files import folder_beside, refuse_link, sync
 
 MAX_JSON_BYTES = 64 * 2**20
-"""Far above any real config.json or shard index; a tokenizer.json of a million tokens fits."""
+"""Far above any real shard index; a tokenizer.json of a million tokens fits."""
+MAX_CONFIG_BYTES = 4 * 2**20
+"""Of a config.json, labels and the like: the names of 20,000 classes fit."""
 
 
 def regular_file(folder: Path, name: str) -> Path:
@@ -36,28 +38,26 @@ def has_file(folder: Path, name: str) -> bool:
     return (folder / name).exists() or (folder / name).is_symlink()
 
 
-def read_bytes(folder: Path, name: str) -> bytes:
-    """The content of a file in the folder, with a limit on its size."""
+def read_bytes(folder: Path, name: str, *, most: int = MAX_JSON_BYTES) -> bytes:
+    """The content of a file in the folder, with a limit on its bytes."""
     path = regular_file(folder, name)
     size = path.stat().st_size
-    if size > MAX_JSON_BYTES:
-        raise FolderError(
-            f"{path} has {size:,} bytes, more than {MAX_JSON_BYTES:,}; is it damaged?"
-        )
+    if size > most:
+        raise FolderError(f"{path} has {size:,} bytes, more than {most:,}; is it damaged?")
     return path.read_bytes()
 
 
-def read_text(folder: Path, name: str) -> str:
-    """The UTF-8 text of a file in the folder, with a limit on its size."""
+def read_text(folder: Path, name: str, *, most: int = MAX_JSON_BYTES) -> str:
+    """The UTF-8 text of a file in the folder, with a limit on its bytes."""
     try:
-        return read_bytes(folder, name).decode("utf-8")
+        return read_bytes(folder, name, most=most).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FolderError(f"{folder / name} is not UTF-8 text ({error}); is it damaged?") from None
 
 
-def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """The object that the file holds."""
-    text = read_text(folder, name)
+def read_json(folder: Path, name: str, *, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """The object that the file holds, of at most so many bytes."""
+    text = read_text(folder, name, most=most)
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearhead.errors import FolderError
-from clearhead.interop.folders import has_file, read_json, regular_file, write_json
+from clearhead.interop.folders import (
+    MAX_JSON_BYTES,
+    has_file,
+    read_json,
+    regular_file,
+    write_json,
+)
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -114,7 +120,7 @@ def _shard_index(folder: Path) -> dict[str, str]:
             else "is it a model folder?"
         )
         raise FolderError(f"{folder} has no {WHOLE}; {remedy}")
-    index = read_json(folder, INDEX).get("weight_map")
+    index = read_json(folder, INDEX, most=MAX_JSON_BYTES).get("weight_map")
     if not isinstance(index, dict) or not index:
         raise FolderError(f"{folder / INDEX} has no 'weight_map' from tensors to files; damaged?")
     for name, file in index.items():

@@ -21,8 +21,8 @@ from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.witness import Visit, differs, tensors, watch, watching
 
 # The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has
-# 0.055, the same table scaled by √d_model has 0.11 even at a width of 4.
-_DROWNED = 0.08
+# 0.028, the same table scaled by √d_model has 0.057 even at a width of 4.
+_DROWNED = 0.04
 # Tokens that go in as their table has them: a table of N(0, 1/d_model) without its scale has 0.18
 # at a width of 64; learned positions beside learned tokens have 1.
 _DROWNED_UNSCALED = 0.22

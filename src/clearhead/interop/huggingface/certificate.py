@@ -14,6 +14,7 @@ from clearhead.config import ModelConfig
 from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
 from clearhead.interop.folders import read_json
 from clearhead.interop.huggingface.family import HuggingFaceFamily
+from clearhead.interop.huggingface.offline import offline
 from clearhead.interop.huggingface.probes import Probe, probes
 from clearhead.interop.huggingface.tokenizer import added_here
 from clearhead.interop.model_folder import load_model, read_description
@@ -42,7 +43,7 @@ def certify(
     ours = in_fp64(ours)
     expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
     del ours
-    with _quiet(transformers):
+    with offline(), _quiet(transformers):
         auto_class = getattr(transformers, AUTO_CLASSES[config.family])
         theirs, loading = auto_class.from_pretrained(
             out, dtype="auto", output_loading_info=True, local_files_only=True

@@ -6,7 +6,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from clearhead.config import BeamConfig, ModelConfig
-from clearhead.interop.folders import read_json, write_json
+from clearhead.interop.folders import MAX_JSON_BYTES, read_json, write_json
 from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import Description
 from clearhead.interop.tokenizer_file import (
@@ -44,7 +44,7 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
     if config.family == "encoder" and list(map(len, added)) == [1, 1]:  # as BERT has it
         for role, (index,) in zip(("cls", "sep"), added):
             named[f"{role}_token"] = str(tokenizer.id_to_token(index))
-        unknown = read_json(out, TOKENIZER).get("model", {}).get("unk_token")
+        unknown = read_json(out, TOKENIZER, most=MAX_JSON_BYTES).get("model", {}).get("unk_token")
         if isinstance(unknown, str) and tokenizer.token_to_id(unknown) is not None:
             named["unk_token"] = unknown
     _rewrite(out, tokenizer, added, named.get("mask_token"))
@@ -104,7 +104,7 @@ def _rewrite(
 ) -> None:
     """Makes `tokenizer.json` give the ids that the model is given here: with what is added to
     them, and without the blank before a mask, which the hidden token has."""
-    before: dict[str, Any] = read_json(folder, TOKENIZER)
+    before: dict[str, Any] = read_json(folder, TOKENIZER, most=MAX_JSON_BYTES)
     content = dict(before)
     if added != added_by_itself(tokenizer):
         content["post_processor"] = _template(tokenizer, *added)

@@ -1,0 +1,31 @@
+"""Libraries of Hugging Face, kept from the network: a config.json can name what they would
+fetch."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_ALONE = threading.RLock()
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """While it lasts, these libraries reach no hub: they raise an error instead, for which
+    `wanted_the_hub` is true."""
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        yield
+        return
+    with _ALONE:  # two threads would restore each other's value
+        before = constants.HF_HUB_OFFLINE
+        constants.HF_HUB_OFFLINE = True
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
+def wanted_the_hub(error: Exception) -> bool:
+    """Whether a library would have asked a hub for something."""
+    return type(error).__name__ == "OfflineModeIsEnabled"

@@ -1,0 +1,145 @@
+"""The scripts in `.ci/` call only what exists. Some of them run at night only, and a name that is
+wrong in the last of them would be found an hour later, if at all."""
+
+import ast
+import importlib.util
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from clearhead.cli import VERBS, main
+from tests.api.test_command_line import module_of
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted(path for path in (ROOT / ".ci").iterdir() if path.is_file())
+IN_PYTHON = [path for path in SCRIPTS if "python" in path.read_text("utf-8").split("\n")[0]]
+IN_SHELL = [path for path in SCRIPTS if path not in IN_PYTHON]
+NAMING = [*SCRIPTS, *sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
+
+
+def loaded(path: Path) -> ModuleType:
+    loader = SourceFileLoader(f"ci_{path.name}", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def other_scripts(tree: ast.Module) -> dict[str, Path]:
+    """The names of variables that hold another script of `.ci/`: what a function returned that
+    loads it by its name."""
+    loading: dict[str, Path] = {}
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith("SourceFileLoader"):
+                loading[function.name] = ROOT / ".ci" / ast.literal_eval(call.args[0])
+    found: dict[str, Path] = {}
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.Assign)):
+        for target, value in _pairs(node.targets[0], node.value):
+            if isinstance(value, ast.Call) and ast.unparse(value.func) in loading:
+                found[ast.unparse(target)] = loading[ast.unparse(value.func)]
+    return found
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        yield from zip(target.elts, value.elts)
+    else:
+        yield target, value
+
+
+def wrong_names(path: Path) -> list[str]:
+    """Attributes of modules that a Python script uses and that are not there, and calls that do not
+    fit what is called."""
+    tree, module = ast.parse(path.read_text("utf-8")), loaded(path)
+    modules = {name: value for name, value in vars(module).items() if inspect.ismodule(value)}
+    modules |= {name: loaded(script) for name, script in other_scripts(tree).items()}
+    wrong: list[str] = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        if node.value.id in modules and not hasattr(modules[node.value.id], node.attr):
+            wrong.append(f"line {node.lineno}: {ast.unparse(node)}")
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func)
+        owner, _, attribute = name.rpartition(".")
+        called = getattr(modules[owner], attribute, None) if owner in modules else None
+        called = getattr(module, name, called)
+        starred = any(isinstance(each, ast.Starred) for each in call.args)
+        if inspect.isfunction(called) and not starred:
+            names = {word.arg: None for word in call.keywords if word.arg is not None}
+            try:
+                inspect.signature(called).bind(*call.args, **names)
+            except TypeError as error:
+                wrong.append(f"line {call.lineno}: {ast.unparse(call)} ({error})")
+    return wrong
+
+
+@pytest.mark.parametrize("path", IN_PYTHON, ids=lambda path: path.name)
+def test_a_python_script_calls_only_what_exists(path: Path):
+    assert wrong_names(path) == []
+
+
+def test_a_name_that_another_script_does_not_have_is_found(tmp_path: Path):
+    """As `.ci/own_text` once called `wheel.build`, which is `wheel.built`."""
+    text = (ROOT / ".ci" / "own_text").read_text("utf-8")
+    changed = tmp_path / "own_text"
+    changed.write_text(text.replace("wheel.built(folder)", "wheel.build(folder)"))
+    assert [name.split(": ")[1] for name in wrong_names(changed)] == ["wheel.build"]
+    changed.write_text(text.replace("wheel.built(folder)", "wheel.built(folder, 1)"))
+    assert "too many positional arguments" in wrong_names(changed)[0]
+
+
+def test_the_scripts_are_of_two_kinds():
+    assert {path.name for path in IN_PYTHON} == {"own_text", "wheel"}
+    assert {"run", "nightly", "docs", "environment"} <= {path.name for path in IN_SHELL}
+
+
+@pytest.mark.parametrize("path", NAMING, ids=lambda path: path.name)
+def test_every_script_that_is_named_is_there(path: Path):
+    for name in re.findall(r"(?<![\w/])\.ci/(\w+)", path.read_text("utf-8")):
+        assert ROOT / ".ci" / name in SCRIPTS, name
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """The words of each line of a shell script that are not comments."""
+    for line in path.read_text("utf-8").replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        try:
+            yield list(lexer)
+        except ValueError:  # a quotation over several lines
+            yield line.split()
+
+
+@pytest.mark.parametrize("path", IN_SHELL, ids=lambda path: path.name)
+def test_a_shell_script_calls_only_what_exists(path: Path):
+    for words in commands(path):
+        for place, word in enumerate(words):
+            behind = words[place + 1 :]
+            if word == "-m" and behind and words[place - 1].endswith(("python", "python3")):
+                spec = importlib.util.find_spec(behind[0])
+                assert spec is not None, behind[0]
+                if behind[0].startswith("benchmarks."):
+                    source = Path(str(spec.origin)).read_text("utf-8")
+                    options = [option for option in behind[1:] if option.startswith("--")]
+                    assert [option for option in options if f'"{option}"' not in source] == []
+            elif word == "clearhead":
+                assert behind[0] in VERBS
+            elif word == "pytest":
+                for named in (each for each in behind if each.startswith("tests")):
+                    assert (ROOT / named.split("::")[0]).exists(), named
+
+
+def test_the_command_line_takes_every_command_of_own_text(monkeypatch: pytest.MonkeyPatch):
+    for command, _ in loaded(ROOT / ".ci" / "own_text").STEPS:
+        words = command.split()
+        monkeypatch.setattr(module_of(words[0]), "run", lambda _: 0)
+        assert main(words) == 0, command
