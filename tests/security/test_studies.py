@@ -277,7 +277,7 @@ def test_a_part_of_a_study_is_run_only_if_the_user_names_it(
         assert code == (0 if action == ["show"] else 2)
         assert not was_run.exists()
     said = capsys.readouterr().err
-    assert "arms.wide.parts.norm=" in said and "if you trust it, name it: --part norm=" in said
+    assert "arms.wide.parts.norm=" in said and "name it among your parts: --part norm=" in said
     with_part.ask("run", "--plan", "--part", "norm=other.py:Scale")
     said = capsys.readouterr().err
     assert "has no part 'norm=other.py:Scale'; its parts are norm=" in said

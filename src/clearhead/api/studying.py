@@ -285,9 +285,9 @@ def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
             raise InputError(f"{plan.given} has no part {text!r}; {known}")
     missing = [part for part in wanted if part not in given]
     if missing:
-        options = " ".join(f"--part {shlex.quote(_option(part))}" for part in wanted)
+        options = " ".join(shlex.quote(_option(part)) for part in wanted)
         rule = "would be run, and may be somebody else's"
-        remedy = f"read the file, and if you trust it, name it: {options} (in Python: parts=[…])"
+        remedy = f"read the file, and if you trust it, name it among your parts: {options}"
         raise ConfigError(wanted[missing[0]], _option(missing[0]), rule, remedy)
 
 
