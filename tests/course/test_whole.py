@@ -2,6 +2,7 @@
 it, what is broken is found, and the page prints what it shows."""
 
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ FILES = {language: DOCS / language / "course" / "transformer.py" for language in
 
 
 def load(source: str) -> ModuleType:
-    module = ModuleType("transformer")
+    module = sys.modules["transformer"] = ModuleType("transformer")  # torch.compile looks it up
     exec(compile(source, "transformer.py", "exec"), module.__dict__)
     return module
 
