@@ -110,10 +110,12 @@ FETCHES = {
 }
 """Configurations that name a model elsewhere: `backbone` does so for the first three."""
 EXAMINE_AND_EXPORT = """
-import sys
+import json, pathlib, sys
 from clearhead.cli import main
 for folder in sys.argv[1:]:
     print(main(["doctor", folder, "--quick", "--only", "causal"]))
+config = pathlib.Path(folder, "config.json")  # with a key that it does not know, import refuses it
+config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k != "backbone"}))
 main(["import", folder, folder + " ours"])
 main(["export", folder + " ours", folder + " again", "--to", "huggingface"])
 """
