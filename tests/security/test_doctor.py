@@ -114,8 +114,10 @@ import json, pathlib, sys
 from clearhead.cli import main
 for folder in sys.argv[1:]:
     print(main(["doctor", folder, "--quick", "--only", "causal"]))
-config = pathlib.Path(folder, "config.json")  # with a key that it does not know, import refuses it
-config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k != "backbone"}))
+path = pathlib.Path(folder, "config.json")
+config = json.loads(path.read_text())
+del config["backbone"]  # import would refuse a key that it does not know
+path.write_text(json.dumps(config))
 main(["import", folder, folder + " ours"])
 main(["export", folder + " ours", folder + " again", "--to", "huggingface"])
 """
