@@ -171,10 +171,10 @@ def test_a_result_of_a_run_is_checked_before_it_counts(received: Received, capsy
 def test_what_a_run_takes_is_measured_again_unless_it_can_be_true(cost: Any, received: Received):
     study = ch.study(received.file, folder=received.folder)
     arm = study.plan.arms[0]
-    known = {"made_of": f"{arm.fingerprint(arm.recipe)} steps=2"}
-    known |= {"steps": 2, "seconds": 1.0, "parameters": 5}
-    assert study._is_cost(known, known["made_of"])
-    assert not study._is_cost(known | cost if isinstance(cost, dict) else cost, known["made_of"])
+    made_of = f"{arm.fingerprint(arm.recipe)} steps=2"
+    known = {"made_of": made_of, "steps": 2, "seconds": 1.0, "parameters": 5}
+    assert study._is_cost(known, made_of)
+    assert not study._is_cost(known | cost if isinstance(cost, dict) else cost, made_of)
 
 
 def test_results_without_end_are_refused(received: Received):
@@ -215,6 +215,13 @@ def test_a_line_with_impossible_figures_is_no_result(change: dict[str, Any], rec
     received.write(honest, honest | change)
     with pytest.raises(ClearheadError, match="line 2 is not a result"):
         read_lines(received.folder / RESULTS)
+
+
+def test_a_perfect_score_and_tiny_gradients_are_a_result(received: Received):
+    norms = {"encoder": [1e-300, 1e200], "decoder": [0.0]}
+    gradients = {"gradients_at_start": norms, "gradients_at_end": norms}
+    values = {"BLEU": 100.00000000000004, "exact": 1.0}
+    assert is_result(line(received.plan, "base", 3, 2.0, values=values, gradients=gradients))
 
 
 def test_nothing_of_a_study_becomes_html_or_a_link_on_its_page(received: Received):
@@ -270,7 +277,7 @@ def test_a_part_of_a_study_is_run_only_if_the_user_names_it(
         assert code == (0 if action == ["show"] else 2)
         assert not was_run.exists()
     said = capsys.readouterr().err
-    assert "arms.wide.parts.norm=" in said and "name it if you trust it: --part norm=" in said
+    assert "arms.wide.parts.norm=" in said and "if you trust it, name it: --part norm=" in said
     with_part.ask("run", "--plan", "--part", "norm=other.py:Scale")
     said = capsys.readouterr().err
     assert "has no part 'norm=other.py:Scale'; its parts are norm=" in said

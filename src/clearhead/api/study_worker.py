@@ -31,7 +31,7 @@ from clearhead.interop.folders import read_json
 from clearhead.models import MaskedLM
 from clearhead.processes import output_of
 from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
-from clearhead.studies.result_lines import ResultLine
+from clearhead.studies.result_lines import ResultLine, is_figure
 from clearhead.studies.statistics import N_BLOCKS
 from clearhead.studies.study_file import GRADIENTS
 from clearhead.studies.workers import end_with_parent
@@ -76,7 +76,7 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
         measured["gradients"] = norms = _gradients(run, task)
         measured["values"] |= {name: spread(norms[name]) for name in GRADIENTS}
     for name, value in measured["values"].items():
-        if not math.isfinite(value):
+        if not is_figure(name, value):
             found = {"values": {}, "failed": f"{name} is {value}", "date": _now()}
             return line | found | {"tokens": _last(folder, "targets")}
     loss = _last(folder, "loss", valid=True)

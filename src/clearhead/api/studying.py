@@ -268,27 +268,33 @@ class Study:
 def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
     """Raises unless every part that a study's file names is named here too, and no other. Those of
     shipped studies are clearhead's own."""
-    wanted = {
-        (role, *part.rpartition(":")[::2]): f"arms.{arm.name}.parts.{role}"
-        for arm in plan.arms
-        for role, part in arm.parts.items()
-        if Path(part.rpartition(":")[0]).parent != SHIPPED.resolve()
-    }
-    options = {each: f"{each[0]}={os.path.relpath(each[1])}:{each[2]}" for each in wanted}
+    wanted: dict[tuple[str, Path, str], str] = {}
+    for arm in plan.arms:
+        for role, part in arm.parts.items():
+            file, _, symbol = part.rpartition(":")
+            if Path(file).parent != SHIPPED.resolve():
+                wanted[role, Path(file), symbol] = f"arms.{arm.name}.parts.{role}"
+    given: dict[tuple[str, Path, str], str] = {}
     for text in named:
         role, _, name = text.partition("=")
         file, _, symbol = name.rpartition(":")
-        if wanted.pop((role, str(user_path(file).resolve()), symbol), None) is None:
-            known = f"its parts are {', '.join(options.values())}" if options else "it has none"
+        given[role, user_path(file).resolve(), symbol] = text
+    for part, text in given.items():
+        if part not in wanted:
+            known = f"its parts are {', '.join(map(_option, wanted))}" if wanted else "it has none"
             raise InputError(f"{plan.given} has no part {text!r}; {known}")
-    if wanted:
-        field = next(iter(wanted.values()))
+    missing = [part for part in wanted if part not in given]
+    if missing:
+        options = " ".join(f"--part {shlex.quote(_option(part))}" for part in wanted)
         rule = "would be run, and may be somebody else's"
-        missing = " ".join(f"--part {shlex.quote(options[each])}" for each in wanted)
-        remedy = (
-            f"read the file, and name it if you trust it: {missing} (in Python: run(parts=[…]))"
-        )
-        raise ConfigError(field, options[next(iter(wanted))], rule, remedy)
+        remedy = f"read the file, and if you trust it, name it: {options} (in Python: parts=[…])"
+        raise ConfigError(wanted[missing[0]], _option(missing[0]), rule, remedy)
+
+
+def _option(part: tuple[str, Path, str]) -> str:
+    role, file, symbol = part
+    here = Path.cwd()
+    return f"{role}={file.relative_to(here) if file.is_relative_to(here) else file}:{symbol}"
 
 
 def _read_result(job: StudyJob) -> ResultLine:

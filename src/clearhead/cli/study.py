@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearhead.api.paths import STUDIES
 from clearhead.api.studying import study
-from clearhead.cli.calling import add_part_argument, settings
+from clearhead.cli.calling import settings
 from clearhead.studies.study_file import study_names
 
 CALLS = study
@@ -24,7 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="run: runs side by side (default: one per core)"
     )
-    add_part_argument(parser)
+    parser.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        metavar="ROLE=FILE.py:NAME",
+        help="run: a part that the study's file names, whose FILE.py may be run; may be given "
+        "several times",
+    )
     parser.add_argument(
         "--plan", action="store_true", help="run: only say how long it will take, and what it shows"
     )

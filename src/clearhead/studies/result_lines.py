@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -15,7 +16,9 @@ from clearhead.studies.study_file import GRADIENTS, StudyPlan, is_possible
 
 RESULTS = "results.jsonl"
 LARGEST = 1e50
-"""Of a number in a result: intervals need its fourth power."""
+"""Of a figure: intervals need its fourth power."""
+ROUNDED = 1e-9
+"""By this share a figure may be above its highest value: sacrebleu gives 100.00000000000004."""
 MOST_LINES = 10**9
 """Of a test set."""
 ResultLine = dict[str, Any]
@@ -55,6 +58,11 @@ def _is_number(value: Any) -> bool:
     return type(value) in (float, int) and 0 <= value <= LARGEST
 
 
+def is_figure(column: str, value: Any) -> bool:
+    """Whether that is a value of a measure, with which intervals can be computed."""
+    return _is_number(value) and is_possible(column, value * (1 - ROUNDED))
+
+
 def _may_be_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
@@ -65,7 +73,7 @@ def _holds(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _are_values(found: Any) -> bool:
-    return _holds(_is_number)(found) and all(is_possible(*each) for each in found.items())
+    return isinstance(found, dict) and all(is_figure(*each) for each in found.items())
 
 
 def _are_blocks(numbers: Any) -> bool:
@@ -73,7 +81,10 @@ def _are_blocks(numbers: Any) -> bool:
 
 
 def _are_norms(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(map(_is_number, numbers))
+    """They may be much smaller and larger than figures: only their logarithms are used."""
+    return isinstance(numbers, list) and all(
+        type(each) in (float, int) and 0 <= each <= sys.float_info.max for each in numbers
+    )
 
 
 def _are_gradients(found: Any) -> bool:
