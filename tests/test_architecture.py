@@ -103,7 +103,8 @@ PACKAGES = package_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 FILES = {
     path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(SOURCE.rglob("*.py"))
-    if not path.name.startswith("exercise.")  # copied to learners: no modules of the package
+    # Copied to learners, or shown to them in their language: no modules of the package.
+    if not path.name.startswith("exercise.") and not path.name.endswith(".zh.py")
 }
 
 

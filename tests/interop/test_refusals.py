@@ -271,7 +271,7 @@ def test_a_folder_that_cannot_be_made_is_named_as_it_was_given(folder: Path, mon
     def read_only(**_: Any) -> str:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), ".out.unfinished-1")
 
-    monkeypatch.setattr("clearhead.interop.folders.tempfile.mkdtemp", read_only)
+    monkeypatch.setattr("clearhead.files.tempfile.mkdtemp", read_only)
     with pytest.raises(OSError, match=r"Read-only file system: '.*/out'$"):
         import_model(folder, folder.parent / "out")
 

@@ -171,7 +171,7 @@ def test_a_check_runs_the_exercise_and_nothing_else_of_the_folder(received: tupl
     folder, note = received
     learner = LearnFolder.make(folder, "en")
     exercise = EXERCISES[0]
-    (folder / exercise.file).write_text(exercise.solution_text())
+    (folder / exercise.file).write_text(exercise.solution_text("en"))
     assert learner.check([exercise])[exercise.name].complete
     assert not note.exists()
 

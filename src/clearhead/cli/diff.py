@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n"
         "  clearhead diff gpt2-folder my_port.py:build\n"
-        "  clearhead diff reference.py:build port.py:build --kind decoder --html report.html\n\n"
+        "  clearhead diff reference.py:build port.py:build --html report.html\n\n"
         "FILE.py may define `calls = Calls(...)` for a model with an unusual signature.\n"
         "The exit code is 0 if the two compute the same, 1 if the port departs,\n"
         "2 if a model cannot be opened or called."

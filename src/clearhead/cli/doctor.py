@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  clearhead doctor my_model.py:build_model --kind decoder\n"
         "  clearhead doctor path/to/model/folder --language zh --html report.html\n\n"
         "FILE.py may define `calls = Calls(...)` for a model with an unusual signature.\n"
-        "The exit code is 0 if every check ran and no defect was found, 1 if one was found\n"
-        "(see --fail-on), 2 if the model cannot be opened or called, 3 if no defect was\n"
-        "found and some checks could not run (with --strict: 1)."
+        "The exit code is 0 if every check ran and found no defect, 1 if one found a\n"
+        "defect (see --fail-on), 2 if the model cannot be opened or called, 3 if no\n"
+        "defect was found and some checks could not run (with --strict: 1)."
     )
     parser.add_argument(
         "model",

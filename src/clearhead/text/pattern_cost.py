@@ -94,9 +94,9 @@ def check_linear(pattern: str) -> int:
     return least_bytes(parsed.tree)
 
 
-def compiled(parsed: Parsed, tree: Node) -> "Program":
+def compiled(parsed: Parsed, tree: Node) -> "PatternProgram":
     """The program of a pattern, or of a part of it."""
-    program = Program(parsed)
+    program = PatternProgram(parsed)
     program.add(tree)
     program.steps.append(Instruction("match"))
     return program
@@ -123,7 +123,7 @@ START: Paths = (0,)
 NOWHERE: Paths = ()
 
 
-class Program:
+class PatternProgram:
     """The steps that match a pattern, and the questions that they ask about a text."""
 
     def __init__(self, parsed: Parsed) -> None:
@@ -266,7 +266,7 @@ def _characters(parsed: Parsed) -> Iterator[Character]:
                 yield Character(low, category, properties)
 
 
-def _explore(program: Program) -> dict[Paths, list[Move]]:
+def _explore(program: PatternProgram) -> dict[Paths, list[Move]]:
     """From each situation that some text leads to, the moves to the next ones."""
     symbols, moves = program.symbols(), dict[Paths, list[Move]]()
     waiting, work = [START], 0

@@ -19,7 +19,7 @@ _WIDEST = 256
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """The window that a model names, and the keys that its attentions look at."""
 
     name: str
@@ -50,7 +50,7 @@ def window(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _window(patient: Patient) -> Window:
+def _window(patient: Patient) -> SlidingWindow:
     if patient.kind != "decoder":
         raise NotApplicableError("no_window")
     name, size, holder = _named(patient.model)
@@ -65,7 +65,7 @@ def _window(patient: Patient) -> Window:
         raise NotApplicableError("no_attention_seen")
     runs = {a.place: _run(a.weights, length) for a in attentions if a.axis == -1}
     seen = {place: run for place, run in runs.items() if run < length}
-    return Window(name, size, _is_off(holder, size), seen)
+    return SlidingWindow(name, size, _is_off(holder, size), seen)
 
 
 def _named(model: nn.Module) -> tuple[str, int, Any]:

@@ -34,7 +34,7 @@ def narrowed(substitution: Substitution, cut: Cut, depth: int = _DEPTH) -> list[
 
 def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
     """Inputs of the port's operation that are not the reference's, if with the reference's inputs
-    the two results are equal: ours, theirs, and the value for ours."""
+    the two results are equal: of the port, of the reference, and the value for the port."""
     mine, theirs = s.operations[cut.place], s.theirs[root(s.theirs, cut.reference)]
     for pairs in _pairings(s, mine, theirs):
         own = {i: s.replay.value(i) for i, _ in pairs}

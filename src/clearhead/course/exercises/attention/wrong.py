@@ -11,7 +11,7 @@ from torch import Tensor
 from clearhead.course.checking import Mistake, combined, distance
 from clearhead.course.exercises.attention import checks, solution
 
-Weights = Callable[[Tensor, Tensor], Tensor]
+WeightsAnswer = Callable[[Tensor, Tensor], Tensor]
 
 
 def _right_scale(scores: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
@@ -22,7 +22,9 @@ def _right_weights(scores: Tensor) -> Tensor:
     return scores.softmax(dim=-1)
 
 
-def _build(scale: Any = _right_scale, share: Any = _right_weights, vectors: Any = None) -> Weights:
+def _build(
+    scale: Any = _right_scale, share: Any = _right_weights, vectors: Any = None
+) -> WeightsAnswer:
     """Scores of the vectors, scaled, shared among the keys: one or two of the three wrong."""
 
     def weights(queries: Tensor, keys: Tensor) -> Tensor:
@@ -58,7 +60,7 @@ def _root_of_an_int(queries: Tensor, keys: Tensor) -> Tensor:
     return (queries @ keys.transpose(-2, -1) / torch.sqrt(width)).softmax(dim=-1)
 
 
-def _divides_by_a_constant(weights: Weights) -> bool:
+def _divides_by_a_constant(weights: WeightsAnswer) -> bool:
     """Differences of log-weights are the same multiple of those of the products at any width."""
     factors: list[float] = []
     for d in (4, 9, 16):

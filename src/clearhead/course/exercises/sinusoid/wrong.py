@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clearhead.course.checking import Mistake, combined
 
-Table = Callable[[int, int], Tensor]
+TableAnswer = Callable[[int, int], Tensor]
 
 
 def _exponents(d_model: int) -> tuple[Tensor, Tensor]:
@@ -23,7 +23,7 @@ def _side_by_side(sine: Tensor, cosine: Tensor) -> Tensor:
 
 def _build(
     exponents: Any = _exponents, order: Any = _side_by_side, first: int = 0, odd: bool = False
-) -> Table:
+) -> TableAnswer:
     """The formula, with one or two steps replaced."""
 
     def table(n_positions: int, d_model: int) -> Tensor:

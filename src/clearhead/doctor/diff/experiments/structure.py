@@ -175,7 +175,7 @@ def _is_close(one: Tensor, other: Tensor) -> bool:
 
 
 def _rotates(before: Tensor, after: Tensor) -> bool:
-    """Halves or pairs of the last axis keep their length, and the elements do not keep theirs."""
+    """Halves or pairs of the last axis keep their length, and single elements change their size."""
     n = before.shape[-1]
     if before.shape != after.shape or n % 2 or _is_close(before.abs(), after.abs()):
         return False
