@@ -1,7 +1,7 @@
 """The first forward and backward pass: what comes out, what it costs, what learns."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -232,7 +232,7 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
 
 
 def _nearest_slope(
-    way: list[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], said: float, unit: float
+    way: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], said: float, unit: float
 ) -> float:
     """How the loss changes along a way, where 1 is what the gradient said, in these units. Steps of
     several sizes are taken until one agrees: a large one meets a bend of the loss, a small one
@@ -246,7 +246,7 @@ def _nearest_slope(
     return min(measured, key=lambda value: abs(value - 1))
 
 
-def _slope(way: list[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float) -> float:
+def _slope(way: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float) -> float:
     """By a step to either side of where the parameters are; they are put back."""
     losses: list[float] = []
     with torch.no_grad():

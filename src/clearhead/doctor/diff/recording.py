@@ -161,9 +161,7 @@ class _Recorder(TorchDispatchMode):
         self._numbers: list[int] = []  # has the number that it had then
         self._n_frames = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._count_low(func, args, kwargs)
         if self.plan.precision is not None:

@@ -43,7 +43,12 @@ def _two_exponents(d_model: int) -> tuple[Tensor, Tensor]:
 
 def _by(change: Callable[[Tensor, int], Tensor]) -> Callable[[int], tuple[Tensor, Tensor]]:
     """Both exponents from 2i and the width."""
-    return lambda d_model: (change(torch.arange(0, d_model, 2), d_model),) * 2
+
+    def both(d_model: int) -> tuple[Tensor, Tensor]:
+        exponent = change(torch.arange(0, d_model, 2), d_model)
+        return exponent, exponent
+
+    return both
 
 
 def _even_tokens(n_positions: int, d_model: int) -> Tensor:
