@@ -44,7 +44,7 @@ class Departure:
     noise: float
     """Of single precision, at this tensor, in the same measure."""
     effect: float
-    """How much the logits change when the reference's value is put here, as a share of their size."""
+    """How much the logits change, as a share, when the reference's value is put here."""
     cause: Cause | None
     count: int = 1
     """At how many places of the run: a line is run once for each layer."""
