@@ -1,1 +1,0 @@
-"""Ports of models of transformers, as people write them."""
