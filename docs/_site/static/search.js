@@ -9,15 +9,17 @@
 
   const pairs = (word) => /^[\u4e00-\u9fff]{3,}$/.test(word)
     ? Array.from({ length: word.length - 1 }, (_, i) => word.slice(i, i + 2)) : [word];
-  // If nothing is found: English words without their plural, Chinese ones in pairs of characters.
+  // If nothing is found: English words without their plural, Chinese ones in pairs of characters, of
+  // which half are enough (残差掩码 has 残差 and 掩码, and 差掩, which is nowhere).
   const looser = (words) => words.flatMap((word) => pairs(word.replace(/(?<=[a-z]{3})s$/, "")));
 
-  function find(words) {
+  function find(words, enough = words.length) {
     const found = [];
     for (const [place, page, title, text] of SECTIONS) {
       const heading = `${page} ${title}`.toLowerCase(), body = text.toLowerCase();
-      if (!words.every((word) => heading.includes(word) || body.includes(word))) continue;
-      let score = 0;
+      const there = words.filter((word) => heading.includes(word) || body.includes(word)).length;
+      if (there < enough) continue;
+      let score = 20 * there;
       for (const word of words) {
         score += (title || page).toLowerCase().includes(word) ? 20 : heading.includes(word) ? 8 : 0;
         score += Math.min(body.split(word).length - 1, 10);
@@ -49,7 +51,10 @@
     count.textContent = "";
     if (!words.length) return;
     let found = find(words);
-    if (!found.length) found = find(words = looser(words));
+    if (!found.length) {
+      words = looser(words);
+      found = find(words, Math.ceil(words.length / 2));
+    }
     count.textContent = chinese ? `${found.length} 处` : `${found.length} found`;
     for (const each of found.slice(0, MOST)) {
       const item = document.createElement("li"), link = document.createElement("a");
