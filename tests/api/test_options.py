@@ -140,9 +140,7 @@ def test_keywords_of_0_2_still_answer_and_say_what_to_write(
         ),
     ]
     for before, now in old:
-        with pytest.warns(
-            DeprecationWarning, match=r"with version 0\.4; (call|leave)"
-        ) as told:
+        with pytest.warns(DeprecationWarning, match=r"with version 0\.4; (call|leave)") as told:
             answer = before()
         assert {warning.filename for warning in told} == {__file__}, "Python shows no others"
         with warnings.catch_warnings():
