@@ -444,7 +444,8 @@ def test_what_an_edit_cannot_use_is_refused(edit, message: str):
 
 def test_a_mean_is_of_one_activation():
     model = model_of("GPT-2's")
-    with pytest.raises(InputError, match=r"is not one activation; ch\.names\(model\) lists them"):
+    lists = r"is not one activation; ch\.edit\.names\(model\) lists them"
+    with pytest.raises(InputError, match=lists):
         mean_of(model, "decoder.layers.*.after", lambda: model(*inputs_of(model)))
 
 

@@ -25,10 +25,12 @@ SYSTEM = "a file of the system"
 ANY = "whatever its callers name, which are listed themselves"
 
 READERS = {
+    "__init__.py:_homes": PACKAGE,
     "api/examining.py:_open_hugging_face": "Hugging Face folder",
     "api/examining.py:open_module": "model folder: config.json",
-    "api/loading.py:find_model": "model folder: config.json",
     "api/loading.py:load": "model folder",
+    "api/locating.py:locate": "model folder: config.json",
+    "api/measures.py:measure_translator": "model folder",
     "api/own_parts.py:run_file": "FILE.py:FUNCTION",
     "api/serving.py:_keys": "keys of a server's clients",
     "api/study_worker.py:ProcessorClock.__init__": "study folder: processor.json",

@@ -280,7 +280,7 @@ def test_a_part_of_a_study_is_run_only_if_the_user_names_it(
     assert "arms.wide.parts.norm=" in said and "name it among your parts: --part norm=" in said
     with_part.ask("run", "--plan", "--part", "norm=other.py:Scale")
     said = capsys.readouterr().err
-    assert "has no part 'norm=other.py:Scale'; its parts are norm=" in said
+    assert "has no part 'norm=other.py:Scale'; its parts are --part norm=" in said
     assert not was_run.exists()
     monkeypatch.chdir(with_part.file.parent)
     assert with_part.ask("run", "--plan", "--part", "norm=own.py:Scale") == 0

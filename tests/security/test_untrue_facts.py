@@ -210,7 +210,7 @@ def test_a_trillion_new_tokens_are_refused(number: str, capsys):
 
     given = ["shakespeare-char", "--prompt", "a", "--max-new", number]
     assert main(["generate", *given]) == 2
-    assert "max_new" in capsys.readouterr().err
+    assert "--max-new" in capsys.readouterr().err
 
 
 def test_a_tokenizer_that_makes_its_library_panic_is_refused_in_a_model_folder(tmp_path: Path):
