@@ -27,11 +27,12 @@ from benchmarks.result import write_result
 from clearhead.config import BatchConfig, DataConfig, ModelConfig
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader, Position
-from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, remember, sha256_of
+from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, remember
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job, Progress
 from clearhead.data.token_files import INDEX, FileFacts
 from clearhead.environment import data_folder
+from clearhead.files import sha256_of
 from clearhead.models import build_model
 
 SHARD_MB = 32

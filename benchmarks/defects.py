@@ -19,8 +19,8 @@ from typing import Any
 
 from clearhead.config import DataConfig
 from clearhead.config.data import DEFECTS
-from clearhead.data.cleaning import find_defects
 from clearhead.environment import data_folder
+from clearhead.intake.cleaning import find_defects
 from tests.data.damage import (
     RATES,
     Line,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from benchmarks.fuzz_studies import build_study, changed_study, study_verbs
 from clearhead.cli import main
 from clearhead.config import BatchConfig, DataConfig, ModelConfig, Recipe, TrainConfig, recipe_toml
-from clearhead.data.proposal import propose
+from clearhead.intake.proposal import propose
 from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import build_model

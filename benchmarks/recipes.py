@@ -28,9 +28,9 @@ from benchmarks.result_pages import RESULTS, same_recipe, write_pages
 from clearhead.config import load_recipe
 from clearhead.data.manifest import read_manifest
 from clearhead.data.order import permute
-from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.environment import data_folder
 from clearhead.inspection.curves import Curve, curves_png
+from clearhead.intake.sources import Cursor, Reader, find_inputs
 from clearhead.interop.model_folder import load_model
 from clearhead.training.changes import recipe_facts
 from clearhead.training.report import read_metrics

@@ -10,8 +10,8 @@ import pytest
 from clearhead.cli import VERBS, main
 from clearhead.cli.recipes import given_keys
 from clearhead.config import load_recipe, recipe_names
-from clearhead.data.public import public_corpus
 from clearhead.errors import ClearheadError
+from clearhead.intake.public import public_corpus
 from clearhead.models import preset
 from clearhead.studies.study_file import study_names
 from tests.api.test_command_line import module_of

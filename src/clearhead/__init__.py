@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from clearhead.api.loading import load as load
     from clearhead.api.locating import shipped_models as shipped_models
     from clearhead.api.measures import Evaluation as Evaluation
-    from clearhead.api.own_text import OwnText as OwnText
     from clearhead.api.planning import plan as plan
     from clearhead.api.preparing import prepare as prepare
     from clearhead.api.recipe_for import recipe_for as recipe_for
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from clearhead.inspection.sweep import sweep as sweep
     from clearhead.inspection.trace import mean_of as mean_of
     from clearhead.inspection.trace import trace as trace
+    from clearhead.intake.own_text import OwnText as OwnText
     from clearhead.interop.model_folder import load_model as load_model
     from clearhead.interop.model_folder import save_model as save_model
     from clearhead.models import count_parameters as count_parameters

@@ -1,6 +1,7 @@
 """Files that are whole or as they were, locks, and folders that somebody else may have sent."""
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -84,6 +85,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file atomically: it has the old content or the new one, never a part."""
     with NewFile(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

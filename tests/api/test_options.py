@@ -140,8 +140,9 @@ def test_keywords_of_0_2_still_answer_and_say_what_to_write(
         ),
     ]
     for before, now in old:
-        with pytest.warns(DeprecationWarning, match=r"ends with version 0\.4; (call|leave)"):
+        with pytest.warns(DeprecationWarning, match=r"with version 0\.4; (call|leave)") as told:
             answer = before()
+        assert {warning.filename for warning in told} == {__file__}, "Python shows no others"
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert answer == now()
@@ -180,8 +181,9 @@ def test_old_keywords_of_recipe_for_mean_what_the_constructors_say(
             ch.OwnText.labels({"a": "a.txt", "b": "b.txt"}),
         ),
     }[old]
-    with pytest.warns(DeprecationWarning, match=r"give OwnText\."):
+    with pytest.warns(DeprecationWarning, match=r"give OwnText\.") as told:
         before = ch.recipe_for(minutes=1, **given)
+    assert told[0].filename == __file__
     assert before == ch.recipe_for(text=text, minutes=1)
 
 

@@ -13,7 +13,11 @@ import pytest
 from benchmarks.defects import PRECISION, RECALL, found_in, judge
 from clearhead.config import DataConfig
 from clearhead.config.data import DEFECTS
-from clearhead.data.cleaning import (
+from clearhead.data.prepare import prepare
+from clearhead.data.shards import Job
+from clearhead.environment import data_folder
+from clearhead.errors import ClearheadError
+from clearhead.intake.cleaning import (
     REPORT,
     broken_markup,
     describe_defects,
@@ -23,13 +27,9 @@ from clearhead.data.cleaning import (
     removed,
     split_reader,
 )
-from clearhead.data.equality import _connected, same_key
-from clearhead.data.languages import _plain
-from clearhead.data.prepare import prepare
-from clearhead.data.shards import Job
-from clearhead.data.sources import Cursor
-from clearhead.environment import data_folder
-from clearhead.errors import ClearheadError
+from clearhead.intake.equality import _connected, same_key
+from clearhead.intake.languages import _plain
+from clearhead.intake.sources import Cursor
 from tests.data.damage import RATES, Line, captions, damaged, everyday, small, write_files
 
 N = 800

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from clearhead.config import load_recipe, recipe_names
-from clearhead.data.fetch import fetch
-from clearhead.data.generated import copy_task
-from clearhead.data.public import get_corpus, public_corpora, public_corpus, split_tatoeba
 from clearhead.errors import DataError
+from clearhead.intake.fetch import fetch
+from clearhead.intake.generated import copy_task
+from clearhead.intake.public import get_corpus, public_corpora, public_corpus, split_tatoeba
 
 CONTENT = bytes(i * i % 251 for i in range(300_000))
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

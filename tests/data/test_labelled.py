@@ -14,8 +14,8 @@ from clearhead.config.data import SPLITS
 from clearhead.data.batches import IGNORED
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
-from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.errors import ConfigError, DataError
+from clearhead.intake.sources import Cursor, Reader, find_inputs
 from clearhead.text.labels import label_ids
 from clearhead.text.train import train_bpe
 

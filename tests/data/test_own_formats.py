@@ -16,16 +16,16 @@ import pytest
 
 from clearhead.config import DataConfig, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
-from clearhead.data import unpack
-from clearhead.data.formats import count_lines
-from clearhead.data.own import own_labels, own_table
-from clearhead.data.proposal import propose, refuse_tables
-from clearhead.data.recognise import ONE_BYTE, conversion, guess_encoding
 from clearhead.data.shards import cut_into_chunks
-from clearhead.data.sources import Cursor, Reader, find_inputs
-from clearhead.data.survey import check_files, survey
-from clearhead.data.unpack import open_bytes
 from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.intake import unpack
+from clearhead.intake.formats import count_lines
+from clearhead.intake.own import own_labels, own_table
+from clearhead.intake.proposal import propose, refuse_tables
+from clearhead.intake.recognise import ONE_BYTE, conversion, guess_encoding
+from clearhead.intake.sources import Cursor, Reader, find_inputs
+from clearhead.intake.survey import check_files, survey
+from clearhead.intake.unpack import open_bytes
 
 PAIRS = [(f"The dog, number {n}, runs away.", f"第{n}只狗跑了。") for n in range(30)]
 
@@ -236,7 +236,7 @@ OBJECTS = [{"en": en, "zh": zh, "id": n} for n, (en, zh) in enumerate(PAIRS)]
 def test_json_is_read_whatever_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, size: int
 ):
-    monkeypatch.setattr("clearhead.data.json_values.READ_SIZE", size)  # values are cut anywhere
+    monkeypatch.setattr("clearhead.intake.json_values.READ_SIZE", size)  # values are cut anywhere
     path = tmp_path / "a.json"
     path.write_text(text, encoding="utf-8")
     proposal = propose(path)

@@ -13,10 +13,11 @@ from small_corpora import write_pairs, write_text
 from clearhead.config import DataConfig
 from clearhead.data import shards
 from clearhead.data.corpus import open_corpus
-from clearhead.data.manifest import VERIFIED, sha256_of
+from clearhead.data.manifest import VERIFIED
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job, Progress
 from clearhead.errors import ClearheadError, DataError
+from clearhead.files import sha256_of
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -12,8 +12,8 @@ from clearhead.config import load_recipe
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader
 from clearhead.data.prepare import prepare
-from clearhead.data.public import public_corpora, split_tatoeba
 from clearhead.data.shards import Job
+from clearhead.intake.public import public_corpora, split_tatoeba
 
 pytestmark = pytest.mark.slow  # whole corpora
 

@@ -12,9 +12,9 @@ import pytest
 
 from clearhead.config import DataConfig
 from clearhead.config.data import SPLITS
-from clearhead.data.proposal import propose
-from clearhead.data.sources import Cursor, Reader, find_inputs
 from clearhead.errors import DataError
+from clearhead.intake.proposal import propose
+from clearhead.intake.sources import Cursor, Reader, find_inputs
 
 LINES = ["ein Hund", "zwei Vögel", "红楼梦 \u2028 drei"]
 

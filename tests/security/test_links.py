@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from clearhead.cli import main
-from clearhead.data.fetch import fetch
-from clearhead.data.proposal import propose
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import locked, write_whole
+from clearhead.intake.fetch import fetch
+from clearhead.intake.proposal import propose
 from clearhead.interop.folders import whole_or_absent
 from tests.security.conftest import MINE, Sent
 from tests.security.test_small_files_large_costs import outcome

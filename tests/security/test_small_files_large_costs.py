@@ -205,7 +205,7 @@ def test_zstd_is_unpacked_within_bounds(tmp_path: Path):
     zstandard = pytest.importorskip("zstandard")
     from contextlib import ExitStack
 
-    from clearhead.data.unpack import open_bytes
+    from clearhead.intake.unpack import open_bytes
 
     path = tmp_path / "bomb.zst"
     compressor = zstandard.ZstdCompressor().compressobj()
@@ -244,7 +244,7 @@ def test_a_recipe_with_a_huge_number_is_refused_at_once():
 def parquet_documents(path: Path, **settings: Any) -> tuple[int, dict[str, int]]:
     """How many documents a Parquet file gives, and what was left out."""
     from clearhead.config.data import INVALID_INPUT, DataConfig
-    from clearhead.data.sources import Cursor, Reader, find_inputs
+    from clearhead.intake.sources import Cursor, Reader, find_inputs
 
     config = DataConfig(
         train=(str(path),),
@@ -299,7 +299,7 @@ def test_a_file_with_more_rows_than_text_can_have_is_refused(tmp_path: Path, mon
     path = tmp_path / "bomb.parquet"
     write_parquet(path, [None] * 200_000 + ["x"], compression="zstd")
     assert parquet_documents(path, held_out=0.5)[0] == 0
-    monkeypatch.setattr("clearhead.data.parquet.ROWS_OF_A_BYTE", 100)
+    monkeypatch.setattr("clearhead.intake.parquet.ROWS_OF_A_BYTE", 100)
     with pytest.raises(DataError, match="more than 100 for each byte"):
         parquet_documents(path)
 
@@ -342,7 +342,7 @@ def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path
     import gzip
 
     from clearhead.config.data import INVALID_INPUT, DataConfig
-    from clearhead.data.sources import Cursor, Reader, find_inputs
+    from clearhead.intake.sources import Cursor, Reader, find_inputs
 
     start = {"tmx": b"<tmx><body><tu><tuv xml:lang='en'><seg>", "csv": b'"'}.get(kind, b"")
     suffix = {"text": "txt"}.get(kind, kind)
@@ -366,7 +366,7 @@ def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path
 @pytest.mark.parametrize("start", ['<tu x="', "<!-- ", "<a", "<?pi "])
 def test_a_long_tag_of_a_translation_memory_takes_no_quadratic_time(start: str, tmp_path: Path):
     """16 MB took minutes."""
-    from clearhead.data.proposal import propose
+    from clearhead.intake.proposal import propose
 
     path = tmp_path / "a.tmx"
     path.write_bytes(b'<?xml version="1.0"?><tmx><body>' + start.encode() + b"a" * (16 * MEGABYTE))
@@ -377,8 +377,8 @@ def test_a_long_tag_of_a_translation_memory_takes_no_quadratic_time(start: str, 
 def test_a_long_text_of_a_translation_memory_is_no_long_tag(tmp_path: Path):
     from contextlib import ExitStack
 
-    from clearhead.data.tables import read_units
-    from clearhead.data.unpack import open_bytes
+    from clearhead.intake.tables import read_units
+    from clearhead.intake.unpack import open_bytes
 
     path, text = tmp_path / "a.tmx", "word " * (3 * MEGABYTE // 5)
     path.write_text(f"<tmx><body><tu><tuv xml:lang='en'><seg>{text}</seg></tuv></tu></body></tmx>")

@@ -9,9 +9,8 @@ from torch import nn
 from clearhead.api.loading import find_model
 from clearhead.api.locating import is_of_hugging_face, shipped_models
 from clearhead.api.own_parts import FileError, first_line, run_file
-from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
-from clearhead.config.checks import check_at_least, check_whole
+from clearhead.config.checks import as_path, check_at_least, check_whole
 from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from clearhead.api.keywords import takes
 from clearhead.api.locating import locate
-from clearhead.api.paths import as_path
 from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.config.checks import as_path
 from clearhead.config.tasks import ExportOptions, Software
 from clearhead.decoding.opening import model_folder
 from clearhead.errors import InputError, nearest

@@ -2,6 +2,7 @@
 explanations, and those that were renamed still work."""
 
 import inspect
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping
@@ -61,5 +62,8 @@ def chosen(kind: type[T], given: Mapping[str, Any]) -> T:
 
 def warn_of_old(old: str, new: str) -> None:
     """Says, at the line that called clearhead, what to write instead."""
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("clearhead."):
+        level += 1
     message = f"{old} ends with version 0.4; {new}"
-    warnings.warn(message, DeprecationWarning, stacklevel=4)
+    warnings.warn(message, DeprecationWarning, stacklevel=level + 1)

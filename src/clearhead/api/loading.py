@@ -4,9 +4,9 @@ from pathlib import Path
 
 from clearhead.api.locating import locate
 from clearhead.api.own_parts import PartGiven, own_parts
-from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
+from clearhead.config.checks import as_path
 from clearhead.environment import keep_freed_memory
 from clearhead.interop.huggingface.importing import import_model as import_huggingface
 from clearhead.models.own_parts import NONE, OwnParts

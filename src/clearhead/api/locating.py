@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clearhead.api.paths import as_path
 from clearhead.config import Recipe, load_recipe
+from clearhead.config.checks import as_path
 from clearhead.decoding.opening import RECIPE, how_to_make
 from clearhead.errors import FolderError, nearest
 from clearhead.interop.folders import has_file, read_json

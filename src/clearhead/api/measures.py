@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.api.locating import locate, recipe_of_run
-from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import is_prepared
 from clearhead.api.texts import LinesGiven, given_lines
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config import DataConfig
+from clearhead.config.checks import as_path
 from clearhead.config.evaluate import (
     EncoderEvaluation,
     LanguageModelEvaluation,
     ScoringOptions,
     TranslatorEvaluation,
 )
-from clearhead.data.cleaning import split_reader
 from clearhead.data.corpus import open_corpus
 from clearhead.data.same_text import check_text_of_run, is_text_of_run
-from clearhead.data.sources import Cursor, data_root
 from clearhead.errors import ConfigError, DataError, InputError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
@@ -33,6 +32,8 @@ from clearhead.evaluation.translation import (
     translate_lines,
     translation_scores,
 )
+from clearhead.intake.cleaning import split_reader
+from clearhead.intake.sources import Cursor, data_root
 from clearhead.models import MaskedLM
 
 Other = TokenizedModel | LinesGiven | None

@@ -6,14 +6,14 @@ from typing import Any
 
 from clearhead.api import answering
 from clearhead.api.keywords import chosen, warn_of_old
-from clearhead.api.own_text import OwnText, check_strings
 from clearhead.api.results import DecodedText
 from clearhead.api.texts import Texts, as_list
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import check_at_least
 from clearhead.config.options import ClassifyOptions, GenerateOptions, NBestOptions, ScoreOptions
-from clearhead.data.own import own_labels
 from clearhead.errors import InputError
+from clearhead.intake.own import own_labels
+from clearhead.intake.own_text import OwnText, check_strings
 
 OLD = {"details", "n_best", "number", "called"}
 INSTEAD = {

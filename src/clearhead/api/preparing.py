@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.api.keywords import takes
-from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.paths import PREPARED
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import Recipe, revise_recipe
+from clearhead.config.checks import as_path
 from clearhead.config.data import DEFECTS
 from clearhead.config.tasks import PrepareOptions
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.data.prepare import prepare as prepare_job
 from clearhead.data.shards import Job, Progress
-from clearhead.data.sources import data_root
 from clearhead.errors import InputError
+from clearhead.intake.sources import data_root
 
 
 @takes(PrepareOptions)

@@ -11,20 +11,21 @@ from typing import Any
 from clearhead.api.keywords import takes
 from clearhead.api.locating import place_of
 from clearhead.api.old_calls import old_own_text
-from clearhead.api.own_text import OwnText, check_strings, data_settings
-from clearhead.api.paths import PREPARED, as_path
+from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import defect_kinds
 from clearhead.config import Recipe, explained_toml, with_values
+from clearhead.config.checks import as_path
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.config.tasks import NewOptions
-from clearhead.data.cleaning import Defects, find_defects
-from clearhead.data.equality import shared_targets
-from clearhead.data.own import check_name
-from clearhead.data.proposal import refuse_tables
-from clearhead.data.sources import find_inputs
-from clearhead.data.survey import check_files
 from clearhead.errors import ClearheadError, InputError
 from clearhead.files import write_whole
+from clearhead.intake.cleaning import Defects, find_defects
+from clearhead.intake.equality import shared_targets
+from clearhead.intake.own import check_name
+from clearhead.intake.own_text import OwnText, check_strings, data_settings
+from clearhead.intake.proposal import refuse_tables
+from clearhead.intake.sources import find_inputs
+from clearhead.intake.survey import check_files
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
 

@@ -10,9 +10,9 @@ import torch
 
 from clearhead.api.keywords import takes
 from clearhead.api.loading import as_text_model
-from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import one_string
+from clearhead.config.checks import as_path
 from clearhead.config.options import PageLanguage, SeeOptions
 from clearhead.errors import DataError
 from clearhead.inspection import seeing

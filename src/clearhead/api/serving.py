@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clearhead.api.loading import find_model
-from clearhead.api.paths import as_path
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import as_list
 from clearhead.config import BeamConfig, TranslateConfig
-from clearhead.config.checks import check_at_least
+from clearhead.config.checks import as_path, check_at_least
 from clearhead.decoding.engine import EnginePrecision
 from clearhead.decoding.engine import engine_folder as make_engine_folder
 from clearhead.decoding.opening import checked_folder, open_folder, run_name

@@ -14,16 +14,16 @@ from typing import Any
 import torch
 
 from clearhead.api.own_parts import own_parts
-from clearhead.api.paths import STUDIES, as_path
+from clearhead.api.paths import STUDIES
 from clearhead.api.preparing import prepare
 from clearhead.api.study_worker import RESULT
 from clearhead.config import recipe_toml
-from clearhead.config.checks import MOST, user_path
+from clearhead.config.checks import MOST, as_path, user_path
 from clearhead.data.corpus import open_corpus
-from clearhead.data.public import public_corpora
 from clearhead.environment import data_folder
 from clearhead.errors import ConfigError, DataError, InputError
 from clearhead.files import locked, refuse_unusual, write_whole
+from clearhead.intake.public import public_corpora
 from clearhead.interop.folders import has_file, read_json
 from clearhead.studies.comparing import StudyResult, compare
 from clearhead.studies.pages import write_pages

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from clearhead.api.paths import as_path
 from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.config.checks import as_path
 from clearhead.config.decode import (
     EngineName,
     EnginePrecision,
@@ -16,9 +16,9 @@ from clearhead.config.decode import (
     TooLongSource,
     Window,
 )
-from clearhead.data.formats import BYTE_ORDER_MARK
-from clearhead.data.unpack import open_bytes, read_all
 from clearhead.errors import DataError, InputError
+from clearhead.intake.formats import BYTE_ORDER_MARK
+from clearhead.intake.unpack import open_bytes, read_all
 
 Texts = str | Iterable[str]
 ManyTexts = list[str] | tuple[str, ...] | Iterator[str]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from clearhead.api.paths import as_path
 from clearhead.config import ModelConfig
+from clearhead.config.checks import as_path
 from clearhead.config.decode import EngineName, EnginePrecision
 from clearhead.config.options import EngineOptions
 from clearhead.decoding.cached import GenerativeModel

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from clearhead.api.keywords import takes
 from clearhead.api.own_parts import PartGiven, own_parts
-from clearhead.api.paths import PREPARED, RUNS, as_path
+from clearhead.api.paths import PREPARED, RUNS
 from clearhead.api.preparing import is_prepared, prepare
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
+from clearhead.config.checks import as_path
 from clearhead.config.tasks import TrainOptions
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import check_text_of_data, note_text

@@ -27,9 +27,9 @@ from clearhead.data.batches import (
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.order import permute
-from clearhead.data.public import get_corpus, public_corpora, public_corpus
 from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError
+from clearhead.intake.public import get_corpus, public_corpora, public_corpus
 from clearhead.text.tokenizer import Tokenizer
 
 N_MEASURED = 200  # batches that padding is measured on

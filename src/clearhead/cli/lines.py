@@ -21,9 +21,9 @@ from clearhead.api.results import DecodedText
 from clearhead.cli.console import TextConsole
 from clearhead.cli.spelling import as_flags
 from clearhead.cli.terminal import visible
-from clearhead.data.formats import BYTE_ORDER_MARK
-from clearhead.data.unpack import MAX_RECORD
 from clearhead.errors import DataError, InputError
+from clearhead.intake.formats import BYTE_ORDER_MARK
+from clearhead.intake.unpack import MAX_RECORD
 
 CHUNK = 512
 """Lines that are sorted by length together."""

@@ -8,16 +8,16 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from clearhead.api.own_text import OwnText
 from clearhead.api.recipe_for import WIDTH, recipe_for
 from clearhead.cli.calling import add_clean_argument, settings
 from clearhead.cli.options import add_option
 from clearhead.cli.spelling import as_flags
 from clearhead.config.data import InvalidInput
 from clearhead.config.tasks import NewOptions
-from clearhead.data.cleaning import describe_defects
-from clearhead.data.own import own_labels
 from clearhead.errors import ClearheadError
+from clearhead.intake.cleaning import describe_defects
+from clearhead.intake.own import own_labels
+from clearhead.intake.own_text import OwnText
 
 CALLS = recipe_for
 SAY_WHAT = "say what it is: --source and --target, --text, --table or --label"

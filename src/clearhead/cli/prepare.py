@@ -17,9 +17,9 @@ from clearhead.cli.options import add_options
 from clearhead.cli.recipes import add_recipe_arguments, split_recipe
 from clearhead.cli.terminal import as_field
 from clearhead.config.tasks import PrepareOptions
-from clearhead.data.cleaning import REPORT
 from clearhead.data.manifest import Manifest
 from clearhead.data.shards import Progress
+from clearhead.intake.cleaning import REPORT
 
 CALLS = prepare
 STAGES = {"hashing": "checking the input", "tokenizer": "training the tokenizer"}

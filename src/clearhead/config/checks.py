@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any, get_args, get_origin, get_type_hints
 
-from clearhead.errors import ConfigError, nearest
+from clearhead.errors import ConfigError, InputError, nearest
 
 MOST = 2**62
 """No setting is as large. torch and numpy count in 64 bits."""
@@ -104,3 +104,14 @@ def user_path(given: str | Path) -> Path:
         return Path(given).expanduser()
     except RuntimeError:  # there is no such user
         return Path(given)
+
+
+def as_path(name: str, given: str | Path | None, default: Path | None = None) -> Path:
+    """A path of the user's, who may give it as a string."""
+    if given is None and default is not None:
+        return default
+    if not isinstance(given, str | Path) or not str(given):
+        raise InputError(f"{name}={given!r} is not a path; give a string or a pathlib.Path")
+    if "\0" in str(given):
+        raise InputError(f"{name}={str(given)!r} holds a zero byte; check the path")
+    return user_path(given)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, sha256_of, verify
+from clearhead.data.manifest import Manifest, SplitFacts, TokenizerFacts, verify
 from clearhead.data.token_files import INDEX, FileFacts, TokenFile, token_dtype
 from clearhead.errors import DataError
-from clearhead.files import refuse_unusual
+from clearhead.files import refuse_unusual, sha256_of
 from clearhead.text.tokenizer import BOS, EOS, PAD, load_tokenizer
 
 TOKENIZER = "tokenizer.json"

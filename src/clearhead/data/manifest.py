@@ -12,7 +12,7 @@ from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.token_files import INDEX, FileFacts, check_tokens
 from clearhead.environment import cache_folder
 from clearhead.errors import DataError
-from clearhead.files import write_whole
+from clearhead.files import sha256_of, write_whole
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
@@ -307,12 +307,6 @@ def _json(path: Path) -> Any:
 def _stamp(path: Path) -> list[int]:
     about = path.stat()
     return [about.st_size, about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def to_json(value: object) -> str:

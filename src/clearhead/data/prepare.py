@@ -12,8 +12,6 @@ from typing import Any
 
 from clearhead.config.checks import user_path
 from clearhead.config.data import SPLITS, DataConfig
-from clearhead.data.cleaning import REPORT, removal_report, removed
-from clearhead.data.equality import shared_targets
 from clearhead.data.manifest import (
     MANIFEST,
     VERIFIED,
@@ -24,15 +22,16 @@ from clearhead.data.manifest import (
     read_manifest,
     read_note,
     remember,
-    sha256_of,
     to_json,
     verify,
 )
 from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
-from clearhead.data.sources import Cursor, Input, Reader, find_inputs
 from clearhead.data.token_files import INDEX
 from clearhead.errors import DataError
-from clearhead.files import PARTIAL_NAME, locked, refuse_unusual, write_whole
+from clearhead.files import PARTIAL_NAME, locked, refuse_unusual, sha256_of, write_whole
+from clearhead.intake.cleaning import REPORT, removal_report, removed
+from clearhead.intake.equality import shared_targets
+from clearhead.intake.sources import Cursor, Input, Reader, find_inputs
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 from clearhead.text.train import train_bpe, train_characters
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.corpus import Corpus
-from clearhead.data.manifest import MANIFEST, read_note, sha256_of, to_json
+from clearhead.data.manifest import MANIFEST, read_note, to_json
 from clearhead.data.prepare import tokenizer_path
-from clearhead.data.sources import data_root, find_inputs
 from clearhead.errors import ClearheadError, DataError
-from clearhead.files import write_whole
+from clearhead.files import sha256_of, write_whole
+from clearhead.intake.sources import data_root, find_inputs
 from clearhead.text.tokenizer import load_tokenizer
 
 TEXT_FILES = "text.json"

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clearhead.config.data import DataConfig
-from clearhead.data.cleaning import removed
 from clearhead.data.encode import Encoded, encode_in_order, encode_labels
-from clearhead.data.formats import Document
-from clearhead.data.invalid_input import Place, Sieve, why_nothing
 from clearhead.data.manifest import SplitFacts, read_note, to_json
-from clearhead.data.sources import Cursor, Input, Reader
 from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype
 from clearhead.errors import DataError
 from clearhead.files import write_whole
+from clearhead.intake.cleaning import removed
+from clearhead.intake.formats import Document
+from clearhead.intake.invalid_input import Place, Sieve, why_nothing
+from clearhead.intake.sources import Cursor, Input, Reader
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer
 

@@ -23,10 +23,10 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystem
 
-from clearhead.data.manifest import sha256_of, to_json
+from clearhead.data.manifest import to_json
 from clearhead.environment import crash_point
 from clearhead.errors import FolderError
-from clearhead.files import sync
+from clearhead.files import sha256_of, sync
 from clearhead.interop.folders import read_text, regular_file
 from clearhead.training.checkpoint_index import (
     INDEX,

@@ -19,8 +19,8 @@ from clearhead.config import Recipe, with_values
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
-from clearhead.data.survey import Survey, survey
 from clearhead.errors import DataError
+from clearhead.intake.survey import Survey, survey
 from clearhead.training.distributed import joined
 from clearhead.training.plan import make_plan
 from clearhead.training.run import open_run

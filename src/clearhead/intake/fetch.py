@@ -7,9 +7,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from clearhead.data.manifest import sha256_of
 from clearhead.errors import DataError
-from clearhead.files import PARTIAL, open_plain, refuse_link
+from clearhead.files import PARTIAL, open_plain, refuse_link, sha256_of
 
 BLOCK = 1 << 16
 TIMEOUT = 30  # seconds without a byte

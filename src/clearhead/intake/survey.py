@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import DataConfig
-from clearhead.data.formats import count_lines
-from clearhead.data.invalid_input import why_nothing
-from clearhead.data.manifest import sha256_of
-from clearhead.data.sources import Cursor, Reader, find_inputs
-from clearhead.data.unpack import open_bytes
 from clearhead.errors import DataError
+from clearhead.files import sha256_of
+from clearhead.intake.formats import count_lines
+from clearhead.intake.invalid_input import why_nothing
+from clearhead.intake.sources import Cursor, Reader, find_inputs
+from clearhead.intake.unpack import open_bytes
 
 LONGEST_HEAD = 100_000
 """Bytes of the longest text that are kept."""

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from clearhead.data.recognise import conversion, guess_encoding
-from clearhead.data.unpack import READ_SIZE, OneRecord, OpenedFile, text_of
 from clearhead.errors import DataError
+from clearhead.intake.recognise import conversion, guess_encoding
+from clearhead.intake.unpack import READ_SIZE, OneRecord, OpenedFile, text_of
 
 AROUND_ALL = "if one object holds all of them, write the list inside it to a file (jq .NAME)"
 BLANKS = " \t\r\n"

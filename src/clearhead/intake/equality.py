@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from clearhead.config.data import INVALID_INPUT, DataConfig
-from clearhead.data.formats import read_documents
-from clearhead.data.invalid_input import Sieve
-from clearhead.data.unpack import Input, opened
 from clearhead.errors import DataError
+from clearhead.intake.formats import read_documents
+from clearhead.intake.invalid_input import Sieve
+from clearhead.intake.unpack import Input, opened
 
 LARGE = 0.1  # a group with more of what is to be held out is taken only if the others are too few
 FLOOR = 0.5  # of what is to be held out: with less, documents are joined by their sources alone

@@ -16,12 +16,12 @@ from statistics import median
 from typing import NamedTuple
 
 from clearhead.config.data import DEFECTS, INVALID_INPUT, SPLITS, DataConfig, Defect
-from clearhead.data.equality import same_key
-from clearhead.data.formats import Document, read_documents
-from clearhead.data.invalid_input import Place, Sieve
-from clearhead.data.languages import Languages, can_tell_languages, length_in_letters
-from clearhead.data.sources import Reader, find_inputs
-from clearhead.data.unpack import Input, opened
+from clearhead.intake.equality import same_key
+from clearhead.intake.formats import Document, read_documents
+from clearhead.intake.invalid_input import Place, Sieve
+from clearhead.intake.languages import Languages, can_tell_languages, length_in_letters
+from clearhead.intake.sources import Reader, find_inputs
+from clearhead.intake.unpack import Input, opened
 
 REPORT = "removed.tsv"
 N_SAMPLE = 3000  # documents in which languages and lengths are learnt
@@ -298,7 +298,7 @@ def removed(config: DataConfig, root: Path) -> dict[Place, str]:
 
 
 def _check_packages(config: DataConfig) -> None:
-    from clearhead.data.unpack import need
+    from clearhead.intake.unpack import need
 
     if config.task == "pairs" and {"swapped", "language"} & set(config.clean):
         need("py3langid", Path("data.clean"))

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from clearhead.data.fetch import fetch
-from clearhead.data.generated import GENERATORS
 from clearhead.errors import DataError, nearest
 from clearhead.files import write_whole
+from clearhead.intake.fetch import fetch
+from clearhead.intake.generated import GENERATORS
 
 FileProgress = Callable[[str, int, int], None]
 

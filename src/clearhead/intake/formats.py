@@ -6,11 +6,12 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from clearhead.config.data import INVALID_INPUT, DataConfig
-from clearhead.data.invalid_input import Place, Sieve, only_carriage_returns
-from clearhead.data.json_values import read_values
-from clearhead.data.parquet import open_parquet
-from clearhead.data.recognise import check_text
-from clearhead.data.tables import (
+from clearhead.errors import DataError
+from clearhead.intake.invalid_input import Place, Sieve, only_carriage_returns
+from clearhead.intake.json_values import read_values
+from clearhead.intake.parquet import open_parquet
+from clearhead.intake.recognise import check_text
+from clearhead.intake.tables import (
     Raw,
     TabSeparated,
     json_fields,
@@ -20,8 +21,7 @@ from clearhead.data.tables import (
     read_tmx,
     read_units,
 )
-from clearhead.data.unpack import READ_SIZE, OpenedFile, naming, read_all
-from clearhead.errors import DataError
+from clearhead.intake.unpack import READ_SIZE, OpenedFile, naming, read_all
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from clearhead.config.checks import user_path
 from clearhead.config.data import DataConfig
-from clearhead.data.equality import lines_of
-from clearhead.data.formats import Document, count_lines, read_documents
-from clearhead.data.invalid_input import Place, Sieve
-from clearhead.data.public import public_corpora
-from clearhead.data.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
 from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError, DataError
+from clearhead.intake.equality import lines_of
+from clearhead.intake.formats import Document, count_lines, read_documents
+from clearhead.intake.invalid_input import Place, Sieve
+from clearhead.intake.public import public_corpora
+from clearhead.intake.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
 
 SUFFIXES = {
     "text": (".txt", ".text"),

@@ -10,12 +10,12 @@ from pathlib import Path
 from statistics import mean
 
 from clearhead.config.data import Format, Task
-from clearhead.data.languages import length_in_letters
-from clearhead.data.recognise import HEAD, check_text, refuse_office
-from clearhead.data.table_rows import N_ROWS, Row, has_quoted_cells, rows_of
-from clearhead.data.tables import Columns, in_language
-from clearhead.data.unpack import COMPRESSIONS, OpenedFile, open_bytes
 from clearhead.errors import DataError
+from clearhead.intake.languages import length_in_letters
+from clearhead.intake.recognise import HEAD, check_text, refuse_office
+from clearhead.intake.table_rows import N_ROWS, Row, has_quoted_cells, rows_of
+from clearhead.intake.tables import Columns, in_language
+from clearhead.intake.unpack import COMPRESSIONS, OpenedFile, open_bytes
 
 LABELS_AT_MOST = 100
 SHOWN = 9

@@ -8,13 +8,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from clearhead.api.paths import as_path
-from clearhead.config.checks import user_path
+from clearhead.config.checks import as_path, user_path
 from clearhead.config.data import DataConfig
-from clearhead.data.own import OwnData, check_name, own_labels, own_table
-from clearhead.data.recognise import HEAD, check_head
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.files import NewFile
+from clearhead.intake.own import OwnData, check_name, own_labels, own_table
+from clearhead.intake.recognise import HEAD, check_head
 from clearhead.text.tokenizer import check_is_text
 
 FEW = 20

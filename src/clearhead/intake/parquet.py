@@ -6,8 +6,8 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-from clearhead.data.unpack import MAX_GROWTH, MAX_RECORD, OpenedFile, naming, need, read_all
 from clearhead.errors import DataError
+from clearhead.intake.unpack import MAX_GROWTH, MAX_RECORD, OpenedFile, naming, need, read_all
 
 MAX_BATCH = 2**28
 """Bytes that the rows which are read together may take."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig, InvalidInput
-from clearhead.data.recognise import conversion, guess_encoding, rewriting
 from clearhead.errors import DataError
+from clearhead.intake.recognise import conversion, guess_encoding, rewriting
 
 DROPPED = "dropped"  # counted beside the kinds of invalid input: strings that the recipe leaves out
 

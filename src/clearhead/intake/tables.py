@@ -11,12 +11,12 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from clearhead.config.data import DataConfig
-from clearhead.data.invalid_input import Place, Sieve
-from clearhead.data.json_values import read_values
-from clearhead.data.parquet import open_parquet, records
-from clearhead.data.recognise import HEAD
-from clearhead.data.unpack import OneRecord, OpenedFile, naming, need, text_of
 from clearhead.errors import DataError
+from clearhead.intake.invalid_input import Place, Sieve
+from clearhead.intake.json_values import read_values
+from clearhead.intake.parquet import open_parquet, records
+from clearhead.intake.recognise import HEAD
+from clearhead.intake.unpack import OneRecord, OpenedFile, naming, need, text_of
 
 Columns = Sequence[int | str]
 SEPARATORS = (",", ";", "\t", "|")

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from clearhead.config.checks import user_path
 from clearhead.config.data import Task
-from clearhead.data.proposal import propose
 from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.intake.proposal import propose
 
 TEMPLATES: dict[Task, str] = {
     "pairs": "my-pairs",

@@ -12,10 +12,11 @@ from statistics import mean
 from typing import Any
 
 from clearhead.config.data import Format
-from clearhead.data.json_values import read_values
-from clearhead.data.parquet import open_parquet, records
-from clearhead.data.recognise import rewriting
-from clearhead.data.tables import (
+from clearhead.errors import DataError
+from clearhead.intake.json_values import read_values
+from clearhead.intake.parquet import open_parquet, records
+from clearhead.intake.recognise import rewriting
+from clearhead.intake.tables import (
     SEPARATOR_LINE,
     Columns,
     by_name,
@@ -24,8 +25,7 @@ from clearhead.data.tables import (
     read_units,
     separator_of,
 )
-from clearhead.data.unpack import MAX_RECORD, OneRecord, OpenedFile, open_bytes, text_of
-from clearhead.errors import DataError
+from clearhead.intake.unpack import MAX_RECORD, OneRecord, OpenedFile, open_bytes, text_of
 
 N_ROWS = 500
 _HEADER = re.compile(r"[^\W\d][\w .:()/-]{0,30}(?<!\.)")  # a sentence ends in a full stop

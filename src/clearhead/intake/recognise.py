@@ -5,8 +5,8 @@ import re
 import shlex
 from pathlib import Path
 
-from clearhead.data.unpack import OpenedFile, naming
 from clearhead.errors import DataError
+from clearhead.intake.unpack import OpenedFile, naming
 
 HEAD = 4096
 
