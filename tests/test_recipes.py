@@ -10,6 +10,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from clearhead.api.recipes import recipe
 from clearhead.config import (
     BeamConfig,
     Choice,
@@ -142,6 +143,23 @@ def test_an_override_wins_over_the_file():
     assert recipe.data.skip == ("blank",)
     assert recipe.batches.window == 64
     assert recipe.data.drop == ("@@",)
+
+
+def test_more_steps_keep_the_number_of_validations(tmp_path: Path, caplog):
+    path = write(tmp_path, f"{MINE}[train]\nsteps = 1000\nvalidate_every = 100\n")
+
+    def every(*given: tuple[str, str]) -> int:
+        return load_recipe(path, given).train.validate_every
+
+    assert every(("train.steps", "4000")) == 400
+    assert "train.validate_every=400, not 100" in caplog.text
+    assert every(("train.steps", "10")) == 100, "the last step is validated anyway"
+    assert every(("train.steps", "4000"), ("train.validate_every", "50")) == 50
+    assert every(("train.lr", "0.1")) == every(("train.steps", "2000")) == 100
+    assert recipe(path, train={"steps": 3000}).train.validate_every == 300
+    text = path.replace("mine", "no")
+    Path(text).write_text(MINE, encoding="utf-8")
+    assert load_recipe(text, [("train.steps", "4000")]).train.validate_every == 0
 
 
 def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path):

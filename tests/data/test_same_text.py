@@ -17,6 +17,7 @@ from clearhead.data.prepare import prepare
 from clearhead.data.same_text import (
     check_text_of_data,
     check_text_of_run,
+    data_of_run,
     is_text_of_run,
     note_text,
 )
@@ -110,8 +111,9 @@ def test_what_is_held_out_of_changed_text_is_not_a_test_of_the_run(
     corpus: Corpus, config: DataConfig, tmp_path: Path
 ):
     check_text_of_run(tmp_path, config, "test")  # a run that has no note
-    note_text(tmp_path, [{"path": "x", "bytes": 1, "sha256": "y"}], begins=True)
-    note_text(tmp_path, corpus.manifest.inputs, begins=True)  # the first start had ended at once
+    noted = tmp_path / same_text.TEXT_FILES
+    noted.write_text('{"inputs": [{"path": "x", "bytes": 1, "sha256": "y"}]}', encoding="utf-8")
+    note_text(tmp_path, corpus, begins=True)  # the first start had ended at once
     check_text_of_run(tmp_path, config, "test")
     assert is_text_of_run(tmp_path, corpus.manifest.inputs) and not is_text_of_run(tmp_path, [])
     source = Path(config.train[0])
@@ -119,6 +121,22 @@ def test_what_is_held_out_of_changed_text_is_not_a_test_of_the_run(
     with pytest.raises(DataError, match=r"trained on other text: .*source\.txt has changed; its t"):
         check_text_of_run(tmp_path, config, "test")
     check_text_of_run(tmp_path, replace(config, held_out_test=0.0, test=config.train), "test")
+
+
+def test_the_data_of_a_run_are_found_by_its_note_its_name_or_their_text(
+    corpus: Corpus, tmp_path: Path
+):
+    prepared, run = corpus.folder.parent, tmp_path / "runs" / "b"
+    run.mkdir(parents=True)
+    assert data_of_run(run, prepared) == prepared / "b"
+    note_text(run, corpus, begins=True)
+    assert data_of_run(run, tmp_path / "elsewhere") == corpus.folder
+    inputs = {"inputs": corpus.manifest.inputs}  # a run of version 0.2 has no more in its note
+    (run / same_text.TEXT_FILES).write_text(json.dumps(inputs), encoding="utf-8")
+    assert data_of_run(run, prepared) == corpus.folder
+    for note in ({"prepared": 5}, {"prepared": "a\0b"}, {"prepared": "gone"}, {"inputs": [1]}):
+        (run / same_text.TEXT_FILES).write_text(json.dumps(note), encoding="utf-8")
+        assert data_of_run(run, prepared) == prepared / "b"
 
 
 @pytest.mark.parametrize("note", ["", "[]", '{"inputs": 5}', '{"inputs": [{"path": 3}]}', "{}"])

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -265,6 +266,10 @@ def test_scores_are_those_of_the_model_and_evaluation_says_how_it_was_done(
     found = inside("evaluate", folder / "lm", "--text", tmp_path / "text", "--format", "jsonl")
     measures = json.loads(found.stdout)
     assert measures["perplexity_per_byte"] < measures["perplexity_per_token"]
+    (tmp_path / "text").write_text("unintelligibility uncharacteristically\n", encoding="utf-8")
+    found = inside("evaluate", folder / "lm", "--text", tmp_path / "text")
+    per_word = next(line for line in found.stdout.splitlines() if "per word" in line)
+    assert re.search(r"— +\(\d\.\de\+\d+: worse than a choice among a million words", per_word)
     pytest.importorskip("sacrebleu", reason="needs the extra eval")
     (tmp_path / "source").write_text("ein Hund\nläuft\n", encoding="utf-8")
     (tmp_path / "reference").write_text("a dog\nruns\n", encoding="utf-8")

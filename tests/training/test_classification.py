@@ -69,7 +69,7 @@ def test_a_classifier_learns_and_publishes_its_labels(trained: Path, corpus: Cor
 def test_evaluate_takes_a_run_and_gives_accuracy_with_an_interval(
     trained: Path, corpus: Corpus, capsys
 ):
-    options = ["evaluate", str(trained), "--prepared", str(corpus.folder)]
+    options = ["evaluate", str(trained)]  # the run has noted where its data are
     assert main(options) == 0
     assert capsys.readouterr().out == (
         "accuracy  100.00 % (36 of 36 texts of test; 95 % interval 90.36 … 100.00)\n"

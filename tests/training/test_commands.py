@@ -47,11 +47,13 @@ def test_a_run_leaves_a_recipe_a_log_numbers_checkpoints_and_a_model(trained: Pa
 def test_a_finished_run_says_so_and_can_be_made_longer(trained: Path, text: Corpus, capsys):
     where = [str(trained / "recipe.toml"), "--prepared", str(text.folder), "--folder", str(trained)]
     assert main(["train", *where]) == 0
-    assert "ended after step 6: 6 steps" in capsys.readouterr().out
+    assert "ended after step 6: the last step of the recipe" in capsys.readouterr().out
     assert main(["train", *where, "--train.steps", "8"]) == 0
     out = capsys.readouterr().out
     assert "from here on train.steps was 6, is 8" in out
-    assert "ended after step 8: 8 steps" in out
+    assert "ended after step 8: the last step of the recipe" in out
+    assert main(["train", *where, "--train.steps", "7"]) == 0
+    assert "ended after step 8: the recipe asks for no more than 7" in capsys.readouterr().out
 
 
 def test_runs_are_listed_and_drawn(trained: Path, capsys):

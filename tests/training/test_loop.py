@@ -252,6 +252,30 @@ def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: P
         assert torch.equal(published[name], parameter.detach()), name
 
 
+def test_the_last_step_is_validated_before_the_best_is_chosen(text: Corpus, tmp_path: Path):
+    """Whatever ends the run: the steps, or the epochs of the recipe."""
+    for limit in ({"steps": 5}, {"steps": 500, "epochs": 1}):
+        values = iter([3.0, 2.0, *[1.0] * 500])
+        recipe = with_train(
+            TEXT, **limit, validate_every=2, save_every=1, publish="best", metric="mine"
+        )
+        folder = tmp_path / str(limit["steps"])
+        trained = go(recipe, text, folder, measure=lambda _, v=values: {"mine": next(v)})
+        last = trained.run.state.step
+        assert trained.ending.finished and [each["step"] for each in trained.lines][-1] == last
+        assert trained.lines[-1]["valid"] is True
+        assert trained.run.checkpoints.steps()[-1] == last
+        again = go(recipe, text, folder, measure=lambda _: {"mine": 0.0})
+        assert again.lines == trained.lines, "a run that is finished is not validated again"
+        assert again.run.state == trained.run.state
+
+
+def test_a_run_that_is_stopped_is_not_validated_out_of_turn(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=9, validate_every=4, max_minutes=1e-9)
+    trained = go(recipe, text, tmp_path / "run")
+    assert not trained.ending.finished and not any("valid" in line for line in trained.lines)
+
+
 def test_a_best_that_cannot_be_written_leaves_the_best_before_it(text: Corpus, tmp_path: Path):
     values = iter([2.0, 1.0, 3.0, 4.0])
 

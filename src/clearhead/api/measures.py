@@ -1,6 +1,7 @@
 """How good a model is: a function for each kind of model, and one for the output of any system.
 Each has its own options."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,11 @@ from clearhead.config.evaluate import (
     TranslatorEvaluation,
 )
 from clearhead.data.corpus import open_corpus
-from clearhead.data.same_text import check_text_of_run, is_text_of_run
+from clearhead.data.same_text import check_text_of_run, data_of_run, is_text_of_run
 from clearhead.errors import ConfigError, DataError, InputError
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
-from clearhead.evaluation.perplexity import perplexity
+from clearhead.evaluation.perplexity import LARGEST_SHOWN, perplexity
 from clearhead.evaluation.translation import (
     check_scoring,
     compare_translations,
@@ -235,18 +236,26 @@ def measure_language_model(
     }
     values = {f"perplexity_per_{name}": value for name, (value, _) in per.items()}
     counts = {f"n_{name}s": n for name, (_, n) in per.items()}
-    lines = [
-        f"perplexity per {name:<9}{'—':>14}   (no blanks between the {name}s)"
-        if value is None
-        else f"perplexity per {name:<9}{value:>14,.3f}   ({n:,} {name}s)"
-        for name, (value, n) in per.items()
-    ]
+    lines = [f"perplexity per {name:<9}{_shown(name, *each)}" for name, each in per.items()]
+    values = {name: None if value == math.inf else value for name, value in values.items()}
     figures = {name: value for name, value in values.items() if value is not None}
     return Evaluation(
         values={**figures, "bits_per_byte": found.bits_per_byte},
         records=[{**record, **values, **counts, "bits_per_byte": found.bits_per_byte}],
         lines=[*head, *lines, f"bits per byte           {found.bits_per_byte:>14,.3f}"],
     )
+
+
+def _shown(name: str, value: float | None, n: int) -> str:
+    if value is None:
+        return f"{'—':>14}   (no blanks between the {name}s)"
+    if value > LARGEST_SHOWN:
+        size = "beyond any number" if value == math.inf else f"{value:.1e}"
+        return (
+            f"{'—':>14}   ({size}: worse than a choice among a million {name}s at random; compare "
+            "bits per byte)"
+        )
+    return f"{value:>14,.3f}   ({n:,} {name}s)"
 
 
 def measure_encoder(
@@ -259,7 +268,7 @@ def measure_encoder(
     """Accuracy of a classifier, or loss on masked tokens."""
     encoder, p_mask = model.model, options.p_mask
     assert isinstance(encoder, MaskedLM)
-    default = PREPARED / model.folder.resolve().name if model.is_run else None
+    default = data_of_run(model.folder, PREPARED) if model.is_run else None
     if prepared is None and default is None:
         raise InputError("prepared= is missing: the folder of the prepared data")
     folder = as_path("prepared", prepared, default)

@@ -17,6 +17,7 @@ from clearhead.config import Recipe, explained_toml, with_values
 from clearhead.config.checks import as_path
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.config.tasks import NewOptions
+from clearhead.data.same_text import data_of_run
 from clearhead.errors import ClearheadError, InputError
 from clearhead.files import write_whole
 from clearhead.intake.cleaning import Defects, find_defects
@@ -87,7 +88,7 @@ def recipe_for(
     if text.own is not None:
         template = with_values(template, text.own.values)
     if first is not None:  # before anything is written
-        template = recipe_from(template, first, PREPARED / first.resolve().name)
+        template = recipe_from(template, first, data_of_run(first, PREPARED))
     data = template.data
     if text.own is None:
         place = as_path("folder", folder, TEXT / name)

@@ -15,7 +15,7 @@ from clearhead.config import (
     recipe_names,
     revise_recipe,
 )
-from clearhead.config.recipe import SECTIONS
+from clearhead.config.recipe import SECTIONS, validate_as_often
 from clearhead.errors import InputError
 
 RecipeGiven = Recipe | str | Path
@@ -60,7 +60,10 @@ def recipe(
         source = Recipe(name=name or "unnamed", **{"batches": BatchConfig(), **whole})
     found = as_recipe(source)
     found = replace(found, name=name or found.name, **whole)
-    return revise_recipe(found, values) if values else found
+    if not values:
+        return found
+    keys = [f"{section}.{key}" for section, table in values.items() for key in table]
+    return validate_as_often(revise_recipe(found, values), found.train.steps, keys)
 
 
 def as_recipe(given: RecipeGiven) -> Recipe:

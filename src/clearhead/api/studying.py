@@ -38,7 +38,7 @@ from clearhead.studies.result_lines import (
 )
 from clearhead.studies.showing import table
 from clearhead.studies.statistics import POWER, detectable_in_spreads
-from clearhead.studies.study_file import SHIPPED, Arm, StudyPlan, check_sweep, load_study
+from clearhead.studies.study_file import SHIPPED, Arm, StudyPlan, load_study
 from clearhead.studies.workers import StudyJob, run_jobs
 from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
@@ -223,7 +223,6 @@ class Study:
                     f"{known[arm.key]['steps']:,} steps, {known[arm.key]['seconds']:,.0f} s"
                 )
                 write_whole(path, json.dumps(known, indent=1))
-            check_sweep(arm, known[arm.key]["steps"])
         return known
 
     def _is_cost(self, known: Any, made_of: str) -> bool:

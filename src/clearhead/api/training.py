@@ -179,7 +179,7 @@ def _train(
             run.metrics_sha256 = files.metrics_sha256
             run.checkpoints.before_naming = files.sync
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
-            note_text(folder, corpus.manifest.inputs, begins=run.state.step == 0)
+            note_text(folder, corpus, begins=run.state.step == 0)
             report.listeners += _trackers(run)
         check_space(run)
         report.say(_introduction(run, folder))

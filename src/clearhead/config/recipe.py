@@ -1,6 +1,7 @@
 """A recipe: one TOML file with a table for each part of a run, and dotted overrides on top."""
 
 import json
+import logging
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from clearhead.errors import ClearheadError, ConfigError, nearest
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
+_log = logging.getLogger("clearhead")
 SHIPPED = Path(__file__).parent.parent / "recipes"
 TEMPLATES = SHIPPED / "templates"  # where `clearhead new` starts; they are not recipes by name
 SECTIONS: dict[str, type] = {
@@ -78,7 +80,24 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
             raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
     # A run's own recipe.toml has the name of its run.
     name = path.resolve().parent.name if path.name == "recipe.toml" else path.stem
-    return Recipe(name=name, **_parse(found, overrides))
+    recipe = Recipe(name=name, **_parse(found, overrides))
+    steps = found.get("train", {}).get("steps", TrainConfig.steps)
+    return validate_as_often(recipe, steps, [key for key, _ in overrides])
+
+
+def validate_as_often(recipe: Recipe, before: int, given: Sequence[str]) -> Recipe:
+    """With more than twice as many steps as `before`, those of the file, as many validations in the
+    whole run, unless the user says how often (`given`: the keys that replace the file's)."""
+    steps, often = recipe.train.steps, recipe.train.validate_every
+    if "train.steps" not in given or "train.validate_every" in given or not 0 < 2 * before < steps:
+        return recipe
+    seldom = round(often * steps / before)
+    if seldom != often:
+        _log.warning(
+            f"train.validate_every={seldom}, not {often}: the recipe's number of validations, over "
+            f"{steps:,} steps; to choose another, give train.validate_every"
+        )
+    return replace(recipe, train=replace(recipe.train, validate_every=seldom))
 
 
 def revise_recipe(recipe: Recipe, tables: Tables) -> Recipe:

@@ -81,7 +81,7 @@ class TrainConfig:
     average."""
 
     validate_every: int = 0
-    """Steps between validations. 0: never."""
+    """Steps between validations; the last step is always validated. 0: never."""
     also_validate: tuple[str, ...] = ()
     """Prepared folders whose validation split is measured as well, each shown as NAME_loss: what a
     model that starts from another still knows of its first text."""

@@ -15,7 +15,8 @@ from clearhead.intake.sources import data_root, find_inputs
 from clearhead.text.tokenizer import load_tokenizer
 
 TEXT_FILES = "text.json"
-"""In a run's folder: path, size and sha256 of the files that its data were prepared from."""
+"""In a run's folder: where its prepared data are, and path, size and sha256 of the files that they
+were prepared from."""
 
 
 def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
@@ -42,10 +43,31 @@ def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
     return ""
 
 
-def note_text(folder: Path, inputs: list[dict[str, Any]], *, begins: bool) -> None:
-    """Writes into the folder of a run which files its text is from, when it begins."""
-    if inputs and (begins or not (folder / TEXT_FILES).exists()):
-        write_whole(folder / TEXT_FILES, to_json({"inputs": inputs}))
+def note_text(folder: Path, corpus: Corpus, *, begins: bool) -> None:
+    """Writes into the folder of a run, when it begins, where its prepared data are, and which files
+    their text is from."""
+    if begins or not (folder / TEXT_FILES).exists():
+        prepared = str(corpus.folder.absolute())
+        noted = {"prepared": prepared, "inputs": corpus.manifest.inputs}
+        write_whole(folder / TEXT_FILES, to_json(noted))
+
+
+def data_of_run(folder: Path, prepared: Path) -> Path:
+    """Where the prepared data of a run are: where it has noted them; else below `prepared`, under
+    the run's name, or in a folder that was prepared from the same files."""
+    noted = read_note(folder / TEXT_FILES)
+    usual = prepared / folder.resolve().name
+    place = noted.get("prepared")
+    if isinstance(place, str) and "\0" not in place and (Path(place) / MANIFEST).is_file():
+        return Path(place)
+    if (usual / MANIFEST).is_file() or not noted.get("inputs"):
+        return usual
+    same = [
+        path.parent
+        for path in sorted(prepared.glob(f"*/{MANIFEST}"))
+        if read_note(path).get("inputs") == noted["inputs"]
+    ]
+    return same[0] if same else usual
 
 
 def is_text_of_run(folder: Path, inputs: list[dict[str, Any]]) -> bool:

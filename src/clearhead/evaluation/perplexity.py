@@ -13,6 +13,8 @@ from clearhead.models import CausalLM
 from clearhead.text.tokenizer import Tokenizer
 
 LARGEST = 709.0  # e to this power is still a float
+LARGEST_SHOWN = 1e6
+"""A perplexity beyond this says no more than that the model does not know the text."""
 LONGEST_MEAN_WORD = 20
 """Characters. If words are longer than this on average, the text does not separate words by spaces
 (Chinese or Japanese, say), and its words cannot be counted."""

@@ -200,7 +200,7 @@ def _study(path: Path, given: str, found: dict[str, Any]) -> StudyPlan:
         for arm in _arms(path, name, table, base, found.get("lr"))
     ]
     for arm in arms:
-        check_sweep(arm, amount if budget == "steps" else math.inf)
+        _check_sweep(arm)
     baseline = found.get("baseline", arms[0].name)
     if baseline not in [arm.name for arm in arms]:
         rule = "is not an arm"
@@ -268,17 +268,14 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
     ]
 
 
-def check_sweep(arm: Arm, steps: float) -> None:
+def _check_sweep(arm: Arm) -> None:
     """The loss on the validation split chooses the learning rate: there has to be one."""
-    often = arm.recipe.train.validate_every
-    if arm.lr is not None and not 0 < often <= steps:
+    if arm.lr is not None and not arm.recipe.train.validate_every:
         rule = (
             f"never validates arm {arm.name}, and lr is chosen by the loss on the validation split"
         )
-        remedy = (
-            "set validate_every in [settings.train] to at most the steps of a run, or remove lr"
-        )
-        raise ConfigError("train.validate_every", often, rule, remedy)
+        remedy = "set validate_every in [settings.train] above 0, or remove lr"
+        raise ConfigError("train.validate_every", 0, rule, remedy)
 
 
 def _budget(given: Any) -> tuple[BudgetKind, float]:

@@ -75,7 +75,8 @@ def train(
             meter.count(batch, update.n_targets, time.perf_counter() - started)
             report.step(_record(run, update, batch) | meter.rates())
 
-            if every(config.validate_every, step):
+            is_last = _reached_end(run) is not None  # it may be the best, which is published
+            if every(config.validate_every, step) or (config.validate_every and is_last):
                 with borrowed(objective_of(run.objective), run.ema):
                     _validate(run, report, measure)
             seconds = run.state.seconds + time.perf_counter() - started
@@ -91,9 +92,8 @@ def train(
             if run.checkpoints.pending and not ranks.any(not run.checkpoints.written):
                 _try(run.checkpoints.finish, report)
             started = time.perf_counter()
-        else:
-            ending = ending or Ending(f"{config.epochs} epochs")
 
+        assert ending is not None  # the loader has no end of its own before that of the epochs
         _try(run.checkpoints.finish, report)
         if run.checkpoints.saved_step != run.state.step:
             run.save()
@@ -129,8 +129,12 @@ def every(interval: int, step: int) -> bool:
 
 def _reached_end(run: Run) -> Ending | None:
     config, state = run.recipe.train, run.state
-    if state.step >= config.steps:
-        return Ending(f"{config.steps} steps")
+    if state.step == config.steps:
+        return Ending("the last step of the recipe")
+    if state.step > config.steps:
+        return Ending(f"the recipe asks for no more than {config.steps:,}")
+    if config.epochs is not None and run.loader.position.epoch >= config.epochs:
+        return Ending(f"the last epoch of the recipe ({config.epochs:,})")
     if config.patience is not None and state.stale >= config.patience:
         return Ending(f"{state.stale} validations without a new best")
     return None

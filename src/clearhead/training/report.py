@@ -271,6 +271,7 @@ def validation_line(record: MetricsLine) -> str:
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
         for name, value in record.items()
         if name not in ("step", "valid", "new_best", SAMPLES)
+        and not (name == "perplexity" and isinstance(value, float) and value > 1e6)  # see the loss
     )
     line = f"step {record['step']:,}  valid{numbers}{'  (best)' if record['new_best'] else ''}"
     return "\n".join([line, *sample_lines(record)])
