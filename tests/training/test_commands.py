@@ -32,7 +32,8 @@ def trained(text: Corpus, tmp_path: Path, monkeypatch, capsys) -> Path:
 def test_a_run_leaves_a_recipe_a_log_numbers_checkpoints_and_a_model(trained: Path, text: Corpus):
     names = {path.name for path in trained.iterdir()}
     assert names == {
-        ".lock", "recipe.toml", "text.json", "log.txt", "metrics.jsonl", "checkpoints", "model"
+        ".lock", "recipe.toml", "text.json", "threads.json", "log.txt", "metrics.jsonl",
+        "checkpoints", "model",
     }  # fmt: skip
     again = load_recipe(str(trained / "recipe.toml"))
     assert again.train.steps == 6 and again.model is not None

@@ -1,5 +1,6 @@
 """A recipe for somebody's own text, in files or in memory: what `clearhead new` does."""
 
+import logging
 import os
 import shlex
 import textwrap
@@ -30,6 +31,7 @@ from clearhead.intake.survey import check_files
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
 
+_stages = logging.getLogger("clearhead.progress")
 TEXT = Path("text")
 WIDTH = 80
 
@@ -54,6 +56,7 @@ def recipe_for(
     clean: Sequence[str] | None = NewOptions.clean,
     out: str | Path | None = NewOptions.out,
     folder: str | Path | None = NewOptions.folder,
+    threads: int | None = NewOptions.threads,
     **old: Any,
 ) -> SizedRecipe:
     """A recipe for your own text, with sizes that suit the text, this machine and the time.
@@ -74,7 +77,13 @@ def recipe_for(
         if several is not None:
             check_strings(what, several)
     options = NewOptions(
-        start=start, minutes=minutes, skip=skip, clean=clean, out=out, folder=folder
+        start=start,
+        minutes=minutes,
+        skip=skip,
+        clean=clean,
+        out=out,
+        folder=folder,
+        threads=threads,
     )
     removed = () if clean is None else defect_kinds(clean)
     if name is not None and (not isinstance(name, str) or not name):
@@ -97,9 +106,11 @@ def recipe_for(
         refuse_tables(data.train)
     data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
     check_files(data)
+    _stages.info("looking for defects in the text")
     defects = find_defects(data, Path("/"))
     template = replace(template, name=name, data=data)
-    sized = size_recipe(template, float(options.minutes))
+    _stages.info("counting the text, training a tokenizer on a sample of it")
+    sized = size_recipe(template, float(options.minutes), threads=threads)
     reasons = [*([] if text.own is None else [text.own.summary]), *sized.reasons]
     found = with_values(template, {"data.clean": removed, **sized.values})
     if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from clearhead.api.keywords import takes
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.paths import PREPARED, RUNS
@@ -35,7 +37,7 @@ from clearhead.training.changes import recipe_facts
 from clearhead.training.distributed import Ranks, joined, objective_of, whole_model
 from clearhead.training.loop import Ending
 from clearhead.training.loop import train as train_run
-from clearhead.training.plan import TrainingPlan, make_plan
+from clearhead.training.plan import TrainingPlan
 from clearhead.training.report import (
     CHECKPOINTS,
     METRICS,
@@ -49,6 +51,8 @@ from clearhead.training.report import (
 )
 from clearhead.training.run import Run, check_space, open_run, own
 from clearhead.training.signals import StopRequests
+from clearhead.training.threads import choose_threads, threads_of_run
+from clearhead.training.trials import Trials
 from clearhead.training.validation import Measure
 
 _log = logging.getLogger("clearhead")
@@ -60,6 +64,7 @@ def train(
     *,
     folder: str | Path | None = TrainOptions.folder,
     prepared: str | Path | None = TrainOptions.prepared,
+    threads: int | None = TrainOptions.threads,
     attention: PartGiven = None,
     feed_forward: PartGiven = None,
     norm: PartGiven = None,
@@ -75,6 +80,7 @@ def train(
     "clearhead"). `progress` receives how far preparing has come.
     """
     found = as_recipe(recipe)
+    TrainOptions(threads=threads)
     parts = own_parts(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
@@ -88,7 +94,7 @@ def train(
         if ranks.first:
             receivers = [_LogLines(found.train.log_every)] if listeners is None else listeners
         with own(place) if ranks.first else nullcontext():
-            ending = _train(found, corpus, place, ranks, parts, receivers, note)
+            ending = _train(found, corpus, place, ranks, parts, receivers, note, threads)
         ranks.gather(None)  # nobody opens the model before it is written
     return TrainedRun(place, own_parts=parts, ending=ending)
 
@@ -97,6 +103,7 @@ def training_plan(
     recipe: RecipeGiven,
     *,
     prepared: str | Path | None = TrainOptions.prepared,
+    threads: int | None = TrainOptions.threads,
     attention: PartGiven = None,
     feed_forward: PartGiven = None,
     norm: PartGiven = None,
@@ -107,13 +114,12 @@ def training_plan(
     discarded. Data that are not prepared are prepared first; nothing else is written. The
     arguments are those of `train`. For many accelerators: `plan`."""
     found = as_recipe(recipe)
+    TrainOptions(threads=threads)
     parts = own_parts(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
     found, corpus, _ = _open_data(found, prepared, progress)
-    with joined(found.train) as ranks:
-        run = open_run(found, corpus, None, ranks, _log.info, own_parts=parts)
-        return make_plan(run)
+    return Trials(threads, own_parts=parts).plan(found, corpus)
 
 
 def _open_data(
@@ -161,13 +167,27 @@ def _train(
     parts: OwnParts,
     listeners: Sequence[Listener],
     note: str,
+    threads: int | None,
 ) -> Ending:
     report = Reporter(listeners)
     files = None
+    before = torch.get_num_threads()
     try:
         if ranks.first:
             files = RunFiles(folder, log_every=recipe.train.log_every)
             report.listeners.insert(0, files)
+
+        def open_trial(recipe: Recipe) -> Run:
+            return open_run(recipe, corpus, None, ranks, _log.info, own_parts=parts)
+
+        choice, warning = threads_of_run(
+            folder,
+            threads,
+            ranks,
+            lambda: choose_threads(open_trial, recipe, ranks),
+            has_begun=(folder / CHECKPOINTS).exists(),
+        )
+        torch.set_num_threads(choice.threads)
         run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=parts)
         if files is not None:
             files.forget_after(run.state.step)
@@ -183,10 +203,15 @@ def _train(
             report.listeners += _trackers(run)
         check_space(run)
         report.say(_introduction(run, folder))
+        report.say(str(choice))
+        if warning:
+            report.say(warning)
         if note:
             report.say(note)
         measure, measured = _measure(run, corpus)
-        ending = train_run(run, report, measure=measure, measured=measured)
+        ending = train_run(
+            run, report, measure=measure, measured=measured, planned_seconds=choice.planned
+        )
         with StopRequests():  # a signal waits until the model is written
             _publish(run, corpus, report)
         report.say(_farewell(run, ending))
@@ -196,6 +221,7 @@ def _train(
             files.say(f"error: {error}")
         raise
     finally:
+        torch.set_num_threads(before)
         report.close()
 
 

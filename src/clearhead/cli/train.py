@@ -166,6 +166,11 @@ def _plan_lines(recipe: Recipe, plan: TrainingPlan) -> list[str]:
         f"{'a step':<14}{plan.targets_per_step:,.0f} target tokens, "
         f"{plan.seconds_per_step:.3f} s, {plan.tokens_per_second:,.0f} tokens/s, "
         f"{plan.utilisation:.0%} of this machine's matrix peak",
+        *(
+            []
+            if plan.threads is None
+            else [str(plan.threads).replace("threads: ", f"{'threads':<14}")]
+        ),
         f"{'the run':<14}{at_most}{plan.steps:,} steps, "
         f"{plan.steps * plan.targets_per_step:,.0f} tokens, "
         f"about {_duration(plan.hours)} (without validation)",

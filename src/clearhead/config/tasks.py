@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from clearhead.config.checks import check_at_least, check_choices, check_number, check_whole
+from clearhead.config.checks import (
+    check_at_least,
+    check_between,
+    check_choices,
+    check_number,
+    check_whole,
+)
 from clearhead.errors import ConfigError
 
 
@@ -28,6 +34,12 @@ class PrepareOptions:
             check_at_least("processes", self.processes, 1)
 
 
+def _check_threads(threads: int | None) -> None:
+    if threads is not None:
+        check_whole("threads", threads)
+        check_between("threads", threads, 1, 4096)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """Where a run is, and its data."""
@@ -36,6 +48,12 @@ class TrainOptions:
     """The run; not given: runs/RECIPE."""
     prepared: str | Path | None = None
     """The prepared data; not given: prepared/RECIPE."""
+    threads: int | None = None
+    """Processor threads to compute with; not given: a new run times a few steps with one, half and
+    all, and keeps what was fastest when it resumes."""
+
+    def __post_init__(self) -> None:
+        _check_threads(self.threads)
 
 
 Software = Literal["huggingface", "ctranslate2"]
@@ -130,8 +148,11 @@ class NewOptions:
     it."""
     folder: str | Path | None = None
     """Where text in memory is written; not given: text/NAME."""
+    threads: int | None = None
+    """Processor threads to time steps with; not given: what is fastest of one, half and all."""
 
     def __post_init__(self) -> None:
+        _check_threads(self.threads)
         check_number("minutes", self.minutes)
         if not self.minutes > 0:
             raise ConfigError("minutes", self.minutes, "must be above 0 and finite", "try 30")

@@ -12,6 +12,7 @@ from clearhead.training.averaging import borrowed, move_towards
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import objective_of
 from clearhead.training.flops import Meter
+from clearhead.training.pace import Pace
 from clearhead.training.report import MetricsLine, Reporter
 from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
@@ -40,14 +41,20 @@ class Ending(NamedTuple):
 
 
 def train(
-    run: Run, report: Reporter, *, measure: Measure | None = None, measured: Sequence[str] = ()
+    run: Run,
+    report: Reporter,
+    *,
+    measure: Measure | None = None,
+    measured: Sequence[str] | None = None,
+    planned_seconds: float | None = None,
 ) -> Ending:
     """Takes steps until the recipe's end or a request to stop; when it returns, the last step has a
-    checkpoint. `measure` adds numbers to each validation; `measured` are their names, if known."""
+    checkpoint. `measure` adds numbers to each validation; `measured` are their names, if known.
+    Steps that become much slower than `planned_seconds` are reported."""
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
     assert model is not None
-    names = ["loss", "perplexity", *map(loss_of_other, run.also), *measured]
-    known = measure is None or bool(measured)
+    names = ["loss", "perplexity", *map(loss_of_other, run.also), *(measured or ())]
+    known = measure is None or measured is not None
     if config.metric not in names and known and config.validate_every:
         rule = f"is not among what validation gives: {', '.join(names)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
@@ -62,6 +69,7 @@ def train(
         )
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
+    pace = Pace(planned_seconds)
 
     with StopRequests(config.max_minutes) as stop:
         started = time.perf_counter()
@@ -72,8 +80,11 @@ def train(
             run.state = run.state.after(update)
             if run.ema is not None and config.ema is not None and update.finite:
                 move_towards(run.ema, objective_of(run.objective), config.ema, step)
-            meter.count(batch, update.n_targets, time.perf_counter() - started)
+            step_seconds = time.perf_counter() - started
+            meter.count(batch, update.n_targets, step_seconds)
             report.step(_record(run, update, batch) | meter.rates())
+            if slow := pace.after_step(step_seconds):
+                report.say(slow)
 
             is_last = _reached_end(run) is not None  # it may be the best, which is published
             if every(config.validate_every, step) or (config.validate_every and is_last):

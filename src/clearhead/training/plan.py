@@ -17,6 +17,7 @@ from clearhead.training.flops import Meter
 from clearhead.training.loop import take_next_step
 from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
+from clearhead.training.threads import ThreadChoice
 
 N_RATES = 10_000  # that a curve is drawn from
 FEW_STEPS = 6  # timed, unless more are asked for
@@ -40,6 +41,8 @@ class TrainingPlan:
     steps: int
     learning_rates: dict[int, float]
     """By step: of all steps, or of some at equal distances."""
+    threads: ThreadChoice | None = None
+    """With how many threads the steps were timed, and why; None: as many as torch takes."""
 
     @property
     def hours(self) -> float:

@@ -21,10 +21,8 @@ from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.errors import DataError
 from clearhead.intake.survey import Survey, survey
-from clearhead.training.distributed import joined
-from clearhead.training.plan import make_plan
-from clearhead.training.run import open_run
 from clearhead.training.sizes import SIZES, Size
+from clearhead.training.trials import Trials
 
 # Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
 VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
@@ -77,9 +75,6 @@ class _Text:
     """Share of the sample's documents that have more than `_lengths` allows."""
 
 
-Clock = Callable[[], float]
-
-
 class _Candidate(NamedTuple):
     """A model and its batches, and what a step of them takes."""
 
@@ -96,23 +91,30 @@ class _Candidate(NamedTuple):
         return self.targets / self.seconds
 
 
-def size_recipe(template: Recipe, minutes: float, clock: Clock = time.perf_counter) -> Sized:
+def size_recipe(
+    template: Recipe,
+    minutes: float,
+    clock: Callable[[], float] = time.perf_counter,
+    threads: int | None = None,
+) -> Sized:
     """Values for the template's keys. Its paths are those of the text, absolute. `clock` is what
     minutes are counted by: `time.process_time` counts those of the processor."""
+    trials = Trials(threads, clock)
     with tempfile.TemporaryDirectory(prefix="clearhead-") as folder:
         text = _measure(template, Path(folder))
         table = SIZES if template.train.start_from is None else (_own_size(template),)
         fits = next(number for number, size in enumerate(table) if text.read <= size.tokens)
         number, passes = fits, PASSES_WANTED[template.data.task]
         while True:
-            chosen = _candidate(template, text, table[number], BATCH_TOKENS, clock)
+            chosen = _candidate(template, text, table[number], BATCH_TOKENS, trials)
             possible = chosen.updates(minutes)
             enough_passes = possible * chosen.targets >= passes * text.tokens
             if number == 0 or (possible >= UPDATES_WANTED and enough_passes):
                 break
             number -= 1
-        chosen = _with_larger_batches(template, text, chosen, minutes, clock)
-    return _described(template, text, chosen, minutes, table[fits])
+        chosen = _with_larger_batches(template, text, chosen, minutes, trials)
+    sized = _described(template, text, chosen, minutes, table[fits])
+    return replace(sized, reasons=[*sized.reasons, *trials.reasons])
 
 
 def _own_size(template: Recipe) -> Size:
@@ -124,21 +126,21 @@ def _own_size(template: Recipe) -> Size:
 
 
 def _candidate(
-    template: Recipe, text: _Text, size: Size, batch_tokens: int, clock: Clock
+    template: Recipe, text: _Text, size: Size, batch_tokens: int, trials: Trials
 ) -> _Candidate:
     shape = _shape(template, text, size, batch_tokens)
-    return _Candidate(size, shape, *_time(template, shape, text.corpus, clock))
+    return _Candidate(size, shape, *_time(template, shape, text.corpus, trials))
 
 
 def _with_larger_batches(
-    template: Recipe, text: _Text, chosen: _Candidate, minutes: float, clock: Clock
+    template: Recipe, text: _Text, chosen: _Candidate, minutes: float, trials: Trials
 ) -> _Candidate:
     """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
     tokens in all, more updates teach more: where it is not faster, a batch stays small."""
     batch_tokens = BATCH_TOKENS
     while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_KEPT:
         batch_tokens *= 2
-        larger = _candidate(template, text, chosen.size, batch_tokens, clock)
+        larger = _candidate(template, text, chosen.size, batch_tokens, trials)
         if larger.updates(minutes) < UPDATES_KEPT or larger.speed < FASTER * chosen.speed:
             break
         chosen = larger
@@ -317,7 +319,7 @@ def _held_out_tokens(tokens: int) -> float:
 
 
 def _time(
-    template: Recipe, shape: dict[str, Any], corpus: Corpus, clock: Clock
+    template: Recipe, shape: dict[str, Any], corpus: Corpus, trials: Trials
 ) -> tuple[float, float]:
     """Seconds and targets of a step, from a few real ones on the sample."""
     recipe = with_values(
@@ -333,9 +335,7 @@ def _time(
             "train.also_validate": (),
         },
     )
-    with joined(recipe.train) as ranks:
-        run = open_run(recipe, corpus, None, ranks, lambda _: None)
-        plan = make_plan(run, clock=clock)
+    plan = trials.plan(recipe, corpus)
     return plan.seconds_per_step, plan.targets_per_step
 
 

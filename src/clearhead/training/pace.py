@@ -1,0 +1,31 @@
+"""Whether steps become slower than planned."""
+
+
+class Pace:
+    """Notices when steps become several times slower than planned; a run reports that, and does
+    nothing about it."""
+
+    SLOWER = 3.0  # times as slow as planned
+    STEPS = 20  # whose mean is compared
+
+    def __init__(self, planned: float | None) -> None:
+        self.planned = planned
+        """Seconds of a step; None: those of the first steps after the very first ones."""
+        self.times: list[float] = []
+        self.is_slow = False
+
+    def after_step(self, seconds: float) -> str:
+        """What to report; empty: nothing new."""
+        self.times.append(seconds)
+        if len(self.times) < self.STEPS:
+            return ""
+        mean, self.times = sum(self.times) / len(self.times), []
+        if self.planned is None:
+            self.planned = mean
+        was_slow, self.is_slow = self.is_slow, mean > self.SLOWER * self.planned
+        if not self.is_slow or was_slow:
+            return ""
+        return (
+            f"note: a step takes {mean:.3f} s, {mean / self.planned:.1f} times as long as planned "
+            f"({self.planned:.3f} s); other programs may be using the processor"
+        )

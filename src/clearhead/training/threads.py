@@ -1,0 +1,155 @@
+"""How many threads a run computes with.
+
+More threads than free cores wait for each other: beside other programs on two cores, a step with
+two threads was measured to take 13 times as long as with one. So the number is chosen by timing
+real steps when a run begins, and kept in its folder: sums over another number of threads may differ
+in their last bits, and a run resumes exactly."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from clearhead.config import Recipe
+from clearhead.data.manifest import read_note, to_json
+from clearhead.files import write_whole
+from clearhead.training.distributed import Ranks
+from clearhead.training.loop import take_next_step
+from clearhead.training.run import Run
+
+THREADS = "threads.json"
+"""In a run's folder: the number of threads, and what led to it."""
+TRIED_FOR = 1.0  # seconds with each number of threads
+NEARLY = 1.1  # times as long as the fastest: as good, with fewer threads
+MOST = 4096  # threads; a folder that names more is damaged
+BUSY = 0.8  # of a core: less is left where other programs compute
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadChoice:
+    """A number of threads, and why."""
+
+    threads: int
+    why: str = ""
+    seconds: dict[int, float] = field(default_factory=dict)
+    """What a step took with each number that was tried."""
+
+    @property
+    def planned(self) -> float | None:
+        """Seconds of a step, as measured; None: no step was timed."""
+        return self.seconds.get(self.threads)
+
+    def __str__(self) -> str:
+        return f"threads: {self.threads}{self.why and f', {self.why}'}"
+
+
+def candidates(most: int) -> list[int]:
+    """All cores, half of them, and one."""
+    return sorted({most, max(1, most // 2), 1}, reverse=True)
+
+
+def choose_threads(
+    open_trial: Callable[[Recipe], Run], recipe: Recipe, ranks: Ranks
+) -> ThreadChoice:
+    """By timing steps of a trial run, which are discarded. Fewer threads are tried as long as they
+    are no slower: on an idle machine of many cores, one thread could take minutes for a step.
+    Nothing is timed where there is no choice, where an accelerator computes, where each number of
+    threads would compile the layers anew, or where torchrun has told each rank its number."""
+    most = torch.get_num_threads()
+    if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:
+        return ThreadChoice(threads=most)
+    run = open_trial(replace(recipe, train=replace(recipe.train, workers=0)))
+    run.loader.epochs = None  # there are always enough batches to time
+    run.objective.train()
+    seconds: dict[int, float] = {}
+    for threads in candidates(most):
+        with computing_with(threads):
+            seconds[threads] = _seconds_of_a_step(run)
+        if seconds[threads] > NEARLY * min(seconds.values()):
+            break
+    return pick(seconds)
+
+
+def pick(seconds: dict[int, float]) -> ThreadChoice:
+    """The fewest threads that are nearly as fast as any."""
+    fastest = min(seconds.values())
+    threads = min(n for n, each in seconds.items() if each <= NEARLY * fastest)
+    times = ", ".join(f"{seconds[n]:.3f} s with {n}" for n in sorted(seconds))
+    return ThreadChoice(threads=threads, why=f"since a step takes {times}", seconds=seconds)
+
+
+def _seconds_of_a_step(run: Run) -> float:
+    times: list[float] = []
+    for batch in islice(run.loader, 1000):
+        started = time.perf_counter()
+        run.state = run.state.after(take_next_step(run, batch))
+        times.append(time.perf_counter() - started)
+        if len(times) > 1 and sum(times) > TRIED_FOR:
+            break
+    timed = sorted(times[1:])  # the first step reserves memory and starts threads
+    return timed[len(timed) // 2]
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Inside the block, torch computes with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_of_run(
+    folder: Path,
+    given: int | None,
+    ranks: Ranks,
+    choose: Callable[[], ThreadChoice],
+    *,
+    has_begun: bool,
+) -> tuple[ThreadChoice, str]:
+    """What a run computes with, and a warning, if there is one: what is `given`; the number that it
+    began with; of a new run, what `choose` finds."""
+    noted = read_note(folder / THREADS)
+    before, seconds = noted.get("threads"), noted.get("seconds")
+    if type(before) is not int or not 1 <= before <= MOST or ranks.world > 1:
+        before = None  # torchrun has told each rank its number
+    if given is not None:
+        choice, warning = ThreadChoice(threads=given, why="as given"), ""
+        if has_begun and before not in (None, given):
+            warning = (
+                f"warning: steps may differ in their last bits: threads was {before}, is {given}"
+            )
+    elif before is not None:
+        why, warning = "as this run began", ""
+        choice = ThreadChoice(threads=before, why=why, seconds=_read_seconds(seconds))
+    elif has_begun:  # by a version that left the number to torch
+        choice, warning = ThreadChoice(threads=torch.get_num_threads()), ""
+    else:
+        choice, warning = choose(), ""
+    if ranks.world == 1 and choice.threads != before:
+        write_whole(folder / THREADS, to_json(vars(choice)))
+    return choice, warning
+
+
+def _read_seconds(noted: object) -> dict[int, float]:
+    """The note may be damaged, or have been sent by somebody: it is for a message only."""
+    found = noted if isinstance(noted, dict) else {}
+    return {
+        int(name): value
+        for name, value in found.items()
+        if isinstance(name, str) and name.isdecimal() and len(name) < 5 and type(value) is float
+    }
+
+
+def free_share(seconds: float = 0.2) -> float:
+    """The share of a core that this process gets when it wants one: 1 on an idle machine."""
+    started, computed = time.perf_counter(), time.process_time()
+    while time.perf_counter() - started < seconds:
+        pass
+    return min(1.0, (time.process_time() - computed) / (time.perf_counter() - started))

@@ -1,0 +1,68 @@
+"""Timed steps of runs that are then discarded, all with one number of threads, which is chosen
+once."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from clearhead.config import Recipe
+from clearhead.data.corpus import Corpus
+from clearhead.models.own_parts import NONE, OwnParts
+from clearhead.training.distributed import joined
+from clearhead.training.plan import TrainingPlan, make_plan
+from clearhead.training.run import Run, open_run
+from clearhead.training.threads import (
+    BUSY,
+    ThreadChoice,
+    choose_threads,
+    computing_with,
+    free_share,
+)
+
+_log = logging.getLogger("clearhead")
+_stages = logging.getLogger("clearhead.progress")
+
+
+class Trials:
+    """Plans of recipes, measured one after the other."""
+
+    def __init__(
+        self,
+        threads: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        own_parts: OwnParts = NONE,
+    ) -> None:
+        self.clock, self.own_parts = clock, own_parts
+        self.choice: ThreadChoice | None = None
+        if threads is not None:
+            self.choice = ThreadChoice(threads=threads, why="as given")
+
+    def plan(self, recipe: Recipe, corpus: Corpus) -> TrainingPlan:
+        """What a run of the recipe takes."""
+        with joined(recipe.train) as ranks:
+
+            def open_trial(recipe: Recipe) -> Run:
+                return open_run(recipe, corpus, None, ranks, _log.info, own_parts=self.own_parts)
+
+            model = recipe.model
+            _stages.info(f"timing steps of a model of width {model.d_model if model else '?'}")
+            if self.choice is None:
+                self.choice = choose_threads(open_trial, recipe, ranks)
+            with computing_with(self.choice.threads):
+                plan = make_plan(open_trial(recipe), clock=self.clock)
+        return replace(plan, threads=self.choice)
+
+    @property
+    def reasons(self) -> list[str]:
+        """What to say of the threads, and of a machine on which other programs compute."""
+        assert self.choice is not None, "no trial has been made"
+        found = [f"Threads: {self.choice.threads}, {self.choice.why}."] if self.choice.why else []
+        share = free_share()
+        if share < BUSY:
+            found.append(
+                f"Busy machine: other programs compute, and this one gets {share:.0%} of a core. "
+                "The times are those of the busy machine; when it is idle, make the recipe again, "
+                "and the same minutes give more steps."
+            )
+        return found
