@@ -56,8 +56,8 @@ class Trials:
     @property
     def reasons(self) -> list[str]:
         """What to say of the threads, and of a machine on which other programs compute."""
-        assert self.choice is not None, "no trial has been made"
-        found = [f"Threads: {self.choice.threads}, {self.choice.why}."] if self.choice.why else []
+        choice = self.choice
+        found = [f"Threads: {choice.threads}, {choice.why}."] if choice and choice.why else []
         share = free_share()
         if share < BUSY:
             found.append(
