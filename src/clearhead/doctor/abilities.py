@@ -6,6 +6,7 @@ of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty 
 
 import inspect
 import typing
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -120,6 +121,11 @@ def find_cache(patient: Patient, form: Form) -> Found:
         shown = "use_cache=True" + ("" if begins is None else f", {begins}=…")
         return {"cached": fed}, {"cache": f"model.{forget}(); model(…, {shown})"}
     given_back = any(n in arguments_of(model) for n in _CACHES)
+    if form.places is not None and not given_back:
+        if not _keeps_what_came(patient, form, lambda n, t: {form.places: form.places_from(n, t)}):
+            return NOTHING
+        fed = feeding.Feeding(form, feeding.none_yet, feeding.placed_by_the_caller(form))
+        return {"cached": fed}, {"cache": f"model(…, {form.places}=…)"}
     if given_back:
         begins = form.start or _start_of(model)
     else:
@@ -178,22 +184,31 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
     """An argument that says where new tokens begin, in a model that keeps what came before: a
     token then knows of the ones in an earlier call."""
     name = _start_of(patient.model)
-    if name is None:
+    if name is None or not _keeps_what_came(patient, form, lambda start, _: {name: start}):
         return None
-    model, inputs = patient.copy(), patient.draw(patient.rows(2))
+    return name
+
+
+def _keeps_what_came(
+    patient: Patient, form: Form, told: Callable[[int, Tensor], dict[Any, Any]]
+) -> bool:
+    """Whether a last token, told where it stands, knows of those in an earlier call."""
+    n_rows = patient.max_rows or 2 if form.exact_rows else patient.rows(2)
+    model, inputs = patient.copy(), patient.draw(n_rows)
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
     last = replace(inputs, tokens=inputs.tokens[:, -1:])
     begin = patient.length - 1
     with torch.no_grad():
         found: list[Tensor] = []
         for before in (inputs, others):
-            form.call(model, replace(before, tokens=before.tokens[:, :-1]), **{name: 0})
-            output = form.call(model, last, **{name: begin})
+            first = replace(before, tokens=before.tokens[:, :-1])
+            form.call(model, first, **told(0, first.tokens))
+            output = form.call(model, last, **told(begin, last.tokens))
             logits = logits_in(output, last.tokens.shape, form.vocab_size)
             if logits is None:
-                return None
+                return False
             found.append(logits)
-    return name if change_size(*found) > 1e-6 else None
+    return change_size(*found) > 1e-6
 
 
 def _counts_itself(patient: Patient, fed: feeding.Feeding) -> bool:

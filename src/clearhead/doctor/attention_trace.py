@@ -40,6 +40,8 @@ class Attention:
     keys: Tensor | None = None
     values: Tensor | None = None
     """(batch · heads, length, d_head) each, as they were multiplied."""
+    applied: Tensor | None = None
+    """The weights as the values were multiplied with them: after dropout, or a late mask."""
 
 
 @dataclass
@@ -104,6 +106,7 @@ class _Trace(_Mode):
         seen = self.seen[-1] if self.seen else None
         if seen is not None and seen.values is None and weights.numel() == seen.weights.numel():
             seen.values = values.clone()
+            seen.applied = weights.clone().view(seen.weights.shape)
 
 
 def _product(factors: list[tuple[int, float]], sizes: set[int]) -> float:

@@ -19,6 +19,8 @@ class Tower:
     layers: tuple[str, ...]
     length: int
     """Of the sequence that it works on."""
+    width: int
+    """Of the vectors in its stream."""
     length_first: bool = False
     """The stream is (length, batch, width)."""
 
@@ -45,9 +47,10 @@ def find_towers(patient: Patient) -> list[Tower]:
         children = list(module.children())
         alike = len({type(child) for child in children}) == 1
         if alike and all(layer in streams for layer in layers) and _is_layer(children[0]):
-            one, other = stream_into(streams[layers[0]]).shape[:2]
+            one, other, width = stream_into(streams[layers[0]]).shape
             length_first = other == len(inputs.tokens) != one
-            towers.append(Tower(path, layers, one if length_first else other, length_first))
+            length = one if length_first else other
+            towers.append(Tower(path, layers, length, width, length_first))
     return towers
 
 

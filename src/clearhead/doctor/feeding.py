@@ -155,6 +155,20 @@ def decoded_in_place(
     return model.decode(inputs.tokens, cache=cache, **more), cache
 
 
+def placed_by_the_caller(form: Form) -> Step:
+    """A cache inside the model, and an argument that says where each token stands."""
+
+    def step(
+        model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        so_far = cache or 0
+        places = {str(form.places): form.places_from(so_far, inputs.tokens)}
+        output = form.call(model, inputs, **places, **more)
+        return form.returned_logits(output, inputs), so_far + inputs.tokens.shape[1]
+
+    return step
+
+
 def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
     """A cache that the model keeps in itself, and clears when this method is called."""
 

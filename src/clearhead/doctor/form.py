@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.doctor.mask_form import MaskForm
@@ -58,8 +59,8 @@ class Form:
     """An argument that says at which position the tokens begin, with a cache inside the model."""
     one_by_one: bool = False
     """With `start`: the model takes one token at a time."""
-    methods: bool = False
-    """`encode` and `decode` are called, since there is no forward."""
+    methods: tuple[str, str] | None = None
+    """What encodes and what decodes, methods or modules: there is no forward."""
     head: str | None = None
     """What makes logits of the states that come back."""
     length_first: bool = False
@@ -76,12 +77,27 @@ class Form:
     """One vector comes back for a whole sequence."""
     max_rows: int | None = None
     """As many sequences as the model takes at once, where that is few."""
+    exact_rows: bool = False
+    """It takes exactly so many."""
+    places: str | None = None
+    """An argument that says at which position each token stands."""
+    places_by_row: bool = False
+    """They are (batch, length), not (length,)."""
+    exact_length: int | None = None
+    """The one length that the model takes."""
+    filler: int = 0
+    """The token behind the end of shorter sequences."""
+    pair_offset: int | None = None
+    """Tokens are (batch, length, 2): each beside its position, which is counted from this id."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
         copies: list[tuple[Tensor, Tensor]] = []
 
         def turned(tokens: Any) -> Tensor:
+            if self.pair_offset is not None:
+                places = self.pair_offset + self.places_from(0, tokens).expand_as(tokens)
+                return torch.stack((tokens, places), dim=-1)
             if not self.length_first:
                 return tokens
             copies.append((tokens, tokens.t().contiguous()))
@@ -97,6 +113,8 @@ class Form:
             kwargs[str(self.source)] = turned(inputs.source)
         if self.segments is not None:
             kwargs[self.segments] = torch.zeros_like(inputs.tokens) + 1
+        if self.places is not None:
+            kwargs[self.places] = self.places_from(0, inputs.tokens)
         if self.tokens is None:
             args.append(turned(inputs.tokens))
         else:
@@ -111,9 +129,30 @@ class Form:
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         """The logits (batch, length, vocab) of these inputs."""
-        return in_pieces(self._logits, model, inputs, self.max_rows)
+        return in_pieces(self._logits, model, inputs, self.max_rows, self.exact_rows)
+
+    def filled(self, inputs: CallInputs) -> CallInputs:
+        """Sequences of the one length that the model takes; what fills them is not real."""
+
+        def fill(tokens: Tensor | None, value: int | bool) -> Tensor | None:
+            if tokens is None or self.exact_length is None:
+                return tokens
+            n_more = self.exact_length - tokens.shape[1]
+            return F.pad(tokens, (0, n_more), value=value) if n_more > 0 else tokens
+
+        real, source_real = inputs.real, inputs.source_real
+        if "real" in self.masks:
+            real = ones_where_none(inputs, "real")
+        if "source_real" in self.masks:
+            source_real = ones_where_none(inputs, "source_real")
+        tokens, source = fill(inputs.tokens, self.filler), fill(inputs.source, self.filler)
+        assert tokens is not None
+        return CallInputs(tokens, source, fill(real, False), fill(source_real, False))
 
     def _logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
+        length = inputs.tokens.shape[1]
+        if self.exact_length is not None and length < self.exact_length:
+            return self._logits(model, self.filled(inputs))[:, :length]
         if self.inside is not None and not self.drops_last:
             return self.checked(self._inside(model, inputs, 0), inputs)
         if self.shifts_itself or self.inside is not None:
@@ -130,13 +169,18 @@ class Form:
 
     def raw(self, model: nn.Module, inputs: CallInputs) -> Any:
         """Whatever comes back."""
-        if self.methods:
-            return self._by_methods(model, inputs)
+        if self.methods is not None:
+            return self._by_methods(model, inputs, *self.methods)
         if not self.one_by_one:
             return self.call(model, inputs)
         pieces = (replace(inputs, tokens=one) for one in inputs.tokens.split(1, dim=1))
         steps = [self.call(model, piece, **{str(self.start): n}) for n, piece in enumerate(pieces)]
         return torch.cat(steps, dim=1)
+
+    def places_from(self, start: int, tokens: Tensor) -> Tensor:
+        """Where these tokens stand, the first of them at `start`."""
+        places = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+        return places.expand_as(tokens) if self.places_by_row else places
 
     def more_outputs(self, model: nn.Module, inputs: CallInputs) -> list[Tensor]:
         """Scores of whole sequences, (batch, classes), that stand beside the logits in a tuple."""
@@ -185,14 +229,14 @@ class Form:
             raise ValueError("no logits were seen")
         return found
 
-    def _by_methods(self, model: Any, inputs: CallInputs) -> Any:
-        """Arguments of `encode` and `decode` are known by their names."""
+    def _by_methods(self, model: Any, inputs: CallInputs, encode: str, decode: str) -> Any:
+        """The arguments of both are known by their names."""
         masks = {role: self.masks[role].of(ones_where_none(inputs, role)) for role in self.masks}
-        encoded = model.encode(
-            *_by_name(arguments_of(model, "encode"), masks, {"tokens": inputs.source})
+        encoded = getattr(model, encode)(
+            *_by_name(arguments_of(model, encode), masks, {"tokens": inputs.source})
         )
         given = {"memory": encoded, "tokens": inputs.tokens}
-        return model.decode(*_by_name(arguments_of(model, "decode"), masks, given))
+        return getattr(model, decode)(*_by_name(arguments_of(model, decode), masks, given))
 
     def checked(self, logits: Tensor, inputs: CallInputs) -> Tensor:
         """The logits; raises if their shape is wrong."""
@@ -257,9 +301,17 @@ def _by_name(
 
 
 def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect.Parameter]:
-    """The parameters of a method of the model, by name; empty if it has no such method."""
+    """The parameters of a method of the model, or of a module in it, by name; empty if there is no
+    such method."""
     function: Callable[..., Any] | None = getattr(model, method, None)
+    if isinstance(function, nn.Module):
+        function = function.forward
     return dict(inspect.signature(function).parameters) if callable(function) else {}
+
+
+def takes_anything(model: nn.Module) -> bool:
+    """Whether forward has **kwargs."""
+    return any(a.kind is a.VAR_KEYWORD for a in arguments_of(model).values())
 
 
 def has_forward(model: nn.Module) -> bool:

@@ -29,7 +29,21 @@ TARGETS, SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
 """How the names of arguments begin that are a target, and a source."""
 STARTS = ("start_pos", "start_position", "start", "offset")
 """Arguments that say at which position the tokens begin."""
+PLACES = (
+    "input_pos",
+    "position_ids",
+    "positions",
+    "pos_ids",
+    "pos",
+    "cache_position",
+    "masked_pos",
+    "masked_positions",
+)
+"""Arguments that say at which position each token stands, or which positions are asked for: all."""
+METHODS = (("encode", "decode"), ("encoder", "decoder"))
+"""What is called where there is no forward."""
 _SHORT = 5
+_PLACES = 64
 
 
 def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
@@ -45,10 +59,12 @@ def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
 def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
     model = patient.model
     if not has_forward(model):
-        if patient.kind == "encoder-decoder" and hasattr(model, "encode"):
-            for masks in _required(patient, [n for n in _method_masks(model) if is_mask(n)]):
-                form = Form(None, patient.vocab_size, methods=True, masks=masks)
-                yield form, "states = model.decode(model.encode(…), …)"
+        for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
+            names = [*arguments_of(model, encode), *arguments_of(model, decode)]
+            named = [name for name in dict.fromkeys(names) if is_mask(name)]
+            for masks in _required(patient, named) if names else ():
+                form = Form(None, patient.vocab_size, methods=(encode, decode), masks=masks)
+                yield form, f"states = model.{decode}(model.{encode}(…), …)"
         return
     arguments = arguments_of(model)
     named = [
@@ -58,7 +74,8 @@ def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
     names = [n for n in named if arguments[n].kind is not inspect.Parameter.KEYWORD_ONLY]
     # Keywords are tokens where nothing else is, or where the model cannot be called without them.
     names += [n for n in named if n not in names and (n in needed or not names)]
-    sequences = [name for name in names if not is_mask(name) and not is_length(name)]
+    known = [*PLACES, *(name for name in names if is_segments(name))]
+    sequences = [n for n in names if not is_mask(n) and not is_length(n) and n not in known]
     first, second = [*sequences, "tokens", "tokens"][:2]
     for plain in _filled(patient, needed):
         if _by_keyword(arguments, first, 0):
@@ -87,6 +104,12 @@ def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
         for name in [label for label in LABELS if label in arguments]:
             # nanoGPT returns the last position's logits only, unless it is given targets.
             yield replace(plain, targets=name), f"logits, loss = model({first}, {name}=…)"
+        for name in [n for n in PLACES if n in named and n not in needed]:
+            shown = f"logits = model({first}, {name}=…)"
+            yield replace(plain, places=name), shown
+            yield replace(plain, places=name, places_by_row=True), shown
+        if patient.kind != "encoder-decoder":
+            yield _in_pairs(patient, plain), f"logits = model({first}), each token beside its place"
 
 
 def _by_keyword(arguments: dict[str, inspect.Parameter], name: str, place: int) -> bool:
@@ -104,8 +127,10 @@ def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:
     start = next((name for name in needed if name in STARTS), None)
     if start is not None:
         constants[start] = 0
-    segments = next((n for n in needed if "segment" in n or "token_type" in n), None)
+    segments = next((name for name in needed if is_segments(name)), None)
+    places = next((name for name in needed if name in PLACES), None)
     plain = Form(None, patient.vocab_size, constants=constants, segments=segments, start=start)
+    plain = replace(plain, places=places)
     counts = [name for name in needed if is_length(name)]
     named = [name for name in counts if any(word in name.lower() for word in OF_SOURCE)]
     of_source = [*named, *counts][:1] if patient.kind == "encoder-decoder" else []
@@ -117,15 +142,24 @@ def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:
     }
     for masks in _required(patient, [name for name in needed if is_mask(name)]):
         yield replace(plain, masks={**masks, **lengths})
+        if places is not None:
+            yield replace(plain, masks={**masks, **lengths}, places_by_row=True)
+
+
+def is_segments(name: str) -> bool:
+    """Whether an argument of this name tells sentences apart."""
+    low = name.lower()
+    return low.startswith("seg") or "segment" in low or "token_type" in low
+
+
+def _in_pairs(patient: Patient, plain: Form) -> Form:
+    """One table holds tokens, and behind them positions."""
+    n_places = min(patient.vocab_size // 2, patient.max_length or _PLACES)
+    return replace(plain, pair_offset=patient.vocab_size - n_places)
 
 
 def _required(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
     yield from required_masks(patient, names) if names else iter([{}])
-
-
-def _method_masks(model: Any) -> list[str]:
-    names = [*arguments_of(model, "encode"), *arguments_of(model, "decode")]
-    return list(dict.fromkeys(names))
 
 
 def _with_lengths(form: Form) -> Form:
@@ -140,7 +174,13 @@ def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
     problem: Exception | None = None
     lengths = [None] if patient.max_length else [None, _SHORT]
     equals = (False, True) if form.two_sequences or form.methods else (False,)
-    form = replace(form, max_rows=patient.max_rows)
+    form = replace(
+        form,
+        max_rows=patient.max_rows,
+        exact_rows=patient.exact_rows,
+        exact_length=patient.exact_length,
+        filler=patient.pad_id or 0,
+    )
     for length, equal in product(lengths, equals):
         sized = replace(patient, max_length=length or patient.max_length, equal_lengths=equal)
         try:
@@ -152,9 +192,11 @@ def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
 
 
 def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
-    model, inputs = patient.plain, patient.draw(patient.rows(3))
-    if patient.rows(3) == 1 and patient.pad_id != patient.vocab_size - 1:
+    n_rows = patient.rows(patient.max_rows or 3 if patient.exact_rows else 3)
+    model, inputs = patient.plain, patient.draw(n_rows)
+    if n_rows == 1 and patient.pad_id != patient.vocab_size - 1:
         inputs.tokens[0, 0] = patient.vocab_size - 1  # one that a smaller table does not have
+    inputs = form.filled(inputs)
     with torch.no_grad():
         output, tables = _call(model, form, inputs)
         sizes = list(dict.fromkeys([patient.vocab_size, *tables["tokens"]]))
@@ -167,6 +209,8 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         else:
             found = _of_an_encoder(form, inputs, output) if patient.kind == "encoder" else None
             form = _elsewhere(model, form, inputs, output, sizes, found)
+    if form.pair_offset is not None:
+        patient = replace(patient, max_length=patient.vocab_size - form.pair_offset)
     scores = form.vocab_size in sizes and not form.pooled
     vocabulary = form.vocab_size if scores else next(iter(tables["tokens"]), patient.vocab_size)
     source = next(iter(tables["source"]), vocabulary)
@@ -182,8 +226,8 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         raise ValueError("batch and length are mixed up")
     if patient.has_source and form.inside is None and _shifts_itself(patient, form):
         form = replace(form, shifts_itself=True)
-    several = form.max_rows is None
-    if several and not form.length_first and _is_length_first(patient, form):
+    usual = form.max_rows is None and form.exact_length is None and form.pair_offset is None
+    if usual and not form.length_first and _is_length_first(patient, form):
         form = replace(form, length_first=True)
         free = replace(patient, equal_lengths=False)
         try:  # batches had to be equal, not lengths

@@ -43,6 +43,8 @@ _SETTINGS = {
 }
 NEVER = -1
 """An end that no token is."""
+# What is given to arguments that generation cannot do without.
+_USUAL = {"eos": NEVER, "temperature": 1.0, "beams": 1}
 
 
 def find_generate(patient: Patient, form: Form) -> Found:
@@ -72,8 +74,13 @@ def _named(
     }
     new = names.pop("new")
     needed = [n for n, a in arguments.items() if a.default is a.empty and "VAR" not in a.kind.name]
-    if new is None or set(needed[1:]) - {new}:
-        return NOTHING  # it needs more than a prompt and a length
+    usual = {
+        str(name): _USUAL[setting]
+        for setting, name in names.items()
+        if name in needed[1:] and setting in _USUAL
+    }
+    if new is None or set(needed[1:]) - {new, *usual}:
+        return NOTHING  # it needs more than a prompt, a length and settings that are known
     # An end that is no argument, and that the method reads elsewhere.
     end = None if names["eos"] else end_read_by(patient.model, method)
     padding = form.masks.get("real")
@@ -90,7 +97,8 @@ def _named(
         )
 
     def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
-        given = {str(names[k]): value for k, value in settings.items() if k != "eos" or not end}
+        asked = {str(names[k]): value for k, value in settings.items() if k != "eos" or not end}
+        given = {**usual, **asked}
         if names["beams"] is not None:
             given.setdefault(names["beams"], 1)  # greedy, unless more are asked for
         if mask is not None and padding is not None and inputs.real is not None:

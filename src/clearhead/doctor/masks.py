@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
+from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, takes_anything
 from clearhead.doctor.mask_form import MaskForm, MaskShape
 from clearhead.doctor.patient import CallInputs, Patient, change_size
 
@@ -166,6 +166,8 @@ def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
     for role, names in roles.items():
         if role not in form.masks:
             mask, changing = _find(patient, form, role, names)
+            if mask is None and takes_anything(patient.plain):
+                mask = _passed_on(patient, form, role, names)
             form = form if mask is None else replace(form, masks={**form.masks, role: mask})
             if role == "source_real" and mask is not None:
                 form = _with_memory(patient, form, mask)
@@ -214,6 +216,30 @@ def _find(
         taken.append(mask)
     padding = [n for n in names if "pad" in n and {(n, True), (n, False)} <= changing]
     return taken[0] if taken else None, padding[0] if padding else None
+
+
+def _passed_on(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
+    """A mask that the model hands on by its **kwargs. Any name may be taken there and read by
+    nobody: one that is read leaves an unpadded batch alone, and hiding a token changes it."""
+    inputs = patient.draw(3)
+    masked = _all_real(inputs, role)
+    hidden = _all_real(inputs, role)
+    real: Tensor = getattr(hidden, role)
+    real[:, -1 if real.shape[1] <= _HIDDEN else _HIDDEN] = False
+    with torch.no_grad():
+        plain = form.logits(patient.plain, inputs)
+    named = arguments_of(patient.plain)
+    for name, (sense, dtype) in product([n for n in names if n not in named], SENSES[:3]):
+        mask = MaskForm(name, "(batch, length)", sense, dtype)
+        tried = replace(form, masks={**form.masks, role: mask})
+        try:
+            with torch.no_grad():
+                same = change_size(plain, tried.logits(patient.plain, masked)) < _SAME
+                if same and change_size(plain, tried.logits(patient.plain, hidden)) > _SAME:
+                    return mask
+        except CALL_ERRORS:
+            continue
+    return None
 
 
 def _with_memory(patient: Patient, form: Form, mask: MaskForm) -> Form:

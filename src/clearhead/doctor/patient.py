@@ -50,13 +50,17 @@ def in_pieces(
     model: nn.Module,
     inputs: CallInputs,
     max_rows: int | None,
+    exactly: bool = False,
 ) -> Tensor:
-    """What a call returns for all rows, where no more than `max_rows` may go in at once."""
+    """What a call returns for all rows, where no more than `max_rows` may go in at once, or
+    `exactly` so many: the last are repeated."""
     n_rows = len(inputs.tokens)
-    if max_rows is None or n_rows <= max_rows:
+    if max_rows is None or (n_rows <= max_rows and not exactly):
         return call(model, inputs)
-    starts = range(0, n_rows, max_rows)
-    return torch.cat([call(model, inputs.rows(slice(n, n + max_rows))) for n in starts])
+    pieces = [list(range(n, min(n + max_rows, n_rows))) for n in range(0, n_rows, max_rows)]
+    if exactly:
+        pieces = [piece + piece[-1:] * (max_rows - len(piece)) for piece in pieces]
+    return torch.cat([call(model, inputs.rows(piece)) for piece in pieces])[:n_rows]
 
 
 class Generated(NamedTuple):
@@ -148,6 +152,10 @@ class Patient:
     max_length: int | None = None
     max_rows: int | None = None
     """As many sequences as the model takes at once, where that is few."""
+    exact_rows: bool = False
+    """It takes exactly so many."""
+    exact_length: int | None = None
+    """The one length that the model takes: shorter sequences are filled up behind their end."""
     source_vocab_size: int | None = None
     """Where the source has a vocabulary of its own."""
     scores_tokens: bool = True
@@ -195,7 +203,7 @@ class Patient:
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         """The logits of a model (this one or a copy) for these inputs."""
-        return in_pieces(self.calls.logits, model, inputs, self.max_rows)
+        return in_pieces(self.calls.logits, model, inputs, self.max_rows, self.exact_rows)
 
     def rows(self, wanted: int) -> int:
         """So many sequences, or as many as the model takes at once."""

@@ -1,21 +1,23 @@
 """From a model to a `Patient`: common signatures are recognised, by the names of arguments and
 by trying them. What was recognised is printed; what is not is five lines of the user's."""
 
-import inspect
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import torch
 from torch import nn
 
 from clearhead.doctor import abilities
+from clearhead.doctor.adapters import adapter_text
 from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.causal_masks import with_causal_mask
-from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, has_forward
-from clearhead.doctor.forms import LABELS, SOURCES, TARGETS, forms, settle
-from clearhead.doctor.masks import BEST, is_mask, optional_masks, score
+from clearhead.doctor.form import CALL_ERRORS, Form
+from clearhead.doctor.forms import forms, settle
+from clearhead.doctor.masks import BEST, optional_masks, score
 from clearhead.doctor.patient import KINDS, CallInputs, Calls, ModelKind, Patient
 from clearhead.doctor.row_limit import with_row_limit
 from clearhead.doctor.texts import Language, error_text, nearest_text
@@ -33,6 +35,8 @@ _LIMITS = (
     "n_ctx",
     "max_len",
 )
+_BATCHES = ("max_batch_size", "batch_size")
+_MOST_ROWS, _SHORTEST, _LONGEST = 64, 4, 512
 _PADS = (
     "pad_id",
     "pad_token_id",
@@ -69,8 +73,8 @@ def recognise(
     kind = kind or _kind(model, language)
     problems: list[RecognitionError] = []
     sizes = [vocab_size] if vocab_size else _vocab_sizes(model, language)
-    # One sequence at a time, where a model takes no more: when nothing else was understood.
-    for rows, size in product((None, 1), sizes):
+    ways = _unusual_sizes(model, problems) if calls is None else iter([{}, {"max_rows": 1}])
+    for way, size in ((way, size) for way in ways for size in sizes):
         form = Form(None, size)  # a first guess, replaced unless `calls` makes it needless
         patient = Patient(
             model,
@@ -79,17 +83,20 @@ def recognise(
             calls or Calls(logits=form.logits),
             pad_id=pad_id if pad_id is not None else _pad_id(model),
             max_length=max_length or _setting(model, _LIMITS),
-            max_rows=rows,
             seed=seed,
             fresh=fresh,
             recognised={"kind": kind, "vocabulary": f"{size:,}"},
         )
+        patient = replace(patient, **way)
         try:
             if calls is not None:
                 return with_row_limit(_with_lengths(patient, language))
             patient, form = _with_form(patient, language)
             patient = with_row_limit(patient, form)
             patient, form = _with_masks(patient, replace(form, max_rows=patient.max_rows))
+            if patient.exact_length is not None:
+                shown = {"length": str(patient.exact_length)}
+                patient = replace(patient, recognised={**patient.recognised, **shown})
         except RecognitionError as error:
             problems.append(error)
         else:
@@ -98,6 +105,22 @@ def recognise(
             return _with_abilities(patient, form)
     # Tokens beyond a table are the doctor's own mistake: that size is not the vocabulary's.
     raise min(problems[: len(sizes)], key=lambda error: str(error).count("IndexError"))
+
+
+def _unusual_sizes(model: nn.Module, problems: list[RecognitionError]) -> Iterator[dict[str, Any]]:
+    """Batches and lengths of any size; then, when nothing was understood, what some models insist
+    on: one sequence at a time, a batch of one size, sequences of one length. A length that is not
+    in the settings stands in what torch said of another one."""
+    yield {}
+    yield {"max_rows": 1}
+    batch = _setting(model, _BATCHES)
+    if batch is not None and 1 < batch <= _MOST_ROWS:
+        yield {"max_rows": batch, "exact_rows": True}
+    said = [int(n) for error in problems for n in re.findall(r"\b\d{1,4}\b", str(error))]
+    known = _setting(model, _LIMITS)
+    for length in dict.fromkeys([*([] if known is None else [known]), *said]):
+        if _SHORTEST < length <= _LONGEST:
+            yield {"exact_length": length, "max_length": length}
 
 
 def _kind(model: nn.Module, language: Language) -> ModelKind:
@@ -194,7 +217,7 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
         recognised = {**settled.recognised, "call": shown + _how(form)}
         recognised["vocabulary"] = f"{settled.vocab_size:,}"
         return replace(settled, recognised=recognised), form
-    raise RecognitionError(_unknown(patient, problems, language))
+    raise RecognitionError(adapter_text(patient, problems, language))
 
 
 def _how(form: Form) -> str:
@@ -211,39 +234,6 @@ def _how(form: Form) -> str:
     if form.shifts_itself:
         parts.append("the model shifts the target itself")
     return "".join(f"; {part}" for part in parts)
-
-
-def _unknown(patient: Patient, problems: dict[str, str], language: Language) -> str:
-    """What was tried, and an adapter to begin with: of this kind, with this model's own names."""
-    model = patient.model
-    tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
-    names = [name for name in arguments_of(model) if name not in LABELS]
-    needed = names[:2] if patient.kind == "encoder-decoder" else names[:1]
-    given = ["inputs.source", "inputs.tokens"][-max(len(needed), 1) :]
-    if len(needed) > 1 and needed[0].startswith(TARGETS) and needed[1].startswith(SOURCES):
-        given.reverse()
-    for name in names[len(needed) :]:
-        if is_mask(name):
-            role = "source_real" if "src" in name or "source" in name else "real"
-            given.append(f"{name}=inputs.{role}")
-        elif arguments_of(model)[name].default is inspect.Parameter.empty:
-            given.append(f"{name}=...")
-    call = f"model({', '.join(given)})"
-    roles = [role for role in ("real", "source_real") if f"=inputs.{role}" in call]
-    masks = f", masks=frozenset({roles})" if roles else ""
-    if not has_forward(model):
-        call = "model.decode(model.encode(inputs.source), inputs.tokens)"
-    signature = f"forward({', '.join(arguments_of(model))})"
-    return error_text(
-        "unknown",
-        language,
-        signature=signature,
-        kind=patient.kind,
-        tried=tried,
-        call=call,
-        masks=masks,
-        vocab_size=patient.vocab_size,
-    )
 
 
 def _with_lengths(patient: Patient, language: Language) -> Patient:

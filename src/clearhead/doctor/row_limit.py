@@ -23,7 +23,7 @@ def with_row_limit(patient: Patient, form: Form | None = None) -> Patient:
         patient = replace(patient, max_rows=least)
     if patient.max_rows is None:
         return patient
-    shown = {"rows": f"<= {patient.max_rows}"}
+    shown = {"rows": f"{'=' if patient.exact_rows else '<='} {patient.max_rows}"}
     return replace(patient, recognised={**patient.recognised, **shown})
 
 

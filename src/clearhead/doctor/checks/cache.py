@@ -30,7 +30,8 @@ def cache(patient: Patient) -> Iterator[Finding]:
 def _first_difference(patient: Patient) -> Iterator[Finding]:
     cached, length = patient.calls.cached, patient.length
     assert cached is not None
-    model, inputs = patient.specimen, patient.draw(patient.rows(2))
+    n_rows = patient.max_rows or 2 if patient.exact_rows else patient.rows(2)
+    model, inputs = patient.specimen, patient.draw(n_rows)
     with torch.no_grad():
         full = patient.logits(model, inputs)
         refused: str | None = None

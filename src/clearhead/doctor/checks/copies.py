@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.attention_trace import Operations
+from clearhead.doctor.attention_trace import Operations, trace_attention
 from clearhead.doctor.copying import calls_the_original, copy_model
 from clearhead.doctor.findings import Finding
 from clearhead.doctor.patient import CallInputs, Patient, change_size
+from clearhead.doctor.witness import watch
 
 
 def registered(patient: Patient) -> Iterator[Finding]:
@@ -177,14 +178,45 @@ def dtypes(patient: Patient) -> Iterator[Finding]:
             failed.setdefault("mixed" if mixed else "weights", []).append(f"{name}: {text}")
             continue
         if not logits.isfinite().all():
-            yield Finding("dtypes.overflow", "warning", {"dtype": name})
+            place, origin = _where_it_overflows(patient, model, inputs, dtype, mixed)
+            yield Finding("dtypes.overflow", "warning", {"dtype": name}, place, origin=origin)
         elif change_size(plain, logits) > allowed and not _routes(patient, model, inputs):
-            numbers = {"dtype": name, "change": change_size(plain, logits)}
-            yield Finding("dtypes.differs", "warning", numbers)
+            numbers: dict[str, object] = {"dtype": name, "change": change_size(plain, logits)}
+            turned = None if mixed else _complex_buffer(patient.plain)
+            origin = "complex" if turned else None
+            numbers["name"] = turned
+            yield Finding("dtypes.differs", "warning", numbers, turned, origin=origin)
     if failed:
         # What stops does so loudly, and some of it on this device only: worth knowing, no more.
         case = "mixed" if "mixed" in failed else "weights"
         yield Finding(f"dtypes.{case}", "note", {"errors": "; ".join(failed[case])})
+
+
+def _complex_buffer(model: nn.Module) -> str | None:
+    """A buffer of complex numbers: `model.to(dtype)` leaves its real part alone."""
+    return next((name for name, buffer in model.named_buffers() if buffer.is_complex()), None)
+
+
+def _where_it_overflows(
+    patient: Patient, model: nn.Module, inputs: CallInputs, dtype: torch.dtype, mixed: bool
+) -> tuple[str | None, str | None]:
+    """The first module that makes finite numbers infinite; and "mask", where products of queries
+    and keys are finite, and scores with their mask are NaN, or hidden in a whole row."""
+    n = patient.inner_length
+    with torch.no_grad(), torch.autocast("cpu", dtype=dtype, enabled=mixed):
+        visits = watch(model, lambda: patient.logits(model, inputs))
+        seen = trace_attention(model, lambda: patient.logits(model, inputs), {(n, n)})
+    place = next((v.path for v in visits if not _finite(v.returned) and _finite(v.given)), None)
+    for attention in seen:
+        scores = attention.scores
+        lost = scores.isnan().any() or scores.isneginf().all(dim=-1).any()
+        if attention.product is not None and _finite([attention.product]) and lost:
+            return place, "mask"
+    return place, None
+
+
+def _finite(tensors: list[torch.Tensor]) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _routes(patient: Patient, model: nn.Module, inputs: CallInputs) -> bool:

@@ -49,8 +49,8 @@ def initialisation(patient: Patient) -> Iterator[Finding]:
     for tower in towers:
         layer = patient.model.get_submodule(tower.layers[0])
         matrices = [(n, m.weight) for n, m in layer.named_modules() if isinstance(m, nn.Linear)]
-        wide = [(n, w) for n, w in matrices if w.shape[0] > w.shape[1]]
-        narrow = [(n, w) for n, w in matrices if w.shape[0] < w.shape[1]]
+        wide = [(n, w) for n, w in matrices if w.shape[0] > w.shape[1] == tower.width]
+        narrow = [(n, w) for n, w in matrices if tower.width == w.shape[0] < w.shape[1]]
         usual = max((float(w.std()) for _, w in matrices), default=0.0)
         smaller = usual / (2 * len(tower.layers)) ** 0.5
         # A matrix that only reads is smaller, and the one that writes is not.

@@ -15,6 +15,9 @@ _LONGEST_TRIED = 2048
 
 def lengths(patient: Patient) -> Iterator[Finding]:
     """One token; source and target of different lengths, either way round."""
+    if patient.exact_length is not None:
+        yield Finding("lengths.exact", "note", {"length": patient.exact_length})
+        return
     if patient.equal_lengths:
         other = patient.length - 3
         error = _error(patient, patient.draw(2, patient.length, other))

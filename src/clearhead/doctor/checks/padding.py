@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from clearhead.doctor.attention_trace import trace_attention
 from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError, Severity
 from clearhead.doctor.patient import CallInputs, Patient, change_size
@@ -41,7 +42,56 @@ def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
     numbers = {"n_pads": _N_PADS, "change": change, "role": role}
     if math.isnan(change):
         case, numbers = "not_finite", {"n_pads": _N_PADS, "role": role, "side": side}
-    yield Finding(f"padding.{case}", _severity(patient, side), numbers)
+    looks = _lookers(patient, padded, role, side)
+    origin = None if case == "not_finite" else _origin(patient, looks, side)
+    yield Finding(f"padding.{case}", _severity(patient, side), numbers, looks.place, origin=origin)
+
+
+@dataclass(frozen=True)
+class Lookers:
+    """Which attentions give weight to padding."""
+
+    n_seen: int
+    to_itself: bool
+    """Some attention of the padded sequence to itself, at a real token."""
+    cross: bool
+    """Some attention of the target to the padded source."""
+    place: str | None
+    """Of the first of them."""
+
+
+def _origin(patient: Patient, looks: Lookers, side: str) -> str | None:
+    """What lets padding in."""
+    if looks.to_itself:
+        return "attention"
+    if looks.cross:
+        return "cross"
+    if not looks.n_seen:
+        return None
+    if patient.pooled:
+        return "pooled"
+    return "positions" if side == "left" else None
+
+
+def _lookers(patient: Patient, padded: CallInputs, role: str, side: str) -> Lookers:
+    model = patient.specimen
+    n, n_source = padded.tokens.shape[1] + patient.calls.inner_length, 0
+    if padded.source is not None:
+        n_source = padded.source.shape[1]
+    own, cross = (n, n) if role == "tokens" else (n_source, n_source), (n, n_source)
+    shapes = {own, cross} if role == "source" else {own}
+    seen = trace_attention(model, lambda: patient.logits(model, padded), shapes)
+    pads, real = slice(-_N_PADS, None), slice(None, -_N_PADS)
+    if side == "left":
+        pads, real = slice(None, _N_PADS), slice(_N_PADS, None)
+    looking: dict[str, str] = {}
+    for attention in seen:
+        to_itself = tuple(attention.weights.shape[-2:]) == own
+        rows = attention.weights[..., real, :] if to_itself else attention.weights
+        if (rows[..., pads] > 0).any():
+            looking.setdefault("to_itself" if to_itself else "cross", attention.place)
+    place = next(iter(looking.values()), None)
+    return Lookers(len(seen), "to_itself" in looking, "cross" in looking, place)
 
 
 def _change(

@@ -41,7 +41,8 @@ def batch_generation(patient: Patient) -> Iterator[Finding]:
         if error_of(patient, model, prompt.rows([0] * N_PROMPTS), N_NEW, **settings) is None:
             yield Finding("batch_generation.fails", "error", {"error": text_of(error)})
             return
-        raise NotApplicableError("one_prompt_only") from None
+        yield Finding("batch_generation.one_prompt", "note", {"error": text_of(error)})
+        return
     if len(together) != N_PROMPTS:
         raise NotApplicableError("one_prompt_only")
     for row in range(N_PROMPTS):
@@ -89,8 +90,9 @@ def _padded_prompts(
         n = min(len(answer), run.tokens.shape[1], N_NEW - _N_PADS)
         differs = (run.tokens[0, :n] != answer[:n]).nonzero()
         if len(differs) and not _equally_good(patient, model, prompt, run, answer, int(differs[0])):
-            numbers = {"side": "left" if masked else "right", "step": int(differs[0])}
-            yield Finding("batch_generation.padded", "error", numbers)
+            side = "left" if masked else "right"
+            numbers = {"side": side, "step": int(differs[0])}
+            yield Finding("batch_generation.padded", "error", numbers, origin=side)
             return
 
 

@@ -46,7 +46,25 @@ def causal(patient: Patient) -> Iterator[Finding]:
         },
         place=_where_the_past_changes(patient, leaks.any(dim=0).nonzero().flatten().tolist()),
         picture=_picture(change > patient.tolerance),
+        origin=_leaking_mask(patient) if case == "leak" else None,
     )
+
+
+def _leaking_mask(patient: Patient) -> str | None:
+    """What is wrong with the mask of the attention that sees the future first."""
+    model, inputs, n = patient.specimen, patient.draw(2), patient.inner_length
+    for seen in trace_attention(model, lambda: patient.logits(model, inputs), {(n, n)}):
+        sees = (seen.weights > 0).flatten(0, -3).any(dim=0)
+        future = torch.ones_like(sees).triu(1)
+        if seen.axis != -1 or not sees[future].any():
+            continue
+        if seen.applied is not None and not seen.applied[..., future].any():
+            return "after_softmax"
+        # The last query has no future: hidden from everything, it may see all of it.
+        if not sees[:-1][future.t()[:-1]].any():
+            return "inverted"
+        return "open" if sees.all() else None
+    return None
 
 
 def _by_length(patient: Patient) -> Iterator[Finding]:

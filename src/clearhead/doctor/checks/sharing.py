@@ -25,7 +25,9 @@ def tied(patient: Patient) -> Iterator[Finding]:
         for other_name, other in tables[index + 1 :]:
             # Constant tables are alike without anybody's doing.
             if one.shape == other.shape and torch.equal(one, other) and one.std() > 0:
-                yield Finding("tied.copied", "warning", {"one": name, "other": other_name}, name)
+                numbers = {"one": name, "other": other_name}
+                origin = "memory" if one.data_ptr() == other.data_ptr() else None
+                yield Finding("tied.copied", "warning", numbers, name, origin=origin)
 
 
 def shared(patient: Patient) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError
 from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Patient
+from clearhead.doctor.patient import CallInputs, Patient, change_size
 from clearhead.doctor.seeding import set_seed
 from clearhead.doctor.witness import watching
 
@@ -25,7 +25,7 @@ _KNOWLEDGE_ALLOWED = 0.2
 # first.
 _STEPS = (1e-3, 1e-4, 1e-5)
 _FAINT, _SLOPE_ALLOWED = 0.01, 0.03
-_LONG, _MANY = 256, 64
+_LONG, _MANY, _FEW = 256, 64, 8
 _TABLE_ALLOWED = 0.1
 
 
@@ -99,7 +99,9 @@ def gradients(patient: Patient) -> Iterator[Finding]:
         elsewhere = _learnt_elsewhere(patient)
         unused = [name for name in unused if name not in elsewhere]
     if unused:
-        yield Finding("gradients.none", "error", _names(unused), place=_common(unused))
+        origin = "cut" if _matters(patient, unused[:_FEW], inputs) else None
+        numbers, place = _names(unused), _common(unused)
+        yield Finding("gradients.none", "error", numbers, place=place, origin=origin)
     infinite = [name for name, p in trained if p.grad is not None and not p.grad.isfinite().all()]
     if infinite:
         yield Finding("gradients.not_finite", "error", _names(infinite), place=infinite[0])
@@ -109,6 +111,17 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     still = _still(trained)
     if still:
         yield Finding("gradients.zero", "error", _names(still), place=_common(still))
+
+
+def _matters(patient: Patient, names: list[str], inputs: CallInputs) -> bool:
+    """Whether the logits depend on parameters that get no gradient: something cuts it off."""
+    model = copy_model(patient.noisy)
+    with torch.no_grad():
+        before = patient.logits(model, inputs)
+        for name in names:
+            parameter = model.get_parameter(name)
+            parameter += 0.1 * torch.randn_like(parameter)
+        return change_size(before, patient.logits(model, inputs)) > 1e-4
 
 
 def _learn_from_more(patient: Patient, model: nn.Module) -> None:

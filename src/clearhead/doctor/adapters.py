@@ -1,0 +1,76 @@
+"""What is said of a model that was not recognised: an adapter to begin with, which was tried."""
+
+import inspect
+
+import torch
+
+from clearhead.doctor.form import CALL_ERRORS, arguments_of, describe, has_forward
+from clearhead.doctor.forms import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
+from clearhead.doctor.masks import is_mask
+from clearhead.doctor.patient import CallInputs, Patient
+from clearhead.doctor.texts import Language, error_text
+
+
+def adapter_text(patient: Patient, problems: dict[str, str], language: Language) -> str:
+    """What was tried, and an adapter: of this kind, with this model's own names."""
+    model = patient.model
+    tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
+    call = _call(patient)
+    roles = [role for role in ("real", "source_real") if f"=inputs.{role}" in call]
+    return error_text(
+        "unknown",
+        language,
+        signature=f"forward({', '.join(arguments_of(model))})",
+        kind=patient.kind,
+        tried=tried,
+        call=call,
+        masks=f", masks=frozenset({roles})" if roles else "",
+        outcome=_outcome(patient, call),
+        vocab_size=patient.vocab_size,
+    )
+
+
+def _call(patient: Patient) -> str:
+    model = patient.model
+    if not has_forward(model):
+        encode, decode = next((both for both in METHODS if hasattr(model, both[0])), METHODS[0])
+        return f"model.{decode}(model.{encode}(inputs.source), inputs.tokens)"
+    arguments = arguments_of(model)
+    names = [name for name in arguments if name not in LABELS]
+    needed = names[:2] if patient.kind == "encoder-decoder" else names[:1]
+    given = ["inputs.source", "inputs.tokens"][-max(len(needed), 1) :]
+    if len(needed) > 1 and needed[0].startswith(TARGETS) and needed[1].startswith(SOURCES):
+        given.reverse()
+    for name in names[len(needed) :]:
+        if is_mask(name):
+            role = "source_real" if "src" in name or "source" in name else "real"
+            given.append(f"{name}=inputs.{role}")
+        elif arguments[name].default is inspect.Parameter.empty and "VAR" not in str(
+            arguments[name].kind
+        ):
+            given.append(f"{name}={_value(name)}")
+    return f"model({', '.join(given)})"
+
+
+def _value(name: str) -> str:
+    """What an argument is given that the doctor knows by its name; dots stand for the others."""
+    if name in PLACES:
+        return "torch.arange(inputs.tokens.shape[1])"
+    return "torch.zeros_like(inputs.tokens)" if is_segments(name) else "..."
+
+
+def _outcome(patient: Patient, call: str) -> str:
+    """What the adapter returns or raises, as it is shown."""
+    ones = patient.draw(2)
+    inputs = CallInputs(
+        ones.tokens,
+        ones.source,
+        torch.ones_like(ones.tokens, dtype=torch.bool),
+        None if ones.source is None else torch.ones_like(ones.source, dtype=torch.bool),
+    )
+    try:
+        with torch.no_grad():
+            returned = eval(call, {"model": patient.plain, "inputs": inputs, "torch": torch})
+    except CALL_ERRORS as error:
+        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return describe(returned)
