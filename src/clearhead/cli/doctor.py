@@ -2,9 +2,8 @@
 and says why, where and how to fix it."""
 
 import argparse
-import contextlib
-import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from clearhead.api.examining import examine
@@ -13,6 +12,7 @@ from clearhead.cli.console import TextConsole
 from clearhead.cli.folders import open_model
 from clearhead.doctor.page import as_html
 from clearhead.doctor.patient import KINDS
+from clearhead.doctor.printing import captured
 from clearhead.doctor.terminal import as_renderable
 from clearhead.doctor.texts import LANGUAGES
 from clearhead.files import write_whole
@@ -59,20 +59,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language", choices=LANGUAGES, help="language of the report (default: %(default)s)"
     )
+    parser.add_argument(
+        "--notes", action="store_true", help="explain each note, and list each check with its time"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON, and only it")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # What the model's own code prints is not the report.
-    with contextlib.redirect_stdout(io.StringIO() if arguments.json else sys.stderr):
-        # Only a folder of clearhead's can need parts: other models bring their own.
-        model = open_model(arguments) if arguments.part else arguments.model
-        report = examine(model, **settings(arguments, examine))
+    with captured() as printed:
+        try:
+            # Only a folder of clearhead's can need parts: other models bring their own.
+            model = open_model(arguments) if arguments.part else arguments.model
+            report = examine(model, **settings(arguments, examine))
+        except Exception:
+            if printed.tail:  # it may say why the model was not built
+                print(printed.tail, file=sys.stderr)
+            raise
+    report = replace(report, n_printed=report.n_printed + printed.n_lines)
     if arguments.html is not None:
         write_whole(arguments.html, as_html(report, arguments.language))
     if arguments.json:
         print(report.to_json(arguments.language))
     else:
-        TextConsole().print(as_renderable(report, arguments.language))
+        TextConsole().print(as_renderable(report, arguments.language, notes=arguments.notes))
     return report.exit_code(arguments.fail_on, strict=arguments.strict)

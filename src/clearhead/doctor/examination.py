@@ -17,6 +17,7 @@ from clearhead.doctor.checks import CHECKS, Check
 from clearhead.doctor.copying import copy_model
 from clearhead.doctor.findings import Finding, NotApplicableError, Outcome, Status
 from clearhead.doctor.patient import Calls, ModelKind, Patient
+from clearhead.doctor.printing import captured
 from clearhead.doctor.recognition import RecognitionError, recognise
 from clearhead.doctor.report import Examination
 from clearhead.doctor.seeding import seeded, set_seed
@@ -53,6 +54,7 @@ def examine(
     """
     checks = _chosen(only, quick, language)
     with ExitStack() as around:
+        printed = around.enter_context(captured())
         around.enter_context(seeded(seed))
         around.enter_context(torch.enable_grad())
         around.enter_context(as_in_training())
@@ -85,6 +87,7 @@ def examine(
         findings=fold(findings),
         outcomes=tuple(outcomes),
         seed=seed,
+        n_printed=printed.n_lines,
     )
 
 

@@ -20,6 +20,8 @@ class Examination:
     findings: tuple[Finding, ...]
     outcomes: tuple[Outcome, ...]
     seed: int
+    n_printed: int = 0
+    """How many lines the model's own code printed, which are left out."""
 
     @property
     def healthy(self) -> bool:
@@ -70,6 +72,7 @@ class Examination:
             "healthy": self.healthy,
             "could_not_run": [outcome.check for outcome in self.not_run],
             "seed": self.seed,
+            "printed_lines": self.n_printed,
             "recognised": self.recognised,
             "findings": findings,
             "checks": [asdict(outcome) for outcome in self.outcomes],

@@ -15,6 +15,7 @@ from clearhead.doctor.texts import (
     Language,
     ability_name,
     explain,
+    listed,
     place_name,
     stopped,
     summary,
@@ -29,6 +30,8 @@ _STATUS = {
     "not applicable": ("–", "bright_black"),
     "could not run": ("?", "magenta"),
 }
+# So many checks are listed each with its reason and its time.
+_FEW = 8
 _CELLS: dict[Cell, tuple[str, str]] = {
     "sees": ("█", "green"),
     "blind": ("·", "bright_black"),
@@ -37,13 +40,21 @@ _CELLS: dict[Cell, tuple[str, str]] = {
 
 
 def as_renderable(
-    report: Examination, language: Language = "en", *, all_checks: bool = True
+    report: Examination, language: Language = "en", *, notes: bool = False, checks: bool = True
 ) -> RenderableType:
-    """What rich can print: a heading, the findings, and, if asked for, every check."""
+    """What rich can print: a heading, the findings, the checks by how they ended. A note takes one
+    line; with `notes` it is explained like a finding, and each of many checks has its own line."""
     parts: list[RenderableType] = [_heading(report, language)]
-    parts += [_finding(finding, report, language) for finding in report.headlines]
-    if all_checks:
-        parts.append(_checks(report, language))
+    brief = [f for f in report.headlines if f.severity == "note" and not notes]
+    shown = [f for f in report.headlines if f not in brief]
+    parts += [_finding(finding, report, language) for finding in shown]
+    parts += [_note(finding, language) for finding in brief]
+    if checks:
+        in_full = notes or len(report.outcomes) <= _FEW
+        parts.append(_checks(report, language) if in_full else _names(report, language))
+    if report.n_printed:
+        text = word("printed", language).format(n=report.n_printed)
+        parts.append(Text(text, style="bright_black"))
     colour = "green" if report.healthy else "red"
     parts += [Text(stopped(outcome, language), style="magenta") for outcome in report.not_run]
     last_line = summary(report.findings, report.outcomes, language)
@@ -51,12 +62,42 @@ def as_renderable(
     return Group(*parts)
 
 
-def as_text(report: Examination, language: Language = "en", *, width: int = 100) -> str:
+def as_text(
+    report: Examination, language: Language = "en", *, width: int = 100, notes: bool = False
+) -> str:
     """The same without colour, for log files and failing tests: the findings only."""
     console = Console(file=StringIO(), width=width, no_color=True, highlight=False)
-    console.print(as_renderable(report, language, all_checks=False))
+    console.print(as_renderable(report, language, notes=notes, checks=False))
     assert isinstance(console.file, StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def _note(finding: Finding, language: Language) -> Text:
+    """One line, whatever its text is."""
+    seen = " ".join(explain(finding, language).seen.split())
+    return Text.assemble(
+        (word("note", language), f"bold {_COLOURS['note']}"),
+        "  ",
+        (finding.case, "bright_black"),
+        "  ",
+        seen,
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _names(report: Examination, language: Language) -> RenderableType:
+    """The checks, by how they ended."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for status, (sign, colour) in _STATUS.items():
+        names = [outcome.check for outcome in report.outcomes if outcome.status == status]
+        if names:
+            label = f"{sign} {word(status.replace(' ', '_'), language)} {len(names)}"
+            style = "bright_black" if status == "not applicable" else colour
+            table.add_row(Text(label, style=style), Text(listed(names, language), "bright_black"))
+    return Group(Text(""), table, Text(""))
 
 
 def _heading(report: Examination, language: Language) -> RenderableType:

@@ -1,0 +1,42 @@
+"""What a model's own code prints is not the report: it is counted, and left out."""
+
+import contextlib
+import io
+from collections import deque
+from collections.abc import Iterator
+
+_KEPT = 20
+
+
+class Printed(io.TextIOBase):
+    """Counts lines, and keeps the last ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_lines = 0
+        self._last: deque[str] = deque(maxlen=_KEPT)
+        self._open = ""
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, text: str, /) -> int:
+        """Keeps the text instead of showing it."""
+        *whole, self._open = (self._open + text).split("\n")
+        self.n_lines += len(whole)
+        self._last.extend(whole)
+        return len(text)
+
+    @property
+    def tail(self) -> str:
+        """The last lines."""
+        return "\n".join([*self._last, self._open]).strip("\n")
+
+
+@contextlib.contextmanager
+def captured() -> Iterator[Printed]:
+    """While this is open, nothing goes to standard output."""
+    printed = Printed()
+    with contextlib.redirect_stdout(printed):
+        yield printed
