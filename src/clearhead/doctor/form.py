@@ -184,7 +184,7 @@ class Form:
 
     def more_outputs(self, model: nn.Module, inputs: CallInputs) -> list[Tensor]:
         """Scores of whole sequences, (batch, classes), that stand beside the logits in a tuple."""
-        output = self.raw(model, inputs)
+        output = self.raw(model, self.filled(inputs) if self.exact_length else inputs)
         found = output if isinstance(output, tuple | list) else []
         batch = len(inputs.tokens)
         return [
