@@ -128,7 +128,7 @@ def test_a_model_that_cannot_be_opened_is_explained_in_chinese(file, capsys, mod
 def test_a_report_without_rich_is_plain_lines(monkeypatch):
     report = examine(Leaky(), kind="decoder", only=["causal"])
     monkeypatch.setitem(__import__("sys").modules, "clearhead.doctor.terminal", None)
-    assert "error: The future leaks into the past" in str(report)
+    assert "error  The future leaks into the past  [causal.leak]" in str(report)
 
 
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own():

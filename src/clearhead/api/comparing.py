@@ -47,17 +47,16 @@ def diff(
         check_at_least("vocab_size", vocab_size, 1)
     if pad_id is not None:
         check_whole("pad_id", pad_id)
-    one, _, one_calls = open_module(reference, language)
-    other, _, other_calls = open_module(port, language)
+    one, other = open_module(reference, language), open_module(port, language)
     return diff_modules(
-        one,
-        other,
+        one.model,
+        other.model,
         inputs,
         kind=kind,
         vocab_size=vocab_size,
         pad_id=pad_id,
-        reference_calls=reference_calls or one_calls,
-        port_calls=port_calls or other_calls,
+        reference_calls=reference_calls or one.calls,
+        port_calls=port_calls or other.calls,
         copy_weights=copy_weights,
         steps=steps,
         seed=seed,

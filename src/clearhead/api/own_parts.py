@@ -1,14 +1,12 @@
 """Parts of the user's own as they are given: classes, or FILE.py:NAME."""
 
-import importlib.util
-import sys
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import nn
 
+from clearhead.doctor.user_files import run_file
 from clearhead.errors import ClearheadError, InputError
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
@@ -48,43 +46,3 @@ def from_file(file: Path, symbol: str) -> Any:
     if found is None:
         raise ClearheadError(f"{file} has no {symbol!r}; check the name")
     return found
-
-
-class FileError(ClearheadError):
-    """A Python file of the user's that cannot be imported; `line` (empty if unknown) and `reason`
-    say why."""
-
-    def __init__(self, file: Path, line: str, reason: str) -> None:
-        super().__init__(f"{file}{line and f', line {line}'} cannot be imported: {reason}")
-        self.file, self.line, self.reason = file, line, reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FileError, (self.file, self.line, self.reason)
-
-
-def run_file(file: Path) -> ModuleType:
-    """A Python file of the user's as a module."""
-    if not file.is_file():
-        raise ClearheadError(f"there is no file {str(file)!r}; check the path")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its neighbours can be imported, as if it were run, and its classes can be found by name.
-    if str(file.parent.resolve()) not in sys.path:
-        sys.path.insert(0, str(file.parent.resolve()))
-    sys.modules[file.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        line = ""
-        # A syntax error may be in a file that this one imports: its text then says where.
-        if isinstance(error, SyntaxError) and error.filename == str(file):
-            line = str(error.lineno)
-        raise FileError(file, line, first_line(error)) from error
-    return module
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without its details."""
-    text = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

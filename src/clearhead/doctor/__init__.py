@@ -11,13 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearhead.doctor.examination import examine as examine
-    from clearhead.doctor.findings import Finding as Finding
-    from clearhead.doctor.patient import CallInputs as CallInputs
-    from clearhead.doctor.patient import Calls as Calls
-    from clearhead.doctor.patient import Generated as Generated
-    from clearhead.doctor.report import Examination as Examination
-    from clearhead.doctor.testing import assert_healthy as assert_healthy
+    from .examination import examine as examine
+    from .findings import Finding as Finding
+    from .patient import CallInputs as CallInputs
+    from .patient import Calls as Calls
+    from .patient import Generated as Generated
+    from .report import Examination as Examination
+    from .testing import assert_healthy as assert_healthy
 
 # Imported when first asked for: pytest loads the plugin of this package at every start, and torch
 # takes seconds.

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor import feeding
-from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, logits_in
-from clearhead.doctor.forms import STARTS
-from clearhead.doctor.generating import NOTHING, Found, find_generate
-from clearhead.doctor.patient import CallInputs, Patient, change_size
+from . import feeding
+from .form import CALL_ERRORS, Form, arguments_of, logits_in
+from .forms import STARTS
+from .generating import NOTHING, Found, find_generate
+from .patient import CallInputs, Patient, change_size
 
 _LABELS = ("labels", "lm_labels", "targets", "gold")
 _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")

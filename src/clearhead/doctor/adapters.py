@@ -4,11 +4,11 @@ import inspect
 
 import torch
 
-from clearhead.doctor.form import CALL_ERRORS, arguments_of, describe, has_forward
-from clearhead.doctor.forms import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
-from clearhead.doctor.masks import is_mask
-from clearhead.doctor.patient import CallInputs, Patient
-from clearhead.doctor.texts import Language, error_text
+from .form import CALL_ERRORS, arguments_of, describe, has_forward
+from .forms import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
+from .masks import is_mask
+from .patient import CallInputs, Patient
+from .texts import Language, error_text
 
 
 def adapter_text(patient: Patient, problems: dict[str, str], language: Language) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clearhead.doctor.witness import watching
+from .witness import watching
 
 _aten = torch.ops.aten
 _SOFTMAX = {_aten._softmax.default, _aten._safe_softmax.default}

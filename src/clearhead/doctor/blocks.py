@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.patient import Patient, once_per_patient
-from clearhead.doctor.witness import Visit, watch
+from .patient import Patient, once_per_patient
+from .witness import Visit, watch
 
 
 @dataclass(frozen=True)

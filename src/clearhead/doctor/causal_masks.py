@@ -6,12 +6,12 @@ from itertools import product
 
 import torch
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of
-from clearhead.doctor.mask_form import MaskForm, MaskShape
-from clearhead.doctor.masks import OF_SOURCE, SENSES, hides, is_mask
-from clearhead.doctor.patient import Patient
-from clearhead.doctor.reach import reach_in
+from .attention_trace import trace_attention
+from .form import CALL_ERRORS, Form, arguments_of
+from .mask_form import MaskForm, MaskShape
+from .masks import OF_SOURCE, SENSES, hides, is_mask
+from .patient import Patient
+from .reach import reach_in
 
 _SHAPES: tuple[MaskShape, ...] = (
     "(batch, 1, length, length)",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from clearhead.doctor.findings import Finding
+from .findings import Finding
 
 _EVERYTHING = "*"
 # A finding, and what it explains (checks, or cases of them), the most fundamental first.

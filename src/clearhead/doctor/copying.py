@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.witness import watching
+from .witness import watching
 
 
 def copy_model(model: nn.Module, *, share_weights: bool = False) -> nn.Module:

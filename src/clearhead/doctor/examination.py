@@ -11,18 +11,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.attention_trace import as_in_training
-from clearhead.doctor.causes import fold
-from clearhead.doctor.checks import CHECKS, Check
-from clearhead.doctor.copying import copy_model
-from clearhead.doctor.findings import Finding, NotApplicableError, Outcome, Status
-from clearhead.doctor.patient import Calls, ModelKind, Patient
-from clearhead.doctor.printing import captured
-from clearhead.doctor.recognition import RecognitionError, recognise
-from clearhead.doctor.report import Examination
-from clearhead.doctor.seeding import seeded, set_seed
-from clearhead.doctor.texts import Language, error_text, nearest_text
-from clearhead.errors import ClearheadError
+from .attention_trace import as_in_training
+from .causes import fold
+from .checks import CHECKS, Check
+from .copying import copy_model
+from .errors import DoctorError
+from .findings import Finding, NotApplicableError, Outcome, Status
+from .patient import Calls, ModelKind, Patient
+from .printing import captured
+from .recognition import RecognitionError, recognise
+from .report import Examination
+from .seeding import seeded, set_seed
+from .texts import Language, error_text, nearest_text
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def _chosen(only: Collection[str] | None, quick: bool, language: Language) -> li
     for name in only or ():
         if name not in names:
             remedy = nearest_text(name, names, language)
-            raise ClearheadError(error_text("no_check", language, name=name, nearest=remedy))
+            raise DoctorError(error_text("no_check", language, name=name, nearest=remedy))
     if only is not None:
         return [check for check in CHECKS if check.name in only]
     return [check for check in CHECKS if check.quick or not quick]

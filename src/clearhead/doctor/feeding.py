@@ -7,8 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.form import Form, arguments_of
-from clearhead.doctor.patient import CallInputs
+from .form import Form, arguments_of
+from .patient import CallInputs
 
 Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]]
 """New tokens, the cache so far and further arguments → their logits, and the cache grown."""

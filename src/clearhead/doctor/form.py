@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.doctor.mask_form import MaskForm
-from clearhead.doctor.patient import CallInputs, in_pieces
+from .mask_form import MaskForm
+from .patient import CallInputs, in_pieces
 
 CALL_ERRORS = (
     RuntimeError,
@@ -213,7 +213,7 @@ class Form:
         return next((t for t in vectors if len(t) == batch and t.shape[1] > 1), None)
 
     def _inside(self, model: nn.Module, inputs: CallInputs, dropped: int) -> Tensor:
-        from clearhead.doctor.witness import watching
+        from .witness import watching
 
         seen: list[Any] = []
 

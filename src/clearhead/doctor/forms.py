@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.form import (
+from .form import (
     CALL_ERRORS,
     HEADS,
     Form,
@@ -18,10 +18,10 @@ from clearhead.doctor.form import (
     logits_in,
     states_in,
 )
-from clearhead.doctor.mask_form import MaskForm
-from clearhead.doctor.masks import OF_SOURCE, is_length, is_mask, required_masks
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import watch, watching
+from .mask_form import MaskForm
+from .masks import OF_SOURCE, is_length, is_mask, required_masks
+from .patient import CallInputs, Patient, change_size
+from .witness import watch, watching
 
 LABELS = ("targets", "labels", "lm_labels", "label", "gold")
 """Arguments of a loss; never what a decoder reads, unless nothing else is there."""

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.end_tokens import NAMES, end_read_by, mentions_an_end
-from clearhead.doctor.form import Form, arguments_of
-from clearhead.doctor.masks import is_mask
-from clearhead.doctor.patient import CallInputs, Generated, Patient
-from clearhead.doctor.witness import watching
+from .end_tokens import NAMES, end_read_by, mentions_an_end
+from .form import Form, arguments_of
+from .masks import is_mask
+from .patient import CallInputs, Generated, Patient
+from .witness import watching
 
 Found = tuple[dict[str, Any], dict[str, str]]
 NOTHING: Found = ({}, {})

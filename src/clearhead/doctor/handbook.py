@@ -7,8 +7,8 @@ in which it is started.
 import sys
 from pathlib import Path
 
-from clearhead.doctor.checks import CHECKS, Check
-from clearhead.doctor.texts import LANGUAGES, Language, code, sentences, word
+from .checks import CHECKS, Check
+from .texts import LANGUAGES, Language, code, sentences, word
 
 
 def handbook(language: Language) -> str:

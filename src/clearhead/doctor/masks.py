@@ -7,10 +7,10 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.form import CALL_ERRORS, Form, arguments_of, takes_anything
-from clearhead.doctor.mask_form import MaskForm, MaskShape
-from clearhead.doctor.patient import CallInputs, Patient, change_size
+from .attention_trace import trace_attention
+from .form import CALL_ERRORS, Form, arguments_of, takes_anything
+from .mask_form import MaskForm, MaskShape
+from .patient import CallInputs, Patient, change_size
 
 # Arguments that say which tokens are real, or which are not; which of the two, and in which
 # shape, is found by trying.

@@ -2,9 +2,9 @@
 
 from html import escape
 
-from clearhead.doctor.findings import Cell, Finding, Outcome
-from clearhead.doctor.report import Examination
-from clearhead.doctor.texts import (
+from .findings import Cell, Finding, Outcome
+from .report import Examination
+from .texts import (
     Language,
     ability_name,
     explain,

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.copying import copy_model
+from .copying import copy_model
 
 ModelKind = Literal["encoder-decoder", "decoder", "encoder"]
 KINDS: tuple[ModelKind, ...] = ("encoder-decoder", "decoder", "encoder")

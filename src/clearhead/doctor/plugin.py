@@ -14,6 +14,6 @@ import pytest
 def healthy() -> Callable[..., Any]:
     """`assert_healthy`: fails with the report if the doctor finds an error or a warning."""
     # torch is imported when a test asks for it, not whenever pytest starts.
-    from clearhead.doctor.testing import assert_healthy
+    from .testing import assert_healthy
 
     return assert_healthy

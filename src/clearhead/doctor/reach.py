@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.patient import CallInputs, Patient
+from .patient import CallInputs, Patient
 
 
 def reach_in(

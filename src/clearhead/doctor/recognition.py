@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor import abilities
-from clearhead.doctor.adapters import adapter_text
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.causal_masks import with_causal_mask
-from clearhead.doctor.form import CALL_ERRORS, Form
-from clearhead.doctor.forms import forms, settle
-from clearhead.doctor.masks import BEST, optional_masks, score
-from clearhead.doctor.patient import KINDS, CallInputs, Calls, ModelKind, Patient
-from clearhead.doctor.row_limit import with_row_limit
-from clearhead.doctor.texts import Language, error_text, nearest_text
-from clearhead.errors import ClearheadError
+from . import abilities
+from .adapters import adapter_text
+from .attention_trace import trace_attention
+from .causal_masks import with_causal_mask
+from .errors import DoctorError
+from .form import CALL_ERRORS, Form
+from .forms import forms, settle
+from .masks import BEST, optional_masks, score
+from .patient import KINDS, CallInputs, Calls, ModelKind, Patient
+from .row_limit import with_row_limit
+from .texts import Language, error_text, nearest_text
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _PADS = (
 )
 
 
-class RecognitionError(ClearheadError):
+class RecognitionError(DoctorError):
     """The doctor does not know how to call this model."""
 
 

@@ -2,12 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clearhead.doctor.findings import Finding, Outcome, Severity
-from clearhead.doctor.texts import Language, explain, stopped, summary
+from .findings import Finding, Outcome, Severity
+from .texts import Language, explain
 
 
 @dataclass(frozen=True)
@@ -81,24 +80,14 @@ class Examination:
 
     def __str__(self) -> str:
         try:
-            from clearhead.doctor.terminal import as_text
+            from .terminal import as_text
         except ImportError:  # rich is not installed
-            return "\n".join(self._lines())
+            from .plain import as_plain as as_text
         return as_text(self)
-
-    def _lines(self) -> Iterator[str]:
-        for finding in self.headlines:
-            words = explain(finding, "en")
-            place = f" ({finding.place})" if finding.place else ""
-            yield f"{finding.severity}: {words.title}{place}  [{finding.case}]"
-            yield f"  {words.seen}"
-            yield from (f"  probably because of this: {f.case}" for f in self.following(finding))
-        yield from (stopped(outcome, "en") for outcome in self.not_run)
-        yield summary(self.findings, self.outcomes, "en")
 
     def _repr_html_(self) -> str:
         """In a notebook."""
-        from clearhead.doctor.page import as_fragment
+        from .page import as_fragment
 
         return as_fragment(self)
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from clearhead.doctor.form import CALL_ERRORS, Form
-from clearhead.doctor.patient import Patient
+from .form import CALL_ERRORS, Form
+from .patient import Patient
 
 # As many as the checks ask for.
 _MOST = 64

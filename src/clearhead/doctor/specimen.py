@@ -2,8 +2,8 @@
 the ways of `DEFECTS`, which training does not show. The code is our own; the defects are those
 that we found in tutorials.
 
-    from clearhead.doctor import examine
-    from clearhead.doctor.specimen import TutorialTransformer
+    from . import examine
+    from .specimen import TutorialTransformer
     print(examine(TutorialTransformer(), kind="encoder-decoder", quick=True))
 
 `DEFECTS` says which case of the doctor names each of them.

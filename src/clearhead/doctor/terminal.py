@@ -9,9 +9,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from clearhead.doctor.findings import Cell, Finding
-from clearhead.doctor.report import Examination
-from clearhead.doctor.texts import (
+from .findings import Cell, Finding
+from .report import Examination
+from .texts import (
     Language,
     ability_name,
     explain,

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from clearhead.doctor.examination import examine
-from clearhead.doctor.report import Examination
+from .examination import examine
+from .report import Examination
 
 
 def assert_healthy(

@@ -8,9 +8,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from clearhead.doctor.examination import examine
-from clearhead.doctor.report import Examination
-from clearhead.errors import ClearheadError
+from .errors import DoctorError
+from .examination import examine
+from .report import Examination
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class ExamineFirst(TrainerCallback):
             _log.warning("%s", self.report)
         if self.stop and self.report.fails("error"):
             cases = ", ".join(f.case for f in self.report.headlines if f.severity == "error")
-            raise ClearheadError(
+            raise DoctorError(
                 f"the doctor found {cases} before the first step; fix it, or pass "
                 "ExamineFirst(stop=False) to train all the same"
             )

@@ -4,7 +4,9 @@ only show."""
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from clearhead.doctor.checks import (
+from ..findings import Finding
+from ..patient import Patient
+from . import (
     attention,
     batch,
     cache,
@@ -29,8 +31,6 @@ from clearhead.doctor.checks import (
     stream,
     window,
 )
-from clearhead.doctor.findings import Finding
-from clearhead.doctor.patient import Patient
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import (
+from ..attention_trace import (
     Attention,
     SoftmaxOutputs,
     plain_kernels,
     trace_attention,
 )
-from clearhead.doctor.blocks import is_norm
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import CallInputs, Patient
-from clearhead.doctor.witness import watch
+from ..blocks import is_norm
+from ..findings import Finding, NotApplicableError
+from ..patient import CallInputs, Patient
+from ..witness import watch
 
 # Scores of a standard deviation of 1 are what the division by √d_head is for; at twice that the
 # largest of ten weights is above a half before anything was learnt.

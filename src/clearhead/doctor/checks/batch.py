@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import operations_in
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import Visit, differs, first_change, watch
+from ..attention_trace import operations_in
+from ..findings import Finding, NotApplicableError
+from ..patient import CallInputs, Patient, change_size
+from ..witness import Visit, differs, first_change, watch
 
 _N_ROWS = 4
 # The row that is asked about, behind all others, and the one that it changes places with.

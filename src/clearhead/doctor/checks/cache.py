@@ -6,10 +6,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.checks.padding import pad, roles
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Patient, change_size
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..naming import PACKAGE
+from ..patient import CallInputs, Patient, change_size
+from .padding import pad, roles
 
 _N_PADS = 3
 _ROWS = [2, 0, 0]  # one row goes on twice and one ends, as beams do
@@ -64,7 +65,7 @@ def _in_words(error: Exception) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
-    own = not module.startswith(("torch.", "clearhead.doctor."))
+    own = not module.startswith(("torch.", f"{PACKAGE}."))
     return own and "unpack" not in str(error)
 
 

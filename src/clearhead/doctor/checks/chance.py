@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.copying import copy_model
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import first_change, watch, watching
+from ..attention_trace import trace_attention
+from ..copying import copy_model
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import CallInputs, Patient, change_size
+from ..witness import first_change, watch, watching
 
 # Nobody drops more than this; who writes 0.9 means the share to keep.
 _HIGH = 0.65

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.doctor.attention_trace import Operations, trace_attention
-from clearhead.doctor.copying import calls_the_original, copy_model
-from clearhead.doctor.findings import Finding
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import watch
+from ..attention_trace import Operations, trace_attention
+from ..copying import calls_the_original, copy_model
+from ..findings import Finding
+from ..patient import CallInputs, Patient, change_size
+from ..witness import watch
 
 
 def registered(patient: Patient) -> Iterator[Finding]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient, change_size
+from ..findings import Finding, NotApplicableError
+from ..patient import Patient, change_size
 
 
 def documents(patient: Patient) -> Iterator[Finding]:

@@ -5,7 +5,11 @@ from typing import Any
 
 from torch import nn
 
-from clearhead.doctor.checks.runs import (
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..generating import NEVER
+from ..patient import Patient
+from .runs import (
     N_NEW,
     PROMPT,
     draws,
@@ -14,10 +18,6 @@ from clearhead.doctor.checks.runs import (
     prompts,
     scene,
 )
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.generating import NEVER
-from clearhead.doctor.patient import Patient
 
 _N_ROWS = 12
 # Each is tried with the whole batch.

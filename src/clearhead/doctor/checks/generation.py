@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.checks.runs import (
+from ..findings import Finding, NotApplicableError, Severity
+from ..patient import CallInputs, Generated, Patient
+from ..witness import watching
+from .runs import (
     N_NEW,
     draws,
     error_of,
@@ -21,9 +24,6 @@ from clearhead.doctor.checks.runs import (
     text_of,
     unclear_error,
 )
-from clearhead.doctor.findings import Finding, NotApplicableError, Severity
-from clearhead.doctor.patient import CallInputs, Generated, Patient
-from clearhead.doctor.witness import watching
 
 _BEAMS = 4
 _N_DRAWS = 24

@@ -7,10 +7,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.blocks import find_towers
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient
-from clearhead.doctor.witness import watch
+from ..blocks import find_towers
+from ..findings import Finding, NotApplicableError
+from ..patient import Patient
+from ..witness import watch
 
 _PAIRED = 1e-2
 _SAME_SIZE = 0.06

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.doctor.checks.loss import shift_of
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import CallInputs, Patient
+from ..findings import Finding, NotApplicableError
+from ..patient import CallInputs, Patient
+from .loss import shift_of
 
 _N_SAMPLES = 8
 _LENGTH = 8

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Patient
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import CallInputs, Patient
 
 # Longer limits are believed: trying them costs quadratic time and memory.
 _LONGEST_TRIED = 2048

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.loss_forms import adds_a_constant, smoothed
-from clearhead.doctor.patient import CallInputs, Patient, once_per_patient
+from ..findings import Finding, NotApplicableError
+from ..loss_forms import adds_a_constant, smoothed
+from ..patient import CallInputs, Patient, once_per_patient
 
 _N_IGNORED = 4
 

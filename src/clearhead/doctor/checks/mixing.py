@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import LookAtYourself, plain_kernels, trace_attention
-from clearhead.doctor.blocks import is_norm
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient
-from clearhead.doctor.witness import axis_of, differs, first_change, watch
+from ..attention_trace import LookAtYourself, plain_kernels, trace_attention
+from ..blocks import is_norm
+from ..findings import Finding, NotApplicableError
+from ..patient import Patient
+from ..witness import axis_of, differs, first_change, watch
 
 # What parts are called in which positions meet without a softmax, and are meant to.
 _OTHERS = ("att", "mix", "mamba", "delta", "recur", "ssm", "conv")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient, change_size
-from clearhead.doctor.witness import differs, first_change, watch
+from ..findings import Finding, NotApplicableError
+from ..patient import Patient, change_size
+from ..witness import differs, first_change, watch
 
 
 def modes(patient: Patient) -> Iterator[Finding]:

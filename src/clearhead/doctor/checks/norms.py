@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import torch
 
-from clearhead.doctor.blocks import find_towers, is_norm, stream_into
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import Patient
-from clearhead.doctor.witness import watch
+from ..blocks import find_towers, is_norm, stream_into
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import Patient
+from ..witness import watch
 
 # A gain of 1 and a shift of 0 give a size of 1; a shift of 1 gives 1.41.
 _ALLOWED = 0.2

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.copying import copy_model
-from clearhead.doctor.findings import Finding, NotApplicableError, Severity
-from clearhead.doctor.patient import CallInputs, Patient, change_size
+from ..attention_trace import trace_attention
+from ..copying import copy_model
+from ..findings import Finding, NotApplicableError, Severity
+from ..patient import CallInputs, Patient, change_size
 
 _N_PADS = 3
 

@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.checks.runs import (
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import CallInputs, Generated, Patient
+from .runs import (
     N_NEW,
     N_PROMPTS,
     PROMPT,
@@ -18,9 +21,6 @@ from clearhead.doctor.checks.runs import (
     scene,
     text_of,
 )
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Generated, Patient
 
 _N_PADS = 2
 

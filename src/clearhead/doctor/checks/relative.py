@@ -6,10 +6,10 @@ from types import FunctionType
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import Attention, trace_attention
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import axis_of, watch
+from ..attention_trace import Attention, trace_attention
+from ..findings import Finding, NotApplicableError
+from ..patient import CallInputs, Patient, change_size
+from ..witness import axis_of, watch
 
 # Some models compute their rotation in single precision always; a wrong one is off by the whole.
 _TOLERANCE = 1e-3

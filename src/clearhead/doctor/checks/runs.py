@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.findings import NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Generated, Patient
+from ..findings import NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import CallInputs, Generated, Patient
 
 N_NEW = 8
 PROMPT = 3

@@ -6,12 +6,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.findings import Cell, Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Patient, change_size, once_per_patient
-from clearhead.doctor.reach import reach_in
-from clearhead.doctor.witness import Visit, axis_of, differs, first_change, first_loss, watch
+from ..attention_trace import trace_attention
+from ..findings import Cell, Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import CallInputs, Patient, change_size, once_per_patient
+from ..reach import reach_in
+from ..witness import Visit, axis_of, differs, first_change, first_loss, watch
 
 # Further on than tables that are clipped by mistake.
 _FAR = 31

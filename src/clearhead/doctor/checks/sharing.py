@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.blocks import is_norm
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import Patient
-from clearhead.doctor.witness import Visit, watch
+from ..blocks import is_norm
+from ..findings import Finding, NotApplicableError
+from ..patient import Patient
+from ..witness import Visit, watch
 
 
 def tied(patient: Patient) -> Iterator[Finding]:

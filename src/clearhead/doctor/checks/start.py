@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.doctor.copying import copy_model
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.form import CALL_ERRORS
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.seeding import set_seed
-from clearhead.doctor.witness import watching
+from ..copying import copy_model
+from ..findings import Finding, NotApplicableError
+from ..form import CALL_ERRORS
+from ..patient import CallInputs, Patient, change_size
+from ..seeding import set_seed
+from ..witness import watching
 
 # A random output layer adds half its variance to ln V: with PyTorch's own initial weights 0.2 at
 # most. One nat more than ln V is a spread that no common initialisation gives.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.doctor.blocks import (
+from ..blocks import (
     Tower,
     find_towers,
     is_norm,
@@ -16,9 +16,9 @@ from clearhead.doctor.blocks import (
     stream_into,
     stream_out_of,
 )
-from clearhead.doctor.findings import Finding, NotApplicableError
-from clearhead.doctor.patient import CallInputs, Patient, change_size
-from clearhead.doctor.witness import Visit, differs, tensors, watch, watching
+from ..findings import Finding, NotApplicableError
+from ..patient import CallInputs, Patient, change_size
+from ..witness import Visit, differs, tensors, watch, watching
 
 # The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has
 # 0.028, the same table scaled by √d_model has 0.057 even at a width of 4.

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from clearhead.doctor.attention_trace import trace_attention
-from clearhead.doctor.findings import Finding, NotApplicableError, Severity
-from clearhead.doctor.patient import Patient
+from ..attention_trace import trace_attention
+from ..findings import Finding, NotApplicableError, Severity
+from ..patient import Patient
 
 _NAMES = ("sliding_window", "sliding_window_size", "window_size", "attention_window", "window")
 # Hugging Face's word, with one meaning: so many keys, the token's own among them. By the others

@@ -4,15 +4,17 @@
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from clearhead.doctor.findings import Finding, Outcome
-from clearhead.errors import closest
+from ..findings import Finding, Outcome
+from ..naming import COMMAND, PACKAGE, TRANSFORMERS
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
+_MAX_WORD = 100
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def code() -> dict[str, dict[str, str]]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("clearhead.doctor.texts").joinpath(name).read_text(encoding="utf-8"))
+    return tomllib.loads(files(__name__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def explain(finding: Finding, language: Language) -> Explanation:
@@ -73,7 +75,8 @@ def word(key: str, language: Language) -> str:
 
 def error_text(key: str, language: Language, **numbers: object) -> str:
     """Why a model could not be examined."""
-    return sentences(language)["errors"][key].strip("\n").format(**numbers)
+    named = {"package": PACKAGE, "command": COMMAND, "transformers": TRANSFORMERS}
+    return sentences(language)["errors"][key].strip("\n").format(**named, **numbers)
 
 
 def listed(names: Iterable[str], language: Language) -> str:
@@ -84,9 +87,10 @@ def listed(names: Iterable[str], language: Language) -> str:
 def nearest_text(word: str, known: Iterable[str], language: Language) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)
-    close = closest(word, known)
-    if close is not None:
-        return error_text("did_you_mean", language, close=close)
+    # The search takes long for more than a word.
+    close = get_close_matches(word, known, n=1) if len(word) <= _MAX_WORD else []
+    if close:
+        return error_text("did_you_mean", language, close=close[0])
     return error_text("choose_one", language, known=listed(map(repr, known), language))
 
 

@@ -10,8 +10,7 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """While it lasts, these libraries reach no hub: they raise an error instead, for which
-    `wanted_the_hub` is true."""
+    """While it lasts, these libraries reach no hub: they raise an error instead."""
     try:
         from huggingface_hub import constants
     except ImportError:
@@ -24,8 +23,3 @@ def offline() -> Iterator[None]:
             yield
         finally:
             constants.HF_HUB_OFFLINE = before
-
-
-def wanted_the_hub(error: Exception) -> bool:
-    """Whether a library would have asked a hub for something."""
-    return type(error).__name__ == "OfflineModeIsEnabled"

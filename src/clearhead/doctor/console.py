@@ -1,0 +1,25 @@
+"""rich's console for text that is untrusted: reports quote what a model's own code is called and
+what it says."""
+
+from collections.abc import Iterable
+from typing import IO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from .plain import visible
+
+
+class ReportConsole(Console):
+    """Takes no style and no control character from the text itself."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        super().__init__(file=file, highlight=False, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Every printed piece, with escapes for the control characters in it."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible(text), style)

@@ -1,0 +1,23 @@
+"""The errors that users of the doctor see."""
+
+from typing import TYPE_CHECKING
+
+from .naming import IS_PART
+
+if TYPE_CHECKING or not IS_PART:
+    _Base = Exception
+else:
+    # Who catches clearhead's errors catches these too.
+    from ..errors import ClearheadError as _Base
+
+MAX_MESSAGE = 4000
+"""Characters: what a file from somebody else holds may be quoted in a message."""
+
+
+class DoctorError(_Base):
+    """Base of every error that the user can fix: a model that cannot be opened or called, a check
+    or a setting that does not exist. As a part of clearhead, it is a `ClearheadError`."""
+
+    def __init__(self, message: str = "") -> None:
+        text = str(message)
+        super().__init__(text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} […]")

@@ -1,0 +1,92 @@
+"""A model by its name: FILE.py:NAME, or the folder of a Hugging Face model."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import nn
+
+from .errors import DoctorError
+from .hub_folders import CONFIG, open_hub_folder
+from .patient import Calls
+from .seeding import seeded
+from .texts import Language, error_text
+from .user_files import FileError, first_line, run_file
+
+
+class OpenedModel(NamedTuple):
+    """A model that was opened by its name."""
+
+    model: nn.Module
+    fresh: bool
+    """Whether its weights are untrained."""
+    calls: Calls | None = None
+    """How it is called, if its file says so."""
+
+
+def names_a_file(model: object) -> bool:
+    """Whether a name is FILE.py:NAME."""
+    file, colon, _ = str(model).rpartition(":")
+    return isinstance(model, str | Path) and bool(colon) and file.endswith(".py")
+
+
+def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
+    """What a name on the command line stands for. A model that is built has the same weights each
+    time."""
+    folder = Path(name)
+    with seeded(seed):
+        if names_a_file(name):
+            return open_file(name, language)
+        if folder.suffix == ".py":
+            raise DoctorError(error_text("only_a_file", language, model=name))
+        if not (folder / CONFIG).is_file():
+            raise DoctorError(error_text("no_model_there", language, model=name))
+        return OpenedModel(open_hub_folder(folder, language), fresh=False)
+
+
+def open_file(model: str | Path, language: Language) -> OpenedModel:
+    """FILE.py:NAME: the file is run, and may say how its model is called."""
+    path, _, name = str(model).rpartition(":")
+    file = Path(path)
+
+    def problem(key: str, **words: object) -> DoctorError:
+        return DoctorError(error_text(key, language, file=file, name=name, **words))
+
+    if not file.is_file():
+        raise problem("no_file")
+    try:
+        module = run_file(file)
+    except FileError as error:
+        key = "not_imported_line" if error.line else "not_imported"
+        raise problem(key, line=error.line, reason=error.reason) from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise problem("no_name")
+    built = found
+    if not isinstance(found, nn.Module):
+        if not callable(found):
+            raise problem("no_function", type=type(found).__name__)
+        try:
+            built = found()
+        except Exception as error:
+            reason = first_line(error) + _hint(error, language)
+            raise problem("build_failed", reason=reason) from error
+    if not isinstance(built, nn.Module):
+        raise problem("no_module", type=type(built).__name__)
+    return OpenedModel(built, fresh=True, calls=_as_calls(getattr(module, "calls", None)))
+
+
+def _as_calls(calls: object) -> Calls | None:
+    """The class of this name in clearhead and in transformer-doctor is the same code twice: a file
+    may import either."""
+    if isinstance(calls, Calls) or type(calls).__name__ != "Calls":
+        return calls if isinstance(calls, Calls) else None
+    return Calls(**{field.name: getattr(calls, field.name) for field in fields(Calls)})
+
+
+def _hint(error: Exception, language: Language) -> str:
+    if isinstance(error, TypeError) and "required" in str(error):
+        return error_text("needs_arguments", language)
+    if "CUDA" in str(error) or "NVIDIA" in str(error):
+        return error_text("needs_cuda", language)
+    return ""
