@@ -192,7 +192,7 @@ def _optional_start(patient: Patient, form: Form) -> str | None:
 def _keeps_what_came(
     patient: Patient, form: Form, told: Callable[[int, Tensor], dict[Any, Any]]
 ) -> bool:
-    """Whether a last token, told where it stands, knows of those in an earlier call."""
+    """Whether a last token whose place is given knows of those in an earlier call."""
     n_rows = patient.max_rows or 2 if form.exact_rows else patient.rows(2)
     model, inputs = patient.copy(), patient.draw(n_rows)
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))

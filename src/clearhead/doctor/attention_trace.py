@@ -14,7 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .witness import watching
 
 _aten = torch.ops.aten
-_SOFTMAX = {_aten._softmax.default, _aten._safe_softmax.default}
+_SOFTMAX = {_aten._softmax.default}
+if hasattr(_aten, "_safe_softmax"):  # torch 2.5 and later
+    _SOFTMAX.add(_aten._safe_softmax.default)
 _PRODUCT = {_aten.bmm.default, _aten.baddbmm.default}
 _DIVIDE = {_aten.div.Tensor, _aten.div_.Tensor, _aten.div.Scalar}
 _SCALE = {_aten.mul.Tensor, _aten.mul_.Tensor, _aten.mul.Scalar, *_DIVIDE}

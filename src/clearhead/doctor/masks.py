@@ -219,8 +219,8 @@ def _find(
 
 
 def _passed_on(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
-    """A mask that the model hands on by its **kwargs. Any name may be taken there and read by
-    nobody: one that is read leaves an unpadded batch alone, and hiding a token changes it."""
+    """A mask that the model hands on by its **kwargs. Any name may be taken there and never be
+    read: one that is read leaves an unpadded batch alone, and hiding a token changes it."""
     inputs = patient.draw(3)
     masked = _all_real(inputs, role)
     hidden = _all_real(inputs, role)

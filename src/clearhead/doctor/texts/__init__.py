@@ -84,9 +84,9 @@ def listed(names: Iterable[str], language: Language) -> str:
     return word("comma", language).join(names)
 
 
-def nearest_text(word: str, known: Iterable[str], language: Language) -> str:
+def nearest_text(given: object, known: Iterable[str], language: Language) -> str:
     """The remedy for a mistyped word: the closest known one, or all of them."""
-    known = list(known)
+    word, known = str(given), list(known)
     # The search takes long for more than a word.
     close = get_close_matches(word, known, n=1) if len(word) <= _MAX_WORD else []
     if close:

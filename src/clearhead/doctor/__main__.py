@@ -1,0 +1,7 @@
+"""`python -m transformer_doctor FILE.py:NAME`."""
+
+import sys
+
+from .command import main
+
+sys.exit(main())
