@@ -28,7 +28,7 @@ ENGLISH = [
     *pages("en"),
     *(page for page in sorted((ROOT / "results").rglob("*.md")) if ".zh-CN" not in page.name),
     *sorted((PACKAGE / "recipes").rglob("*.toml")),
-    PACKAGE / "data" / "public.toml",
+    PACKAGE / "intake" / "public.toml",
     TEXTS / "en.toml",
 ]
 CHINESE = [

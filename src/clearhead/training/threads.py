@@ -58,7 +58,7 @@ def choose_threads(
     """By timing steps of a trial run, which are discarded. Fewer threads are tried as long as they
     are no slower: on an idle machine of many cores, one thread could take minutes for a step.
     Nothing is timed where there is no choice, where an accelerator computes, where each number of
-    threads would compile the layers anew, or where torchrun has told each rank its number."""
+    threads would compile the layers anew, or where torchrun has set the number of each rank."""
     most = torch.get_num_threads()
     if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:
         return ThreadChoice(threads=most)
