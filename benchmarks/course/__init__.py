@@ -7,5 +7,5 @@ python -m benchmarks.course measure NAME…   measures these, also what trains o
                                             (copy, positions, one_sequence, worth, depths, kinds,
                                             learnt_by_heart)
 python -m benchmarks.course code            writes the code of the package into the pages again
-python -m benchmarks.course answers FOLDER  counts wrong answers that fail, right ones that pass
+python -m benchmarks.course answers         counts wrong answers that fail, right ones that pass
 """

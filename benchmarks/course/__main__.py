@@ -9,7 +9,7 @@ from benchmarks.course.pictures import DATA, FOLDER, pictures, read_data
 
 
 def main(arguments: list[str]) -> None:
-    """`measure [NAME…]`, `code`, `answers FOLDER`, or nothing: draw."""
+    """`measure [NAME…]`, `code`, `answers [FOLDER]`, or nothing: draw."""
     if arguments[:1] == ["code"]:
         from benchmarks.course import code_blocks
 
@@ -18,10 +18,10 @@ def main(arguments: list[str]) -> None:
         from benchmarks.course import answers
 
         parser = argparse.ArgumentParser(prog="python -m benchmarks.course answers")
-        parser.add_argument("folder", type=Path)
-        parser.add_argument("--write", type=Path, metavar="FILE.json")
+        parser.add_argument("folder", type=Path, nargs="?", default=answers.BLIND)
+        parser.add_argument("--result", metavar="NAME")
         chosen = parser.parse_args(arguments[1:])
-        sys.exit(answers.main(chosen.folder, chosen.write))
+        sys.exit(answers.main(chosen.folder, chosen.result))
     if arguments[:1] == ["measure"]:
         from benchmarks.course.measure import QUICK, SLOW
 

@@ -1,26 +1,29 @@
 """Answers to the exercises by people who have not read the checks: wrong ones must fail, right ones
 must pass.
 
-    python -m benchmarks.course answers FOLDER [--write FILE.json]
+    python -m benchmarks.course answers [FOLDER] [--result NAME]
 
 The folder has one folder for each exercise (01_attention, 02_masks, …) with `wrong` and `right`,
-and in them one file for each answer, as a learner would save it. A function that a file leaves out
-is the reference's."""
+and in them one file for each answer, as a learner would save it; or one file for each exercise
+(01_attention.toml, …), as blind_answers has them, in which each wrong answer has its reason. A
+function that an answer leaves out is the reference's."""
 
-import json
 import multiprocessing
 import os
 import sys
 import tempfile
+import tomllib
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from benchmarks.result import write_result
 from clearhead.course.checking import describe, examine_answer
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
 
+BLIND = Path(__file__).parent / "blind_answers"
 SECONDS = 120
 KINDS = ("wrong", "right")
 
@@ -48,6 +51,18 @@ def answer_files(folder: Path) -> list[tuple[Exercise, str, Path]]:
         for kind in KINDS
         for file in sorted((folder / exercise.name / kind).glob("*.py"))
     ]
+
+
+def unpack(folder: Path, into: Path) -> Path:
+    """The answers of the folder's TOML files as one file each; the folder itself if it has none."""
+    packed = sorted(folder.glob("*.toml"))
+    for file in packed:
+        for kind, answers in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            place = into / file.stem / kind
+            place.mkdir(parents=True)
+            for name, answer in answers.items():
+                (place / f"{name}.py").write_text(answer["code"], encoding="utf-8")
+    return into if packed else folder
 
 
 def judge(exercise: Exercise, file: Path) -> Verdict:
@@ -101,13 +116,14 @@ def count_answers(answers: list[Answer]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def main(folder: Path, write: Path | None) -> int:
+def main(folder: Path, result: str | None) -> int:
     """Prints the counts and every answer that the checks misjudge."""
-    files = answer_files(folder)
-    if not files:
+    with tempfile.TemporaryDirectory() as unpacked:
+        files = answer_files(unpack(folder, Path(unpacked)))
+        answers = [Answer(e, kind, file, judge_apart(e, file)) for e, kind, file in files]
+    if not answers:
         print(f"{folder} holds no answers: make {EXERCISES[0].name}/wrong/NAME.py", file=sys.stderr)
         return 2
-    answers = [Answer(e, kind, file, judge_apart(e, file)) for e, kind, file in files]
     counts = count_answers(answers)
     total = {key: sum(row[key] for row in counts.values()) for key in counts[EXERCISES[0].name]}
     for name, row in {**counts, "all": total}.items():
@@ -116,12 +132,13 @@ def main(folder: Path, write: Path | None) -> int:
             f"{row['wrong_with_a_name']:>3} by name; "
             f"right {row['right_that_pass']:>3} of {row['right']:>3} pass"
         )
-    misjudged = [each for each in answers if not each.as_expected]
-    for each in misjudged:
-        verdict = each.verdict
-        print(f"{each.kind}, misjudged: {each.file}: {verdict.failed} {verdict.message}")
-    if write is not None:
-        names = [f"{each.exercise.name}/{each.kind}/{each.file.stem}" for each in misjudged]
-        document = {"counts": counts, "all": total, "misjudged": names}
-        write.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    misjudged = {
+        f"{each.exercise.name}/{each.kind}/{each.file.stem}": each.verdict
+        for each in answers
+        if not each.as_expected
+    }
+    for name, verdict in misjudged.items():
+        print(f"misjudged: {name}: {verdict.failed} {verdict.message}")
+    if result is not None:
+        write_result(result, {"all": total, "misjudged": list(misjudged), "exercises": counts})
     return 1 if misjudged else 0
