@@ -1,15 +1,18 @@
-"""Answers that two readers of the course tried: what is wrong fails, what is right passes, however
-unusual it is. `python -m benchmarks.course answers FOLDER` does the same with other answers."""
+"""Answers that two readers of the course tried, and an author who had not read the checks: what is
+wrong fails, what is right passes, however unusual it is. `python -m benchmarks.course answers` does
+the same with others."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks.course.answers import answer_files, judge, main
-from clearhead.course.exercises import Exercise
+from benchmarks.course.answers import BLIND, answer_files, judge, main, unpack
+from benchmarks.result import FOLDER
+from clearhead.course.exercises import EXERCISES, Exercise
 
 ANSWERS = Path(__file__).parent / "answers"
+FIRST_RUN = json.loads((FOLDER / "course_answers_first.json").read_text(encoding="utf-8"))
 # The mistake that each wrong answer is called, where it has a name.
 NAMES = {
     "bare_exp": ["bare exp"],
@@ -53,6 +56,24 @@ def test_wrong_answers_fail_and_right_ones_pass(
     verdict = judge(exercise, file)
     assert verdict.complete is (kind == "right"), verdict
     assert verdict.mistakes == (NAMES.get(file.stem, []) if kind == "wrong" else []), verdict
+
+
+@pytest.fixture(scope="module")
+def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(BLIND, tmp_path_factory.mktemp("blind"))
+
+
+@pytest.mark.parametrize("name", FIRST_RUN["misjudged"])
+def test_what_was_misjudged_at_first_is_no_longer(name: str, blind: Path):
+    topic, kind, _ = name.split("/")
+    exercise = next(each for each in EXERCISES if each.name == topic)
+    verdict = judge(exercise, blind / f"{name}.py")
+    assert verdict.complete is (kind == "right"), verdict
+
+
+@pytest.mark.slow
+def test_every_blind_answer_is_judged_rightly():
+    assert main(BLIND, None) == 0
 
 
 def test_the_command_counts_and_names_what_is_misjudged(

@@ -166,13 +166,7 @@ def test_what_changes_its_input_is_told_so():
     assert verdict.failed == "input_unchanged"
 
 
-def test_masks_may_be_filled_in_place_and_norms_computed_in_single_precision():
-    def filled(scores: Tensor, allowed: Tensor) -> Tensor:
-        scores = scores.masked_fill_(~allowed, torch.finfo(scores.dtype).min / 2)
-        return scores.softmax(dim=-1) * allowed.any(dim=-1, keepdim=True)
-
-    masks = {**EXERCISES[1].solution(), "masked_weights": filled}
-    assert examined(EXERCISES[1], masks).complete
+def test_norms_may_be_computed_in_single_precision():
     norm = EXERCISES[5].solution()["layer_norm"]
     single = {
         **EXERCISES[5].solution(),

@@ -4,6 +4,7 @@ from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import LearnFolder
 from clearhead.course.phrasebook import phrases
 from clearhead.course.state import spare_name
+from clearhead.course.telling import wrap
 
 
 def move_on(folder: LearnFolder) -> None:
@@ -24,10 +25,12 @@ def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bo
 
 
 def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
-    """The next hint."""
+    """The next hint; behind the last one, what is left to ask for."""
     number, text = folder.hint(exercise)
     n_hints = len(exercise.texts(folder.state.language)["hints"])
-    return phrases(folder.state.language)["hint"].format(n=number, all=n_hints, text=text)
+    say = phrases(folder.state.language)
+    lines = wrap(say["hint"].format(n=number, all=n_hints, name=exercise.name, text=text))
+    return "\n".join([*lines, say["last_hint"]] if number == n_hints else lines)
 
 
 def show_solution(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:

@@ -82,6 +82,11 @@ def gradient_distance(
     return max(map(distance, found, wanted))
 
 
+def scattered(x: Tensor) -> Tensor:
+    """The same numbers in another order of memory, as a transpose or a slice leaves them."""
+    return x.transpose(0, -1).contiguous().transpose(0, -1)
+
+
 def require_unchanged(function: Callable[..., Any], *inputs: Tensor) -> None:
     """The caller still needs what it gave."""
     before = [x.clone() for x in inputs]

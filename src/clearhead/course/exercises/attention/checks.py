@@ -16,6 +16,7 @@ from clearhead.course.checking import (
     gradients,
     require,
     require_unchanged,
+    scattered,
 )
 from clearhead.course.exercises.attention import solution
 
@@ -30,6 +31,13 @@ def _far_apart() -> tuple[Tensor, Tensor]:
     """The scores of the three queries lie around 150, 0 and −150: exp alone overflows or is 0."""
     queries, keys = _given()
     queries[..., 0], keys[..., 0] = torch.tensor([150.0, 0, -150]) * 7**0.5, 1.0
+    return queries, keys
+
+
+def _sure() -> tuple[Tensor, Tensor]:
+    """Each query has scores of 200, 0 and −200 side by side."""
+    queries, keys = _given()
+    queries[..., 0], keys[..., 0] = 7**0.5, torch.tensor([200.0, 0, -200, 100, -100])
     return queries, keys
 
 
@@ -77,8 +85,10 @@ def rows(it: Learned) -> None:
 @CHECKS.about("attention_weights")
 def positive(it: Learned) -> None:
     """A softmax gives no zero and nothing negative."""
-    w = it["attention_weights"](torch.randn(2, 3, 7), torch.randn(2, 5, 7))
-    require((w > 0).all(), least=f"{w.min():.2f}")
+    queries, keys = 3 * torch.randn(2, 3, 7), torch.randn(2, 30, 7)  # down to about 1e-8
+    w, right = it["attention_weights"](queries, keys), solution.attention_weights(queries, keys)
+    least, wanted = w.min(), right.flatten()[w.argmin()]
+    require(least > 0, least=f"{least:.2g}", wanted=f"{wanted:.2g}")
 
 
 @CHECKS.about("attention_weights")
@@ -130,7 +140,7 @@ def large_scores(it: Learned) -> None:
 def each_sentence(it: Learned) -> None:
     """The formula, for each sentence of a batch by itself, and for other sizes."""
     for batch, queries, keys, d in ((3, 4, 4, 4), (1, 1, 6, 8), (4, 2, 1, 3), (3, 6, 2, 16)):
-        q, k = torch.randn(batch, queries, d), torch.randn(batch, keys, d)
+        q, k = scattered(torch.randn(batch, queries, d)), scattered(torch.randn(batch, keys, d))
         change = distance(it["attention_weights"](q, k), solution.attention_weights(q, k))
         size = f"{tuple(q.shape)}, {tuple(k.shape)}"
         require(change < 1e-5, change=f"{change:.2g}", size=size)
@@ -143,6 +153,16 @@ def gradient(it: Learned) -> None:
         it["attention_weights"], solution.attention_weights, *(x.double() for x in _given())
     )
     require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("attention_weights")
+def gradient_of_large_scores(it: Learned) -> None:
+    """In single precision, with 400 between two scores of a query."""
+    given = _sure()
+    found = gradients(it["attention_weights"], *given)
+    bad = sum(int((~g.isfinite()).sum()) for g in found)
+    change = gradient_distance(it["attention_weights"], solution.attention_weights, *given)
+    require(change < 1e-2, bad=bad, change=f"{change:.2g}")
 
 
 @CHECKS.about("attention")

@@ -14,6 +14,7 @@ from clearhead.course.checking import (
     gradient_distance,
     require,
     require_unchanged,
+    scattered,
 )
 from clearhead.course.exercises.cross_attention import solution
 
@@ -130,6 +131,27 @@ def same_under_a_mask(it: Learned) -> None:
     theirs = torch_attention(m, 12, 3)(x, source, source, attn_mask=hidden)[0]
     change = (m(x, source, _by_query()) - theirs).abs().max()
     require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("CrossAttention")
+def itself_as_source(it: Learned) -> None:
+    """Self-attention under a causal mask."""
+    m, x = it["CrossAttention"](12, 3), scattered(torch.randn(2, 5, 12))
+    past = torch.ones(2, 5, 5, dtype=torch.bool).tril()
+    change = distance(m(x, x, past), reference(m, 12, 3)(x, x, past))
+    require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("CrossAttention")
+def every_call_anew(it: Learned) -> None:
+    """Another mask of the same shape, then other lengths and sentences."""
+    m = it["CrossAttention"](12, 4)
+    calls = ((2, 5, 7), (2, 5, 7), (3, 1, 9), (1, 8, 2))
+    for call, (batch, queries, keys) in enumerate(calls, start=1):
+        x, source = torch.randn(batch, queries, 12), torch.randn(batch, keys, 12)
+        allowed = torch.rand(batch, queries, keys) > 0.3
+        change = distance(m(x, source, allowed), reference(m, 12, 4)(x, source, allowed))
+        require(change < 1e-5, call=call, change=f"{change:.2g}")
 
 
 @CHECKS.about("CrossAttention")

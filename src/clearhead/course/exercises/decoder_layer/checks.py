@@ -14,6 +14,8 @@ from clearhead.course.checking import (
     distance,
     gradient_distance,
     require,
+    require_unchanged,
+    scattered,
 )
 from clearhead.course.exercises.cross_attention.checks import torch_attention
 from clearhead.course.exercises.decoder_layer import solution
@@ -93,11 +95,8 @@ def shape(it: Learned) -> None:
 @CHECKS.about("PreNormDecoderLayer")
 def input_unchanged(it: Learned) -> None:
     """`x += …` overwrites what the norms and the caller still need."""
-    given = _given()
-    before = given[0].clone()
     with torch.no_grad():
-        _layer(it)(*given)
-    require(torch.equal(given[0], before))
+        require_unchanged(_layer(it), *_given())
 
 
 @CHECKS.about("PreNormDecoderLayer")
@@ -170,6 +169,14 @@ def not_linear(it: Learned) -> None:
 
 
 @CHECKS.about("PreNormDecoderLayer")
+def feed_forward_of_large_numbers(it: Learned) -> None:
+    """ReLU has no upper end."""
+    layer, x = _layer(it), 20 * torch.randn(2, 5, 12)
+    change = distance(layer.feed_forward(x), layer.down(layer.up(x).relu()))
+    require(change < 1e-3, change=f"{change:.2g}")
+
+
+@CHECKS.about("PreNormDecoderLayer")
 def gradients(it: Learned) -> None:
     """Every parameter takes part."""
     layer = _layer(it)
@@ -199,6 +206,24 @@ def each_runs_once(it: Learned) -> None:
     calls = whole_calls(_layer(it), _given())
     twice = [f"{name} ×{n}" for name, n in calls.items() if n > 1]
     require(not twice, twice=", ".join(twice))
+
+
+@CHECKS.about("PreNormDecoderLayer")
+def every_call_anew(it: Learned) -> None:
+    """One layer: other padding, then other lengths."""
+    layer = _layer(it)
+    right = reference(layer)
+    x, memory, *masks = _padded()
+    turned = [mask.flip(0) for mask in masks]
+    longer = (torch.randn(2, 9, 12), torch.randn(2, 4, 12))
+    calls = (
+        (x, memory, *masks),
+        (scattered(x), scattered(memory), *turned),
+        (*longer, *(torch.ones(2, y.shape[1]).bool() for y in longer)),
+    )
+    for call, given in enumerate(calls, start=1):
+        change = distance(layer(*given), right(*given))
+        require(change < 1e-4, call=call, change=f"{change:.2g}")
 
 
 @CHECKS.about("PreNormDecoderLayer")

@@ -1,6 +1,7 @@
 """Checks of exercise 3."""
 
 import torch
+from torch import Tensor
 
 from clearhead.course.checking import (
     Checks,
@@ -9,6 +10,7 @@ from clearhead.course.checking import (
     close,
     gradient_distance,
     require,
+    scattered,
 )
 from clearhead.course.exercises.heads import solution
 
@@ -19,6 +21,16 @@ PROBES: dict[str, FunctionProbe] = {
     "split_heads": lambda f: f(torch.randn(2, 5, 12), 3),
     "merge_heads": lambda f: f(torch.randn(2, 3, 5, 4)),
 }
+
+
+def _kinds(x: Tensor) -> dict[str, Tensor]:
+    """The same numbers in other memory, and numbers that single precision would round."""
+    return {
+        "float32, not contiguous": scattered(x),
+        "float32, expanded": x[:1].expand_as(x),
+        "float64": x.double() + torch.pi,
+        "int64": torch.arange(x.numel()).reshape(x.shape) + 2**40,
+    }
 
 
 @CHECKS.about("split_heads")
@@ -64,6 +76,15 @@ def any_size(it: Learned) -> None:
         require(right and change == 0, size=tuple(x.shape), heads=heads)
 
 
+@CHECKS.about("split_heads")
+def any_kind(it: Learned) -> None:
+    """Numbers are moved, not changed."""
+    for kind, x in _kinds(torch.randn(2, 5, 12)).items():
+        found, right = it["split_heads"](x, 3), solution.split_heads(x, 3)
+        holds = found.dtype == right.dtype and torch.equal(found, right)
+        require(holds, kind=kind, found=found.dtype)
+
+
 @CHECKS.about("merge_heads")
 def round_trip(it: Learned) -> None:
     """Merge undoes split, and split undoes merge."""
@@ -83,3 +104,12 @@ def merged_at_any_size(it: Learned) -> None:
         change = gradient_distance(it["merge_heads"], solution.merge_heads, x)
         right = close(it["merge_heads"](x), solution.merge_heads(x), 0)
         require(right and change == 0, size=tuple(x.shape))
+
+
+@CHECKS.about("merge_heads")
+def merged_of_any_kind(it: Learned) -> None:
+    """Numbers are moved, not changed."""
+    for kind, x in _kinds(torch.randn(2, 3, 5, 4)).items():
+        found, right = it["merge_heads"](x), solution.merge_heads(x)
+        holds = found.dtype == right.dtype and torch.equal(found, right)
+        require(holds, kind=kind, found=found.dtype)

@@ -6,6 +6,8 @@ Two tokens of width 4, two heads:
     [1 2 3 4]          [1 2]        [3 4]
     [5 6 7 8]          [5 6]        [7 8]
 
+Numbers are only moved: the dtype stays, and x may lie in memory in any order.
+
 Replace each blank() and save. Check: clearhead learn check
 """
 

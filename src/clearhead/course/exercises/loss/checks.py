@@ -15,6 +15,7 @@ from clearhead.course.checking import (
     gradients,
     require,
     require_unchanged,
+    scattered,
 )
 from clearhead.course.exercises.loss import solution
 
@@ -37,6 +38,11 @@ def _certain() -> Tensor:
 def probe_certain(f: Any) -> object:
     """Where log(softmax) is not log_softmax."""
     return [torch.as_tensor(x) for x in f(_certain(), TARGETS, 0, 0.1)]
+
+
+def probe_scattered(f: Any) -> object:
+    """Logits that do not lie in memory in the order of their axes."""
+    return [torch.as_tensor(x) for x in f(scattered(_logits()), TARGETS, 0, 0.1)]
 
 
 def probe_gradients(f: Any) -> object:
@@ -94,6 +100,13 @@ def count(it: Learned) -> None:
 
 
 @CHECKS.about("loss")
+def count_is_a_tensor(it: Learned) -> None:
+    """As the sum: counts of pieces are added where they are, without waiting for the device."""
+    found = it["loss"](_logits(), TARGETS, 0, 0.0)[1]
+    require(isinstance(found, Tensor) and found.shape == (), found=type(found).__name__)
+
+
+@CHECKS.about("loss")
 def uniform(it: Learned) -> None:
     """Equal logits cost ln V each."""
     each = _nats(it, torch.zeros(2, 5, VOCAB), TARGETS) / 6
@@ -116,6 +129,17 @@ def more_padding(it: Learned) -> None:
     longer = torch.cat((logits, torch.randn(2, 3, VOCAB)), dim=1)
     change = _nats(it, longer, F.pad(TARGETS, (0, 3))) - _nats(it, logits, TARGETS)
     require(abs(change) < 1e-3, change=f"{change:.2f}")
+
+
+@CHECKS.about("loss")
+def padding_on_the_left(it: Learned) -> None:
+    """Costs as much as padding on the right."""
+    logits = _logits()
+    right = _nats(it, logits, TARGETS), _count(it, logits, TARGETS)
+    left = _nats(it, logits.flip(1), TARGETS.flip(1)), _count(it, logits.flip(1), TARGETS.flip(1))
+    texts = [f"{nats:.2f}, {count}" for nats, count in (left, right)]
+    holds = abs(left[0] - right[0]) < 1e-3 and left[1] == right[1]
+    require(holds, found=texts[0], wanted=texts[1])
 
 
 @CHECKS.about("loss")
@@ -152,6 +176,17 @@ def other_padding(it: Learned) -> None:
     found = f"{float(nats):.2f}, {int(n)}"
     holds = abs(float(nats) - float(wanted)) < 1e-3 and int(n) == 6
     require(holds, found=found, wanted=f"{wanted:.2f}, 6")
+
+
+@CHECKS.about("loss")
+def any_memory(it: Learned) -> None:
+    """logits[:, :-1] is a part of a larger tensor, and not contiguous."""
+    logits = _logits()
+    found, wanted = (
+        _nats(it, x, TARGETS, 0.1)
+        for x in (scattered(torch.cat((logits, logits), dim=1))[:, :5], logits)
+    )
+    require(abs(found - wanted) < 1e-3, found=f"{found:.3f}", wanted=f"{wanted:.3f}")
 
 
 @CHECKS.about("loss")

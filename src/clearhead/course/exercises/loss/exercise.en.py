@@ -26,6 +26,6 @@ def shift(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 def loss(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor]:
     """logits (batch, length, vocab), targets (batch, length) → the summed cross-entropy of the real
-    targets, and how many there are. Smoothing spreads that share of each target evenly over the
-    whole vocabulary."""
+    targets, and how many there are, each as a Tensor. Smoothing spreads that share of each target
+    evenly over the whole vocabulary."""
     return blank()

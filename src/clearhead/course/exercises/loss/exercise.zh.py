@@ -25,6 +25,6 @@ def shift(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def loss(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> tuple[Tensor, Tensor]:
-    """logits (batch, length, vocab)，targets (batch, length) → 真实目标的交叉熵之和，以及目标个数。
-    标签平滑从每个目标的概率中拿出比例 smoothing，均分给整个词表。"""
+    """logits (batch, length, vocab)，targets (batch, length) → 真实目标的交叉熵之和与目标个数，
+    两者都是张量。标签平滑从每个目标的概率中拿出比例 smoothing，均分给整个词表。"""
     return blank()

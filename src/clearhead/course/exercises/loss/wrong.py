@@ -105,6 +105,11 @@ def _no_gradient(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float)
     return total.detach(), count
 
 
+def _by_a_view(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float) -> Pair:
+    logits = logits.view(-1, logits.shape[-1]).reshape(logits.shape)
+    return solution.loss(logits, targets, pad_id, smoothing)
+
+
 WRONG_ARGUMENTS = {
     "reduction": {"mean instead of sum": "mean"},
     "padding": {"pads counted": "counted", "pads in the sum": "in the sum"},
@@ -126,5 +131,6 @@ MISTAKES = [
     Mistake("smoothing without the target", "loss", _without_the_target),
     Mistake("sign", "loss", _negative),
     Mistake("log of softmax", "loss", _log_of_softmax, fits=_infinite_or_clamped),
+    Mistake("view without contiguous", "loss", _by_a_view, probe=checks.probe_scattered),
     Mistake("no gradient", "loss", _no_gradient, probe=checks.probe_gradients),
 ]

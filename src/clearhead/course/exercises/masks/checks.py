@@ -14,6 +14,8 @@ from clearhead.course.checking import (
     gradient_distance,
     gradients,
     require,
+    require_unchanged,
+    scattered,
 )
 from clearhead.course.exercises.masks import solution
 
@@ -91,7 +93,7 @@ def with_a_cache(it: Learned) -> None:
 def other_lengths(it: Learned) -> None:
     """Key j is allowed to query i if j ≤ i + n_keys − n_queries."""
     for n_keys in range(1, 8):
-        for n_queries in range(1, n_keys + 1):
+        for n_queries in range(1, n_keys + 3):  # with more queries than keys the first see nothing
             m = it["causal"](n_queries, n_keys)
             rows = "; ".join(" ".join("1" if x else "." for x in row) for row in m.tolist())
             right = solution.causal(n_queries, n_keys)
@@ -105,6 +107,12 @@ def same_for_all_queries(it: Learned) -> None:
         found, before = it["real_keys"](real), real.clone()
         holds = found.dtype == torch.bool and torch.equal(found, before[:, None])
         require(holds, found=f"{found.dtype} {tuple(found.shape)}")
+
+
+@CHECKS.about("masked_weights")
+def inputs_unchanged(it: Learned) -> None:
+    """`masked_fill_` works on the caller's scores."""
+    require_unchanged(it["masked_weights"], torch.randn(2, 4, 4), _allowed())
 
 
 @CHECKS.about("masked_weights")
@@ -151,6 +159,15 @@ def nothing_allowed(it: Learned) -> None:
 
 
 @CHECKS.about("masked_weights")
+def the_others_keep_theirs(it: Learned) -> None:
+    """A row that is allowed nothing changes no other row."""
+    scores, allowed = torch.randn(2, 4, 4), _allowed()
+    found = it["masked_weights"](scores.clone(), _with_an_empty_row())[:, 1:]
+    change = distance(found, solution.masked_weights(scores, allowed)[:, 1:])
+    require(change < 1e-5, change=f"{change:.2g}")
+
+
+@CHECKS.about("masked_weights")
 def finite_gradient(it: Learned) -> None:
     """Also where a row is allowed nothing."""
     scores = torch.randn(2, 4, 4, requires_grad=True)
@@ -158,6 +175,16 @@ def finite_gradient(it: Learned) -> None:
     require(weights.requires_grad, bad=scores.numel())
     (slope,) = torch.autograd.grad(weights.square().sum(), scores)
     require(slope.isfinite().all(), bad=int((~slope.isfinite()).sum()))
+
+
+@CHECKS.about("masked_weights")
+def gradient_under_the_mask(it: Learned) -> None:
+    """Where the forbidden scores are much higher or lower than the allowed ones."""
+    allowed, small = _with_an_empty_row(), torch.randn(2, 4, 4)
+    for more in (2000, -2000):
+        scores = torch.where(allowed, small, small + more)
+        (slope,) = gradients(lambda s: it["masked_weights"](s, allowed), scores)
+        require(slope.isfinite().all(), bad=int((~slope.isfinite()).sum()), more=more)
 
 
 @CHECKS.about("masked_weights")
@@ -187,7 +214,7 @@ def with_heads(it: Learned) -> None:
 def any_mask(it: Learned) -> None:
     """Random masks, and the gradient of the scores."""
     for size in ((3, 5, 6), (2, 4, 3, 5)):
-        scores, allowed = torch.randn(size).double(), torch.rand(size) > 0.4
+        scores, allowed = scattered(torch.randn(size)).double(), torch.rand(size) > 0.4
         before = allowed.clone()
         change = distance(
             it["masked_weights"](scores.clone(), allowed), solution.masked_weights(scores, allowed)

@@ -20,7 +20,7 @@ from clearhead.course import blank
 def causal(n_queries: int, n_keys: int) -> Tensor:
     """Bool (query, key): a query sees itself and what came before it.
 
-    The last query belongs to the last key."""
+    The last query belongs to the last key; with more queries than keys the first see nothing."""
     return blank()
 
 
@@ -33,5 +33,5 @@ def masked_weights(scores: Tensor, allowed: Tensor) -> Tensor:
     """scores (…, query, key), allowed: Bool that broadcasts to it → weights (…, query, key).
 
     A softmax over the allowed keys, whatever the scores are (−2000, 2000) and with its gradient.
-    A query that is allowed nothing gets zeros."""
+    A query that is allowed nothing gets zeros. The scores that were given stay as they are."""
     return blank()

@@ -20,7 +20,7 @@ from clearhead.course import blank
 def causal(n_queries: int, n_keys: int) -> Tensor:
     """布尔 (query, key)：查询能看见自己和之前的键。
 
-    最后一个查询对应最后一个键。"""
+    最后一个查询对应最后一个键；查询比键多时，最前面的查询什么都看不见。"""
     return blank()
 
 
@@ -33,5 +33,5 @@ def masked_weights(scores: Tensor, allowed: Tensor) -> Tensor:
     """scores (…, query, key)，allowed：可广播到它的布尔张量 → 权重 (…, query, key)。
 
     只在允许的键之间做 softmax，分数再大再小（−2000、2000）都要对，梯度也要对；
-    一个查询什么都不许看时，输出为 0。"""
+    一个查询什么都不许看时，输出为 0。不要改动传入的分数。"""
     return blank()

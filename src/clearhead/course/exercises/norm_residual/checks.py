@@ -17,6 +17,7 @@ from clearhead.course.checking import (
     gradients,
     require,
     require_unchanged,
+    scattered,
 )
 from clearhead.course.exercises.norm_residual import solution
 
@@ -144,7 +145,7 @@ def eps_under_the_root(it: Learned) -> None:
 def any_axes(it: Learned) -> None:
     """x is (…, d)."""
     for size in ((5,), (3, 5), (2, 3, 4, 5)):
-        x, weight, bias = torch.randn(size), torch.rand(5), torch.rand(5)
+        x, weight, bias = scattered(torch.randn(size)), torch.rand(5), torch.rand(5)
         found = it["layer_norm"](x, weight, bias, 1e-5)
         change = distance(found, F.layer_norm(x, (5,), weight, bias, 1e-5))
         require(change < 1e-4, size=size, change=f"{change:.2g}")
@@ -168,6 +169,16 @@ def gradient(it: Learned) -> None:
         *_arguments(),
     )
     require(change < 1e-4, change=f"{change:.2g}")
+
+
+@CHECKS.about("layer_norm")
+def gradient_of_a_constant_vector(it: Learned) -> None:
+    """Where the variance is 0."""
+    x, weight, bias = _arguments()
+    x[0, 1] = 2.0
+    found = gradients(lambda *given: it["layer_norm"](*given, 1e-5), x, weight, bias)
+    bad = sum(int((~g.isfinite()).sum()) for g in found)
+    require(not bad, bad=bad)
 
 
 @CHECKS.about("residual")
@@ -270,3 +281,13 @@ def whole_formula(it: Learned) -> None:
             change=f"{change:.2f}",
             slope=f"{slope:.2g}",
         )
+
+
+@CHECKS.about("residual")
+def placement_by_its_letters(it: Learned) -> None:
+    """A word that was read from a file is equal to one in the code, and another object."""
+    x = torch.randn(2, 3, 6)
+    for placement in ("pre", "post"):
+        read = "".join(list(placement))
+        found = it["residual"](x, torch.sin, _norm, read)
+        require(close(found, solution.residual(x, torch.sin, _norm, read)), placement=placement)

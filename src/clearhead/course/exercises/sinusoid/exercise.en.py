@@ -18,5 +18,5 @@ from clearhead.course import blank
 
 
 def sinusoid(n_positions: int, d_model: int) -> Tensor:
-    """→ (position, d_model)"""
+    """→ (position, d_model), for any number of positions; a new tensor at every call"""
     return blank()

@@ -18,5 +18,5 @@ from clearhead.course import blank
 
 
 def sinusoid(n_positions: int, d_model: int) -> Tensor:
-    """→ (position, d_model)"""
+    """→ (position, d_model)，位置数任意；每次调用都返回新的张量"""
     return blank()
