@@ -19,7 +19,7 @@ NAMES = [
     *(f"port {family} {kernel}" for family in planted.FAMILIES for kernel in KERNELS),
     *(f"{a} {b} {family}" for family in FAMILIES for a, b in combinations(STYLES, 2)),
 ]
-QUICK = ("clearhead llama sdpa", "port t5 eager", "matmul loop decoder", "einsum torch encoder")
+QUICK = ("clearhead llama sdpa", "matmul loop decoder", "einsum torch encoder")
 
 
 def pair(name: str, folder: Path) -> tuple[nn.Module, nn.Module, dict[str, Any]]:

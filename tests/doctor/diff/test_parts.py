@@ -11,6 +11,7 @@ from clearhead.doctor.diff.form_of_tables import base_of
 from clearhead.doctor.diff.layouts import aligned, layouts, relative
 from clearhead.doctor.diff.operations import Leaf
 from clearhead.doctor.diff.recording import Plan, Swap, record
+from clearhead.doctor.diff.substituting import root
 
 
 def test_order_shape_and_even_repetition_do_not_change_a_fingerprint():
@@ -112,8 +113,8 @@ def test_operations_know_their_line_and_what_went_into_them():
     assert "mm" in names and "native_layer_norm" not in names and "_softmax" not in names
     product = found.operations[names.index("mm")]
     assert product.line is not None and "self.layer(x)" in product.line.text
-    labels = {found.operations[i].label for i in product.inputs}
-    assert "x" in labels
+    sources = [found.operations[root(found.operations, i)] for i in product.inputs]
+    assert {source.label for source in sources} == {"x", "layer.weight"}
 
 
 def test_memory_that_is_written_through_a_view_is_a_new_tensor():

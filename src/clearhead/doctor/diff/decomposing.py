@@ -65,7 +65,24 @@ class AttentionByFormula(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return _attention(*args, **kwargs)
+        if func in _CONVOLUTIONS:
+            args, kwargs = _in_one_precision(args, kwargs)
         return func(*args, **kwargs)
+
+
+_CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
+
+
+def _in_one_precision(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A convolution refuses weights in another precision than its input, before a recorder, which
+    would convert them, sees the call."""
+    given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    widest = max((tensor.dtype for tensor in given), key=lambda dtype: dtype.itemsize)
+
+    def cast(value: Any) -> Any:
+        return value.to(widest) if isinstance(value, Tensor) else value
+
+    return tuple(map(cast, args)), {name: cast(value) for name, value in kwargs.items()}
 
 
 def _attention(

@@ -10,16 +10,17 @@ MAX_LAYOUTS = 6
 _MAX_AXES = 5
 
 
-def layouts(value: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """The value in this shape, in every way that keeps its axes: the usual ones first."""
-    yield from islice(_layouts(value, tuple(shape)), MAX_LAYOUTS)
+def layouts(value: Tensor, shape: tuple[int, ...], *, strict: bool = False) -> Iterator[Tensor]:
+    """The value in this shape, in every way that keeps its axes: the usual ones first. Where there
+    is none, its elements in their order, unless `strict`."""
+    yield from islice(_layouts(value, tuple(shape), strict), MAX_LAYOUTS)
 
 
-def _layouts(value: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
+def _layouts(value: Tensor, shape: tuple[int, ...], strict: bool) -> Iterator[Tensor]:
     wanted = torch.Size(shape).numel()
     if value.numel() != wanted:
         for smaller in _without_repeats(value, wanted):
-            yield from _layouts(smaller, shape)
+            yield from _layouts(smaller, shape, strict)
         larger = _with_repeats(value, shape)
         if larger is not None:
             yield larger
@@ -30,7 +31,7 @@ def _layouts(value: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
     target = [n for n in shape if n != 1]
     whole = value.squeeze()
     if whole.dim() > _MAX_AXES or len(target) > _MAX_AXES:
-        if not seen:
+        if not seen and not strict:
             yield value.reshape(shape)
         return
     given = False
@@ -43,7 +44,7 @@ def _layouts(value: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
             if _merges(list(turned.shape), order, target):
                 given = True
                 yield turned.reshape(shape)
-    if not given and not seen:
+    if not given and not seen and not strict:
         yield value.reshape(shape)
 
 
@@ -76,7 +77,7 @@ def _merges(sizes: list[int], order: tuple[int, ...], target: list[int]) -> bool
 
 def _without_repeats(value: Tensor, wanted: int) -> Iterator[Tensor]:
     """The part of which a value is a repetition: a table of cosines that holds each one twice."""
-    if not wanted or value.numel() % wanted:
+    if not wanted or not value.numel() or value.numel() % wanted:
         return
     times = value.numel() // wanted
     for axis, size in enumerate(value.shape):
@@ -98,10 +99,12 @@ def _with_repeats(value: Tensor, shape: tuple[int, ...]) -> Tensor | None:
         return None
 
 
-def aligned(value: Tensor, other: Tensor, tolerance: float) -> Tensor | None:
+def aligned(
+    value: Tensor, other: Tensor, tolerance: float, *, strict: bool = False
+) -> Tensor | None:
     """`other` in the shape of `value`, in the layout in which they are equal; None if there is
     none."""
-    for layout in layouts(other, tuple(value.shape)):
+    for layout in layouts(other, tuple(value.shape), strict=strict):
         if close(value, layout, tolerance):
             return layout
     return None

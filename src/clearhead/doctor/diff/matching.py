@@ -79,6 +79,15 @@ class Matching:
         operation = self.reference.operations[index]
         return index in self.of_reference or operation.fingerprint is None
 
+    def forget_outputs(self) -> None:
+        """The two outputs, and what they are views of, count as unknown."""
+        for recording, equals in ((self.port, self.of_port), (self.reference, self.of_reference)):
+            index = recording.output
+            while index is not None:
+                equals.pop(index, None)
+                operation = recording.operations[index]
+                index = operation.inputs[0] if operation.reorders and operation.inputs else None
+
     def port_frontier(self) -> list[int]:
         """Operations of the port on the way to its output: what they read is known, their result
         is not. The first that ran is the first."""

@@ -16,7 +16,9 @@ from .recording import Swap
 from .replaying import CannotReplayError, ChangedValues
 from .substituting import Cut, Substitution, root
 
-_TOLERANCE = 1e-6
+# Sums in another order differ by this much in double precision; tables may be rounded.
+_EXACT = 1e-9
+_ROUNDED = 1e-6
 _DEPTH = 12
 _COMBINATIONS = 8
 _COMMUTES = ("add", "mul", "add_", "mul_")
@@ -39,13 +41,14 @@ def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] |
     for pairs in _pairings(s, mine, theirs):
         own = {i: s.replay.value(i) for i, _ in pairs}
         other = s.reference.values({j for _, j in pairs})
-        choices = [_choices(own[i], other[j]) for i, j in pairs]
+        near = {i: _tolerance(s.operations[i], s.theirs[j]) for i, j in pairs}
+        choices = [_choices(own[i], other[j], near[i]) for i, j in pairs]
         for values in islice(product(*choices), _COMBINATIONS):
             if _computes_the_same(s, cut, [i for i, _ in pairs], values):
                 return [
                     (i, j, value)
                     for (i, j), value in zip(pairs, values)
-                    if not close(own[i], value, _TOLERANCE)
+                    if not close(own[i], value, near[i])
                 ]
     return None
 
@@ -59,8 +62,11 @@ def _pairings(
         yield list(zip(mine.inputs, theirs.inputs))
         if mine.name in _COMMUTES and len(theirs.inputs) == 2:
             yield list(zip(mine.inputs, theirs.inputs[::-1]))
-    ours = [i for i in mine.inputs if s.operations[i].from_tokens and not s.matching.knows(i)]
-    others = [j for j in theirs.inputs if s.theirs[j].from_tokens and not s.matching.is_used(j)]
+    ours = [i for i in mine.inputs if not s.matching.knows(i)]
+    others = [j for j in theirs.inputs if not s.matching.is_used(j)]
+    if mine.from_tokens:
+        ours = [i for i in ours if s.operations[i].from_tokens]
+        others = [j for j in others if s.theirs[j].from_tokens]
     if mine.name != theirs.name and ours and len(ours) == len(others):
         yield list(zip(ours, others))
         if len(ours) == 2:
@@ -74,8 +80,12 @@ def _is_alike(s: Substitution, inputs: list[tuple[int, int, Tensor]]) -> bool:
     return len(inputs) == 1 or not any(mixed)
 
 
-def _choices(own: Tensor, other: Tensor) -> list[Tensor]:
-    equal = aligned(own, other, _TOLERANCE)
+def _tolerance(mine: Operation, theirs: Operation) -> float:
+    return _ROUNDED if mine.rounded or theirs.rounded else _EXACT
+
+
+def _choices(own: Tensor, other: Tensor, tolerance: float) -> list[Tensor]:
+    equal = aligned(own, other, tolerance)
     return [equal] if equal is not None else list(layouts(other, tuple(own.shape)))[:4]
 
 
@@ -93,7 +103,7 @@ def _computes_the_same(
     if wanted is None or mine.index not in results:
         return False
     bound = 8 * max(mine.noise, theirs.noise) if mine.rounded or theirs.rounded else 0.0
-    return distance(fingerprint(results[mine.index]), wanted) <= max(bound, _TOLERANCE / 100)
+    return distance(fingerprint(results[mine.index]), wanted) <= max(bound, 10 * _EXACT)
 
 
 def _behind(
@@ -106,7 +116,8 @@ def _behind(
     calls = frozenset({mine.call})
     if s.matching.knows(place):
         ours, others = operation.fingerprint, s.theirs[theirs].fingerprint
-        if ours is not None and others is not None and distance(ours, others) < _TOLERANCE:
+        near = _tolerance(operation, s.theirs[theirs])
+        if ours is not None and others is not None and distance(ours, others) < near:
             return [_out_of_order(s, cut, source, index, value)]
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
     if operation.is_leaf:
@@ -139,7 +150,8 @@ def _out_of_order(s: Substitution, cut: Cut, source: int, index: int, value: Ten
     others = s.reference.values(set(theirs))
     culprit = chain[-1]
     for here, before in pairwise(chain):
-        if any(aligned(own[before], other, _TOLERANCE) is not None for other in others.values()):
+        same = (aligned(own[before], o, _ROUNDED, strict=True) for o in others.values())
+        if any(layout is not None for layout in same):
             culprit = here
             break
     calls = frozenset({s.operations[cut.place].call})

@@ -109,6 +109,14 @@ def consumers(operations: Iterable[Operation]) -> dict[int, list[int]]:
     return found
 
 
+def shared_line(operation: Operation, others: list[Operation]) -> SourceLine | None:
+    """The operation's line in the innermost function call that it shares with the others."""
+    for frame, line in zip(operation.frames, operation.lines):
+        if others and all(frame in other.frames for other in others):
+            return line
+    return None
+
+
 @dataclass(frozen=True)
 class Leaf:
     """A tensor that a model or its caller brings."""

@@ -35,6 +35,8 @@ class Program:
     fixes: Plan = field(default_factory=Plan)
     """Values that later runs put in the place of the program's own: departures that are known."""
     seed: int = 0
+    fresh: bool = False
+    """Whether each run begins with a new copy of the model, in which a cache may live."""
 
     def run(self, plan: Plan | None = None) -> Recording:
         """A recorded run, with the fixes so far."""
@@ -44,7 +46,8 @@ class Program:
             replace={**self.fixes.replace, **plan.replace},
             swaps=(*self.fixes.swaps, *plan.swaps),
         )
-        return record(lambda: self.call(self.model), self.leaves, fixed, seed=self.seed)
+        model = copy_model(self.model, share_weights=True) if self.fresh else self.model
+        return record(lambda: self.call(model), self.leaves, fixed, seed=self.seed)
 
     def values(self, indices: set[int]) -> dict[int, Tensor]:
         """The results of these operations, from a run that ends behind the last of them."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..copying import copy_model
 from ..form import CALL_ERRORS
 from ..patient import CallInputs
 from .departures import Departure, walk
@@ -76,7 +75,6 @@ def _stepping(side: Program, inputs: CallInputs, pieces: list[int]) -> Program:
     cached: Callable[[nn.Module, CallInputs, list[int]], Tensor] = side.patient.calls.cached
 
     def call(model: nn.Module) -> Tensor:
-        # A cache may live in the model: each run begins with an empty one.
-        return cached(copy_model(model, share_weights=True), inputs, pieces)
+        return cached(model, inputs, pieces)
 
-    return replace(side, call=call, fixes=type(side.fixes)())
+    return replace(side, call=call, fixes=type(side.fixes)(), fresh=True)

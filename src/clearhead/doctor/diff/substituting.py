@@ -96,9 +96,9 @@ class Substitution:
         return best or self._at_the_output()
 
     def _best_of(self, trials: Iterable[tuple[int, Cut]]) -> Cut | None:
-        started, found, since = time.monotonic(), None, 0
+        started, found, since = time.thread_time(), None, 0
         for number, (_, cut) in enumerate(trials):
-            late = time.monotonic() - started > _SECONDS and number >= _MIN_TRIALS
+            late = time.thread_time() - started > _SECONDS and number >= _MIN_TRIALS
             if late or number >= _MAX_TRIALS or since >= _MIN_TRIALS:
                 break
             score = self.score(cut)
@@ -241,6 +241,18 @@ class Substitution:
             return True
         readers = self.matching.port_readers.get(index, ())
         return self.operations[index].reorders and any(map(self._leads_to_unknown, readers))
+
+    def same_tables(self, cut: Cut) -> list[Cut]:
+        """The same cut at the same line of other layers, where each makes the table of its own."""
+        mine = self.operations[cut.place]
+        if cut.kind != "replace" or mine.from_tokens:
+            return []
+        return [
+            replace(cut, place=o.index)
+            for o in self.operations[cut.place + 1 :]
+            if (o.name, o.line, o.shape) == (mine.name, mine.line, mine.shape)
+            and o.fingerprint == mine.fingerprint
+        ]
 
     def _pattern(self, cut: Cut) -> tuple[object, ...]:
         mine, theirs = self.operations[cut.place], self.theirs[cut.reference]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,8 @@ from .weight_rows import RowIndex, RowMatch, as_matrix, describe_rows
 
 _ENOUGH = 0.1
 """Below this share of common numbers, the two have no common weights."""
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+"""A part of a name that is a number: a layer's, not the 1 of `norm_1`."""
 _ROLES = {
     "query": ("q", "query", "wq", "q_proj", "q_lin", "to_q", "linear_q", "w_q", "query_proj"),
     "key": ("k", "key", "wk", "k_proj", "k_lin", "to_k", "linear_k", "w_k", "key_proj"),
@@ -80,12 +81,15 @@ def compare_weights(reference: nn.Module, port: nn.Module) -> CommonWeights:
     if not found.common:
         found.copyable = by_shape(theirs, ours)
         return found
+    taken = _taken(reference, found.matches, matched)
+    untied = _untied(reference, ours, taken)
+    loose = {name: t for name, t in ours.items() if name not in {f.port for f in untied}}
     found.findings = [
         *_wrong_layout(found.matches, theirs),
         *_swapped(found.matches),
         *_other_layer(found.matches, reference),
-        *_untied(reference, found.matches, ours),
-        *_left_over(theirs, ours, matched, templates, found.matches),
+        *untied,
+        *_left_over(theirs, loose, matched, templates, taken),
     ]
     return found
 
@@ -101,6 +105,9 @@ def _is_constant(tensor: Tensor) -> bool:
 
 def _matches(name: str, tensor: Tensor, index: RowIndex) -> list[WeightMatch]:
     found = [WeightMatch(name, m.name, *describe_rows(m)) for m in index.find(tensor)]
+    if tensor.dim() == 2 and not found:  # its columns may stand in another order
+        turned = (replace(m, transposed=not m.transposed) for m in index.find(tensor.t()))
+        found = [WeightMatch(name, m.name, *describe_rows(m)) for m in turned]
     if found or tensor.dim() < 2:
         return found
     parts = index.parts(tensor)
@@ -177,23 +184,21 @@ def _usual(
 
 
 def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list[WeightFinding]:
-    """A transposed or reordered matrix is a way to store it, if all of its kind are stored so; one
-    among others is not."""
-    kinds: dict[tuple[str, str], Counter[str]] = {}
-    for match in matches:
-        kinds.setdefault((_pattern(match.reference), _pattern(match.port)), Counter())[
-            match.how
-        ] += 1
+    """A square matrix that is stored the other way round than the others, and rows in another
+    order."""
+    squares = {m.reference for m in matches if _is_square(theirs[m.reference])}
+    # A matrix that is not square fits its place in one way only: these show what is usual.
+    hows = Counter(
+        m.how
+        for m in matches
+        if m.reference not in squares and _numbers(m.reference) and theirs[m.reference].dim() == 2
+    )
+    usual = "transposed" if hows["transposed"] > hows["equal"] else "equal"
     found: list[WeightFinding] = []
     for match in matches:
-        counts = kinds[_pattern(match.reference), _pattern(match.port)]
-        usual = counts.most_common(1)[0][0]
-        is_square = (
-            theirs[match.reference].dim() == 2 and len(set(theirs[match.reference].shape)) == 1
-        )
-        odd = len(counts) > 1 and match.how != usual
-        # A matrix that is not square would not fit its place if it were transposed by mistake.
-        if match.how == "transposed" and (odd or is_square):
+        expected = usual if _numbers(match.reference) else "equal"
+        is_plain = match.how in ("equal", "transposed")
+        if match.reference in squares and is_plain and match.how != expected:
             found.append(WeightFinding("transposed", match.reference, match.port))
         elif match.how in ("heads", "rotary", "permuted", "reordered"):
             found.append(
@@ -202,6 +207,10 @@ def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list
                 )
             )
     return found
+
+
+def _is_square(tensor: Tensor) -> bool:
+    return tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
 
 
 def _role(name: str) -> str | None:
@@ -227,7 +236,7 @@ def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[Weigh
     offsets: dict[tuple[str, str], list[tuple[int, WeightMatch]]] = {}
     for match in matches:
         one, other = _numbers(match.reference), _numbers(match.port)
-        if one and len(one) == len(other):
+        if one and other:
             key = (_pattern(match.reference), _pattern(match.port))
             offsets.setdefault(key, []).append((other[0] - one[0], match))
     in_all = Counter(_pattern(name) for name, _ in reference.named_parameters())
@@ -244,18 +253,18 @@ def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[Weigh
     return found
 
 
-def _untied(
-    reference: nn.Module, matches: list[WeightMatch], ours: dict[str, Tensor]
-) -> list[WeightFinding]:
-    """Two names for one tensor in the reference; in the port a second tensor, with other values."""
+def _tied(reference: nn.Module) -> list[list[str]]:
+    """The names of tensors that have several."""
     groups: dict[int, list[str]] = {}
     for name, parameter in reference.named_parameters(remove_duplicate=False):
         groups.setdefault(id(parameter), []).append(name)
-    taken = {match.port for match in matches}
+    return [names for names in groups.values() if len(names) > 1]
+
+
+def _untied(reference: nn.Module, ours: dict[str, Tensor], taken: set[str]) -> list[WeightFinding]:
+    """Two names for one tensor in the reference; in the port a second tensor, with other values."""
     found: list[WeightFinding] = []
-    for names in groups.values():
-        if len(names) < 2:
-            continue
+    for names in _tied(reference):
         shape = set(reference.get_parameter(names[0]).shape)
         loose = [
             n for n, t in ours.items() if n not in taken and set(t.shape) == shape and t.dim() == 2
@@ -264,20 +273,22 @@ def _untied(
     return found
 
 
+def _taken(
+    reference: nn.Module, matches: list[WeightMatch], matched: dict[str, list[WeightMatch]]
+) -> set[str]:
+    """The port's tensors that hold what they should: a tied one may stand there several times."""
+    tied = [match for names in _tied(reference) for n in names for match in matched.get(n, ())]
+    return {name for match in (*matches, *tied) for name in match.port.split(", ")}
+
+
 def _left_over(
     theirs: dict[str, Tensor],
     ours: dict[str, Tensor],
     matched: dict[str, list[WeightMatch]],
     templates: Counter[tuple[str, str]],
-    matches: list[WeightMatch],
+    taken: set[str],
 ) -> list[WeightFinding]:
     """What the port lacks, what only the port has, and what it has twice."""
-    taken: Counter[str] = Counter()
-    for match in matches:
-        whole = match.how in ("equal", "transposed")
-        for name in match.port.split(", "):
-            taken[name] += 1 if whole else 0
-            taken.setdefault(name, 0)
     missing = [name for name, options in matched.items() if not options]
     # Ones and zeros of the reference may have no tensor in the port at all.
     loose = [
@@ -308,7 +319,7 @@ def _pair(
         if apart < 0.02:
             return WeightFinding("rounded", name, partner, f"{apart:.0e}")
     for same, options in matched.items():
-        if options and theirs[same].shape == other.shape and torch.equal(theirs[same], other):
+        if any(option.port == partner for option in options):
             return WeightFinding("duplicated", name, partner, same)
     return WeightFinding("initial" if _looks_initial(other) else "other", name, partner)
 

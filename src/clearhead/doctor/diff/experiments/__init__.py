@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ..evidence import Cause, Evidence
 from .masks import another_mask
-from .numbers import another_number, constant_added, constant_factor
+from .numbers import another_number, constant_added, constant_factor, number_added
 from .orders import another_axis, another_order, other_positions, rotary_base, rotary_layout
 from .structure import (
     another_function,
@@ -22,6 +22,7 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     rotary_base,
     another_order,
     missing_operation,
+    number_added,
     superfluous_operation,
     another_tensor,
     another_number,

@@ -29,6 +29,19 @@ def another_number(evidence: Evidence) -> Cause | None:
     return None
 
 
+def number_added(evidence: Evidence) -> Cause | None:
+    """Without the number that the port adds the two agree: the reference's is too small to see."""
+    mine = evidence.mine
+    is_added = mine.name in ("add", "add_") and len(mine.inputs) == 1 and mine.scalars
+    if evidence.cut.kind != "bypass" or not is_added:
+        return None
+    readers = evidence.s.matching.reference_readers.get(evidence.cut.reference, ())
+    theirs = [evidence.s.theirs[i] for i in readers]
+    small = [o.scalars[0] for o in theirs if o.name in ("add", "add_") and o.scalars]
+    facts = {"port": mine.scalars[0], "reference": small[0] if small else 0.0, "operation": "add"}
+    return Cause(_kind(evidence, mine), facts, mine.lines[:1])
+
+
 def _candidates(evidence: Evidence, operation: Operation, scalar: float) -> Iterator[float]:
     """Numbers of the reference first; then what the ratio, or the difference, of the results would
     need."""

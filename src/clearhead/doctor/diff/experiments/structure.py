@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..evidence import Cause, Evidence
 from ..layouts import relative
-from ..operations import Operation, SourceLine
+from ..operations import Operation, SourceLine, shared_line
 from ..substituting import root
 
 _EPSILONS = (0.0, 1e-5, 1e-6, 1e-8, 1e-12)
@@ -129,6 +129,10 @@ def superfluous_operation(evidence: Evidence) -> Cause | None:
     """Without an operation of the port the two agree, as the cut has shown; what it is."""
     if evidence.cut.kind != "bypass":
         return None
+    if evidence.mine.name in ("add", "add_", "sub"):
+        added = term_left_out(evidence)
+        if added is not None:
+            return added
     return _between(evidence, evidence.wanted, evidence.own, "superfluous", evidence.region, False)
 
 
@@ -195,15 +199,21 @@ def another_tensor(evidence: Evidence) -> Cause | None:
     if not source.from_tokens and not source.is_leaf:
         return None
     if source.from_tokens and not evidence.s.matching.is_used(wanted):
-        return _between(
+        missing = _between(
             evidence, evidence.own, evidence.wanted, "missing", evidence.their_region, True
         )
+        if missing is not None:
+            return missing
     equal = evidence.s.matching.of_reference.get(wanted)
     ours, theirs = evidence.s.operations, evidence.s.theirs
     other = _name(theirs, wanted) if equal is None else _name(ours, equal.index)
     facts = {"port": _name(ours, source.index), "reference": other}
     # Parts of one tensor whose names are mixed up: the line that names them is to blame.
     line: tuple[SourceLine, ...] = ()
+    if equal is None and source.from_tokens and evidence.mine.frames:
+        # The port has the right tensor nowhere: the line that makes the wrong one is to blame.
+        made = shared_line(source, [evidence.mine])
+        line = () if made is None else (made,)
     if equal is not None and source.selects and source.line is not None:
         partner = ours[evidence.s.root(equal.index)]
         if partner.line == source.line and partner.inputs == source.inputs:
@@ -232,7 +242,7 @@ def other_weights(evidence: Evidence) -> Cause | None:
 
 def term_left_out(evidence: Evidence) -> Cause | None:
     """The two results differ by a tensor that both have: a residual that one of them adds."""
-    if evidence.cut.kind != "replace":
+    if evidence.cut.kind not in ("replace", "bypass"):
         return None
     own, wanted = evidence.own, evidence.wanted
     if not bool((own.abs() < 1e8).all() and (wanted.abs() < 1e8).all()):

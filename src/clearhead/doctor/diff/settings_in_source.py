@@ -1,0 +1,80 @@
+"""Where the source of a port sets a number that one of its lines computes with."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from .operations import SourceLine
+
+_SAME = 1e-3
+_LARGE = 1000
+
+
+def where_set(line: SourceLine, number: float) -> SourceLine | None:
+    """The line of the same file that holds this number, if it is the only one. Small whole numbers
+    are sizes and axes more often than settings."""
+    tree = _tree(line.file)
+    if tree is None or not number:
+        return None
+    found = {node.lineno for node in _settings(tree) if abs(node.value / number - 1) < _SAME}
+    return _at(tree, line.file, found.pop()) if len(found) == 1 else None
+
+
+def where_built(line: SourceLine) -> SourceLine | None:
+    """The line of the same file that builds the layer which a line calls: `self.norm = …` for
+    `self.norm(x)`, if there is one of that name."""
+    tree = _tree(line.file)
+    if tree is None:
+        return None
+    called = {
+        node.func.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.lineno <= line.line <= (node.end_lineno or node.lineno)
+    }
+    found = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and called.intersection(_attributes(node))
+    }
+    return _at(tree, line.file, found.pop()) if len(found) == 1 else None
+
+
+@cache
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+
+
+def _settings(tree: ast.Module) -> Iterator[ast.Constant]:
+    powers = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+        for part in ast.walk(node.right)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in powers:
+            value = node.value
+            if isinstance(value, float) or (isinstance(value, int) and value >= _LARGE):
+                yield node
+
+
+def _attributes(node: ast.Assign) -> set[str]:
+    parts = [part for target in node.targets for part in ast.walk(target)]
+    return {part.attr for part in parts if isinstance(part, ast.Attribute)}
+
+
+def _at(tree: ast.Module, file: str, line: int) -> SourceLine:
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    innermost = max(around, key=lambda node: node.lineno, default=None)
+    return SourceLine(file, line, "<module>" if innermost is None else innermost.name)
