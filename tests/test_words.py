@@ -25,6 +25,7 @@ def pages(language: str) -> list[Path]:
 TEXTS = PACKAGE / "doctor" / "texts"
 ENGLISH = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    ROOT / "transformer-doctor" / "README.md",
     *pages("en"),
     *(page for page in sorted((ROOT / "results").rglob("*.md")) if ".zh-CN" not in page.name),
     *sorted((PACKAGE / "recipes").rglob("*.toml")),
@@ -33,6 +34,7 @@ ENGLISH = [
 ]
 CHINESE = [
     ROOT / "README.zh-CN.md",
+    ROOT / "transformer-doctor" / "README.zh-CN.md",
     *pages("zh"),
     *sorted((ROOT / "results").rglob("*.zh-CN.md")),
     TEXTS / "zh.toml",

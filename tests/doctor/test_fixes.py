@@ -99,6 +99,31 @@ def test_positions_that_count_padding_are_named():
     assert "cumsum" in words.right
 
 
+class Continues(healthy.PaddedDecoder):
+    def generate(self, tokens, max_new_tokens, mask=None):
+        was_training = self.training
+        self.eval()
+        for _ in range(max_new_tokens):
+            token = self(tokens, mask)[:, -1].argmax(dim=-1, keepdim=True)
+            tokens = torch.cat((tokens, token), dim=1)
+            if mask is not None:
+                mask = torch.cat((mask, torch.ones_like(mask[:, :1])), dim=1)
+        self.train(was_training)
+        return tokens
+
+
+class ContinuesBehindPads(Continues):
+    forward = CountsPads.forward
+
+
+def test_prompts_that_are_padded_on_the_left_get_advice_for_the_left():
+    finding, words = found(ContinuesBehindPads(), "decoder", "batch_generation", pad_id=0)
+    assert (finding.case, finding.origin) == ("batch_generation.padded", "left")
+    assert "cumsum" in words.right
+    torch.manual_seed(0)
+    assert examine(Continues(), kind="decoder", only=["batch_generation"], pad_id=0).healthy
+
+
 class Unused(healthy.Decoder):
     def scores(self, x):
         return self.head(x)

@@ -60,7 +60,8 @@ def open_hub_folder(folder: Path, language: Language) -> nn.Module:
     try:
         weights = _weights(folder)
         with offline():
-            settings = kind.config_class.from_dict(config)
+            config_class: Any = kind.config_class
+            settings = config_class.from_dict(config)
             return kind.from_pretrained(None, config=settings, state_dict=weights)
     except Exception as error:  # whatever transformers raises at damaged or foreign weights
         reason = error if isinstance(error, _UnusableError | OSError) else first_line(error)

@@ -118,7 +118,8 @@ def _unusual_sizes(model: nn.Module, problems: list[RecognitionError]) -> Iterat
         yield {"max_rows": batch, "exact_rows": True}
     said = [int(n) for error in problems for n in re.findall(r"\b\d{1,4}\b", str(error))]
     known = _setting(model, _LIMITS)
-    for length in dict.fromkeys([*([] if known is None else [known]), *said]):
+    lengths = said if known is None else [known, *said]
+    for length in dict.fromkeys(lengths):
         if _SHORTEST < length <= _LONGEST:
             yield {"exact_length": length, "max_length": length}
 
