@@ -1,6 +1,5 @@
 """The command line: `clearhead VERB …`. A verb is a file in this folder, imported when used."""
 
-import argparse
 import errno
 import io
 import logging
@@ -13,6 +12,7 @@ from importlib import import_module
 from keyword import iskeyword
 
 from clearhead import __version__
+from clearhead.cli.arguments import Arguments
 from clearhead.cli.spelling import as_flags, know_options
 from clearhead.cli.terminal import discard, output_may_close, text_only_terminal, visible
 from clearhead.errors import ClearheadError, nearest
@@ -118,9 +118,7 @@ def _run(arguments: list[str]) -> int:
         raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
     # A word of Python's own cannot name a module: `import` is in import_.py.
     module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
-    parser = argparse.ArgumentParser(
-        prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False
-    )
+    parser = Arguments(prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     know_options(parser)
     if hasattr(module, "CALLS"):

@@ -23,6 +23,9 @@ from clearhead.cli.spelling import as_flags
 from clearhead.cli.terminal import visible
 from clearhead.errors import DataError, InputError
 from clearhead.intake.formats import BYTE_ORDER_MARK
+from clearhead.intake.missing import no_such_file
+from clearhead.intake.other_formats import catalogue_of
+from clearhead.intake.recognise import HEAD
 from clearhead.intake.unpack import MAX_RECORD
 
 CHUNK = 512
@@ -149,10 +152,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
             raise DataError(f"--output {arguments.output} is the input itself; name another file")
         return
     if not arguments.input.exists():
-        raise DataError(f"there is no file {str(arguments.input)!r}; check --input")
+        raise no_such_file(arguments.input)
     if arguments.input.is_file() or arguments.input.is_dir():  # opening a pipe would wait
         try:
-            arguments.input.open("rb").close()
+            with arguments.input.open("rb") as file:
+                _refuse_catalogue(arguments.input, file.read(HEAD))
         except OSError as error:
             raise DataError(
                 f"{arguments.input} cannot be read ({error.strerror}); check --input"
@@ -160,6 +164,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
     out = arguments.output
     if out is not None and out.exists() and out.samefile(arguments.input):
         raise DataError(f"--output {out} is the input itself; name another file")
+
+
+def _refuse_catalogue(path: Path, head: bytes) -> None:
+    found = catalogue_of(path, head)
+    if found is not None:
+        raise DataError(
+            f"{path} is {found.what}, whose lines are no sentences: they would come out broken; "
+            f"write its texts as a table: {found.commands}; and give the texts of the column "
+            "source, one on each line, as --input"
+        )
 
 
 def _is_standard_input(path: Path) -> bool:

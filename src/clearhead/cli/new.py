@@ -104,6 +104,12 @@ def _text(namespace: argparse.Namespace) -> OwnText:
         if label is not None:
             own = own_labels(label)
             return OwnText(template=own.template, own=own)
+    if (source is None) != (target is None) and sum(each is not None for each in given) == 1:
+        there, lacks = ("--source", "--target") if target is None else ("--target", "--source")
+        raise ClearheadError(
+            f"{there} needs {lacks} FILE, whose line n belongs to its line n; for a text without "
+            f"translations: --text {shlex.quote(str(source or target))}"
+        )
     raise ClearheadError(
         f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE), text (--text "
         "FILES), a table (--table FILE) or labels (--label LABEL=FILE …): exactly one of them, "

@@ -20,7 +20,7 @@ SCRIPT_SHARE = 0.1  # of the letters; a name in another script has less
 ENOUGH = 25  # letters; a character of Chinese, Japanese or Korean counts as three
 MAJORITY = 0.5  # of the lines of a side: less, and the side has no language
 CLEARLY = 40.0  # times as likely as the side's own language
-BETWEEN_TWO = 4.0  # times as likely as the other side's, when both sides say so
+BETWEEN_TWO = 4.0  # times as likely as the other side's, on average over both sides
 
 
 class Languages:
@@ -35,6 +35,22 @@ class Languages:
             )
             best, n = found.most_common(1)[0] if found else ("", 0)
             self.sides.append(best if n > MAJORITY * found.total() else None)
+        if len(self.sides) == 2 and (None in self.sides or self.sides[0] == self.sides[1]):
+            self.sides = self._of_both_orders(sample) or self.sides
+
+    def _of_both_orders(self, sample: Sequence[tuple[str, ...]]) -> list[str | None]:
+        """The languages of a corpus in which so many pairs have changed places that neither side
+        has a language: two that stand side by side in most pairs, in the more frequent order."""
+        orders: Counter[tuple[str, ...]] = Counter()
+        for texts in sample:
+            plain = [_plain(text) for text in texts[:2]]
+            if all(plain):
+                orders[tuple(self.identifier.classify(each)[0] for each in plain)] += 1
+        if not orders:
+            return []
+        (first, second), n = orders.most_common(1)[0]
+        is_most = n + orders[second, first] > MAJORITY * orders.total()
+        return [first, second] if is_most and first != second and orders[second, first] else []
 
     def other_than(self, side: int, text: str) -> str | None:
         """A language that the text is clearly in, and its side is not."""
@@ -58,12 +74,14 @@ class Languages:
         source, target = self.sides
         if source is None or target is None or source == target:
             return False
+        odds = 1.0
         for text, own, other in ((texts[0], source, target), (texts[1], target, source)):
             plain = _plain(text, enough=6)
             likely = dict(self._ranked(plain)) if plain else {}
-            if not likely or likely[other] < BETWEEN_TWO * likely[own] or self.third(text):
+            if not likely or likely[other] < likely[own] or self.third(text):
                 return False
-        return True
+            odds *= likely[other] / max(likely[own], 1e-30)
+        return odds >= BETWEEN_TWO**2
 
     def _ranked(self, plain: str) -> list[tuple[str, float]]:
         """Languages, the likeliest first. Capitals are in the language of their small letters."""

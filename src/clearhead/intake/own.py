@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from clearhead.config.checks import user_path
 from clearhead.config.data import Task
 from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.intake.missing import no_such_file
 from clearhead.intake.proposal import propose
 
 TEMPLATES: dict[Task, str] = {
@@ -38,6 +39,12 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
         summary += f" (labels: {', '.join(found.labels)})"
     shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in map(_valid, found.sample))
     summary += f". The first: {' | '.join(shown)}."
+    if found.only_label is not None:
+        column, label = found.only_label
+        summary += (
+            f" Not a classifier: column {column!r} has {label!r} in every row, and a classifier "
+            "needs two labels or more; this is a language model of the texts."
+        )
     if others:
         summary += f" Other columns: {', '.join(others)}; choose with columns=…."
     values: dict[str, Any] = {
@@ -93,5 +100,5 @@ def _absolute(path: Path) -> Path:
     check_name(path)
     place = user_path(path).absolute()
     if not place.is_file():
-        raise DataError(f"there is no file {place}; check the path")
+        raise no_such_file(place)
     return place

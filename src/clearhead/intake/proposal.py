@@ -12,7 +12,8 @@ from statistics import mean
 from clearhead.config.data import Format, Task
 from clearhead.errors import DataError
 from clearhead.intake.languages import length_in_letters
-from clearhead.intake.recognise import HEAD, check_text, refuse_office
+from clearhead.intake.other_formats import refuse_other_formats
+from clearhead.intake.recognise import HEAD, check_head, check_text, refuse_office, rewriting
 from clearhead.intake.table_rows import N_ROWS, Row, has_quoted_cells, rows_of
 from clearhead.intake.tables import Columns, in_language
 from clearhead.intake.unpack import COMPRESSIONS, OpenedFile, open_bytes
@@ -44,6 +45,8 @@ class Proposal:
     """Every other column with a name or number."""
     sample: tuple[str, ...]
     """The texts of the columns, of the first record that has them all."""
+    only_label: tuple[int | str, str] | None = None
+    """A column that looks like labels and has the same one in every row."""
 
 
 def refuse_tables(paths: Iterable[str | Path]) -> None:
@@ -68,6 +71,9 @@ def format_of(path: Path) -> Format:
     found = TABLES.get(_ending(path))
     if found is None:
         refuse_office(path)
+        if path.is_file():
+            with path.open("rb") as file:
+                check_head(path, file.read(HEAD))
         raise DataError(
             f"{path} has no ending that tells its format; rename it to end in one of "
             f"{', '.join(TABLES)}, or give plain files"
@@ -84,6 +90,9 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         file = open_bytes(path, stack)
         if kind not in ("parquet", "tmx"):
             check_text(file)
+        if kind == "tmx":
+            head = file.data.peek(HEAD)  # pyright: ignore[reportAttributeAccessIssue]
+            refuse_other_formats(path, head[:HEAD])
         if kind == "tsv" and has_quoted_cells(path):
             kind = "csv"
         rows = list(islice(rows_of(file, kind, columns), N_ROWS))
@@ -97,6 +106,7 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     if kind == "tmx" and not columns:
         rows = _with_regions_joined(rows)
     names = list(dict.fromkeys(name for row in rows for name in row))
+    _refuse_chats(path, names)
     columns = tuple(_named(column, names, kind) for column in columns)
     for column in columns:
         if column not in names and (
@@ -125,7 +135,8 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
             f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, and labels must "
             "differ; choose another with columns=…"
         )
-    if len(labels) == 1:
+    only_label = (chosen[-1], labels[0]) if len(labels) == 1 else None
+    if only_label:
         found, labels, chosen = "language-model", (), chosen[:1]
     samples = [tuple(_text_in(row, name, kind) for name in chosen) for row in rows]
     return Proposal(
@@ -135,7 +146,20 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         labels=labels,
         others=tuple(name for name in values if name and not _is_one_of(name, chosen, kind)),
         sample=next((sample for sample in samples if all(sample)), samples[0]),
+        only_label=only_label,
     )
+
+
+def _refuse_chats(path: Path, names: list[str | int]) -> None:
+    """ChatGPT's export has a tree of messages for each conversation, under names of its own."""
+    if "title" in names and any(str(name).startswith("mapping.") for name in names):
+        made = rewriting(
+            path, "jq -r '.[].mapping[].message.content.parts[]? | strings'", "chats", ".txt"
+        )
+        raise DataError(
+            f"{path} is an export of conversations, whose messages stand in trees; write them as "
+            f"text first, and give that file: {made}"
+        )
 
 
 def _named(column: int | str, names: list[str | int], kind: Format) -> int | str:

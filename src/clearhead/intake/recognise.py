@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from clearhead.errors import DataError
+from clearhead.intake.other_formats import refuse_other_formats
 from clearhead.intake.unpack import OpenedFile, naming
 
 HEAD = 4096
@@ -22,6 +23,8 @@ PACKED = (
     (b"\x28\xb5\x2f\xfd", "packed by zstd", "let its name end in .zst"),
     (b"BZh", "packed by bzip2", "unpack it first: bunzip2 {path}"),
     (b"\xfd7zXZ\x00", "packed by xz", "unpack it first: unxz {path}"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first: 7z x {path}"),
+    (b"Rar!\x1a\x07", "a RAR archive", "unpack it first: unrar x {path}"),
     (b"PAR1", "a Parquet table", 'name its format: data.format = "parquet"'),
     (b"%PDF", "a PDF", "extract its text first: pdftotext {path}"),
 )
@@ -71,6 +74,7 @@ def check_head(path: Path, head: bytes) -> None:
             raise _encoded(path, encoding)
     if (encoding := _utf_16(head)) is not None:
         raise _encoded(path, encoding)
+    refuse_other_formats(path, head)
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200].lower()
     if start.startswith((b"<?xml", b"<tmx", b"<!doctype")):
         tmx = b"<tmx" in head.lower()

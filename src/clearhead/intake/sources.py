@@ -13,6 +13,7 @@ from clearhead.errors import ClearheadError, DataError
 from clearhead.intake.equality import lines_of
 from clearhead.intake.formats import Document, count_lines, read_documents
 from clearhead.intake.invalid_input import Place, Sieve
+from clearhead.intake.missing import other_endings
 from clearhead.intake.public import public_corpora
 from clearhead.intake.unpack import COMPRESSIONS, Input, OpenedFile, open_bytes
 
@@ -71,16 +72,20 @@ def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
     path = root / user_path(pattern)
     if path.is_file():
         return [path]
+    remedy = _remedy(pattern)
     if path.is_dir():
         suffixes = tuple(s + c for s in SUFFIXES[kind] for c in COMPRESSIONS)
-        found = [p for p in _files_below(path) if p.name.lower().endswith(suffixes)]
+        files = list(_files_below(path))
+        found = [p for p in files if p.name.lower().endswith(suffixes)]
         missing = f"holds no file that ends in {', '.join(suffixes)}"
+        if files and remedy == "check the path":
+            remedy = other_endings(path, [each.name for each in files])
     else:
         anchor = Path(path.anchor)
         found = [p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file()]
         missing = "matches no file"
     if not found:
-        raise DataError(f"data.{split}: {path} {missing}; {_remedy(pattern)}")
+        raise DataError(f"data.{split}: {path} {missing}; {remedy}")
     return sorted(found)
 
 

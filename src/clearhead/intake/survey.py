@@ -11,6 +11,8 @@ from clearhead.errors import DataError
 from clearhead.files import sha256_of
 from clearhead.intake.formats import count_lines
 from clearhead.intake.invalid_input import why_nothing
+from clearhead.intake.missing import no_such_file
+from clearhead.intake.out_of_step import MOST_LINES, place_of_departure
 from clearhead.intake.sources import Cursor, Reader, find_inputs
 from clearhead.intake.unpack import open_bytes
 
@@ -48,7 +50,7 @@ def check_files(config: DataConfig) -> None:
     they are pairs. A folder stands for its files, as in any recipe."""
     for path in map(Path, config.train):
         if not (path.is_file() or path.is_dir()):
-            raise DataError(f"there is no file {path}; check the path")
+            raise no_such_file(path)
     for each in find_inputs(config, "train", Path("/")):
         counts: list[int] = []
         for path in each.paths:
@@ -65,9 +67,24 @@ def check_files(config: DataConfig) -> None:
             )
         if len(set(counts)) > 1:
             raise DataError(
-                f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; "
-                "line n of one must belong to line n of the other"
+                f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, and line n of one "
+                f"must belong to line n of the other; {_departure(source, target, counts)}"
             )
+
+
+def _departure(source: Path, target: Path, counts: list[int]) -> str:
+    """Where to look, and what to do there."""
+    remedy = "add or remove the lines without a partner, or give the pairs as a table"
+    if max(counts) > MOST_LINES:
+        return remedy
+    sides: list[list[str]] = []
+    for path in (source, target):
+        with ExitStack() as stack:
+            text = open_bytes(path, stack).data.read().decode("utf-8", errors="replace")
+        sides.append(text.removesuffix("\n").split("\n"))
+    at = place_of_departure(*sides)
+    shown = " | ".join(repr(side[at][:40]) if at < len(side) else "(no line)" for side in sides)
+    return f"they seem to part near line {at + 1:,} ({shown}): {remedy}"
 
 
 def _same_bytes(first: Path, second: Path) -> bool:

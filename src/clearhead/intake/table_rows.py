@@ -167,6 +167,15 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
         if inner[0].keys() == inner[1].keys():
             made = rewriting(path, "jq '[.[]]'", "records", ".json")
             raise DataError(f"{path} is one object, with a record under each name; run: {made}")
+    if len(value) > 2 and _has_only_texts(value):
+        both = shlex.quote(str(path))
+        raise DataError(
+            f"{path} is one object with a text under each key, as programs keep their "
+            "translations; join it with the file of the other language (OTHER.json): jq -rn "
+            f"--slurpfile a {both} --slurpfile b OTHER.json '$a[0] | paths(strings) as $p | "
+            '[getpath($p), ($b[0] | getpath($p))] | select(all(.[]; type == "string")) | @tsv\' '
+            "> pairs.tsv; then give OwnText.table('pairs.tsv')"
+        )
     lists = [name for name, inner in value.items() if isinstance(inner, list)]
     if lists:
         made = rewriting(
@@ -176,6 +185,13 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
             f"{path} is one object, with lists inside it ({', '.join(map(repr, lists[:9]))}); "
             f"write the one with the texts as a file of its own: {made}"
         )
+
+
+def _has_only_texts(value: dict[str, Any]) -> bool:
+    return all(
+        _has_only_texts(inner) if isinstance(inner, dict) else isinstance(inner, str)
+        for inner in value.values()
+    )
 
 
 def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int, str]]:

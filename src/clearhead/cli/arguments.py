@@ -1,0 +1,35 @@
+"""A parser whose errors read like all others: what is wrong, and what to write."""
+
+import argparse
+import re
+from typing import NoReturn
+
+from clearhead.errors import ClearheadError
+
+_WRONG_TYPE = re.compile(r"argument (\S+?)(?:/\S+)?: invalid (\w+) value: (.*)", re.DOTALL)
+_WRONG_WORD = re.compile(
+    r"argument (\S+?)(?:/\S+)?: invalid choice: (.*) \(choose from (.*)\)", re.DOTALL
+)
+_NO_VALUE = re.compile(r"argument (\S+?)(?:/\S+)?: expected (?:at least )?one argument")
+_MISSING = re.compile(r"the following arguments are required: (.*)", re.DOTALL)
+_NUMBERS = {"float": ("a number", "10"), "int": ("a whole number", "10")}
+
+
+class Arguments(argparse.ArgumentParser):
+    """Of one verb."""
+
+    def error(self, message: str) -> NoReturn:
+        """What argparse found wrong, in our words where they are known."""
+        help_text = f"see {self.prog} --help"
+        if found := _WRONG_TYPE.fullmatch(message):
+            what, such = _NUMBERS.get(found[2], ("a valid value", ""))
+            remedy = f"give one, such as {found[1]} {such}" if such else help_text
+            raise ClearheadError(f"{found[1]} {found[3]} is not {what}; {remedy}")
+        if found := _WRONG_WORD.fullmatch(message):
+            raise ClearheadError(f"{found[1]} {found[2]} is not a choice; choose from {found[3]}")
+        if found := _NO_VALUE.fullmatch(message):
+            raise ClearheadError(f"{found[1]} needs a value behind it; {help_text}")
+        if found := _MISSING.fullmatch(message):
+            names = ", ".join(name.strip().upper() for name in found[1].split(","))
+            raise ClearheadError(f"{self.prog} lacks {names}; {help_text}")
+        raise ClearheadError(f"{self.prog}: {message.removeprefix('argument ')}; {help_text}")

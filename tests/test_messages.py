@@ -1,0 +1,195 @@
+"""What first users did wrong, and what they read: the cause, and what to do, in one message."""
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.config import DataConfig
+from clearhead.intake.cleaning import find_defects
+from clearhead.intake.out_of_step import place_of_departure
+
+PO = '# German\n#, fuzzy\nmsgid ""\nmsgstr "Language: de\\n"\n\nmsgid "Open"\nmsgstr "Öffnen"\n'
+XLIFF = '<?xml version="1.0"?>\n<xliff version="1.2"><file><body/></file></xliff>\n'
+CHATS = [{"title": f"t{n}", "mapping": {f"id{n}": {"message": {"role": "user"}}}} for n in range(9)]
+WORDS = ["the", "model", "reads", "a", "text", "and", "writes", "another", "one", "that", "says"]
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> str:
+        assert main([*words]) == 2
+        *before, message = capsys.readouterr().err.splitlines(keepends=True)
+        assert message.startswith("clearhead: ") and message.endswith("\n")
+        assert all(line.endswith(" …\n") for line in before), "progress, and nothing else"
+        return message
+
+    return run
+
+
+def write(name: str, text: str | bytes) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return name
+
+
+@pytest.mark.parametrize("name", ["x.po", "x.csv", "x.tsv", "x.tmx", "x.unknown"])
+def test_a_gettext_catalogue_given_as_a_table_is_named(name: str, said):
+    message = said("new", "mine", "--table", write(name, PO))
+    assert "is a gettext catalogue (PO)" in message and "rename" not in message
+    assert "pip install translate-toolkit && po2csv " in message
+    assert "x.pairs.csv with --columns source target" in message
+
+
+@pytest.mark.parametrize("name", ["x.po", "x.txt"])
+def test_a_gettext_catalogue_is_neither_text_nor_lines_to_translate(name: str, said):
+    assert "is a gettext catalogue (PO)" in said("new", "mine", "--text", write(name, PO))
+    message = said("translate", "copy-task", "--input", name, "--output", "out.txt")
+    assert "is a gettext catalogue (PO), whose lines are no sentences" in message
+    assert "po2csv" in message and not Path("out.txt").exists()
+
+
+def test_a_text_about_catalogues_is_a_text(said):
+    text = "How to write a catalogue:\n" + PO
+    write("manual.txt", text)
+    message = said("new", "mine", "--text", "manual.txt", "--minutes", "ten")
+    assert message == (
+        "clearhead: --minutes 'ten' is not a number; give one, such as --minutes 10\n"
+    )
+    assert "catalogue (PO)" not in said("new", "mine", "--text", "manual.txt")  # too short
+
+
+@pytest.mark.parametrize("name", ["x.xlf", "x.tmx", "x.xliff"])
+def test_xliff_is_named_whatever_its_name(name: str, said):
+    message = said("new", "mine", "--table", write(name, XLIFF))
+    assert "is XLIFF" in message and "xliff2po" in message and "po2csv" in message
+    assert "is empty" not in message and "rename" not in message
+
+
+@pytest.mark.parametrize(
+    ("magic", "what"),
+    [(b"PK\x03\x04", "a zip archive; unpack it first: unzip"), (b"7z\xbc\xaf\x27\x1c", "7z x ")],
+)
+def test_an_archive_is_unpacked_whatever_it_is_given_as(magic: bytes, what: str, said):
+    path = write("corpus.bin", magic + bytes(range(256)) * 4 + b"\n" * 7)
+    for how in (["--table", path], ["--text", path], ["--source", path, "--target", path]):
+        message = said("new", "mine", *how)
+        assert what in message and "rename" not in message and "iconv" not in message
+
+
+def test_a_folder_given_as_a_table_is_called_a_folder(said):
+    write("po/de.csv", "a,b\n")
+    message = said("new", "mine", "--table", "po")
+    assert "po is a folder, where one file is needed" in message and "po/de.csv'" in message
+
+
+def test_an_export_of_chats_says_how_its_messages_become_text(said):
+    message = said("new", "mine", "--table", write("chats.json", json.dumps(CHATS)))
+    assert "an export of conversations" in message and "--columns" not in message
+    assert "jq -r '.[].mapping[].message.content.parts[]? | strings'" in message
+
+
+def test_translations_by_key_are_joined_with_those_of_the_other_language(said, tmp_path: Path):
+    english = {f"k{n}": f"Text {n}" for n in range(9)} | {"menu": {"open": "Open", "only": "Here"}}
+    german = {f"k{n}": f"Der Text {n}" for n in range(9)} | {"menu": {"open": "Öffnen"}}
+    write("OTHER.json", json.dumps(german))
+    message = said("new", "mine", "--table", write("en.json", json.dumps(english)))
+    assert "one object with a text under each key" in message and "--columns" not in message
+    assert "--table pairs.tsv" in message
+    if shutil.which("jq"):
+        command = message.split("(OTHER.json): ")[1].split("; then give")[0]
+        subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+        pairs = Path("pairs.tsv").read_text(encoding="utf-8").splitlines()
+        assert len(pairs) == 10 and pairs[-1] == "Open\tÖffnen"
+
+
+def test_a_missing_file_offers_the_nearest_name(said):
+    write("train.de", "a\n")
+    message = said("new", "mine", "--source", "trian.de", "--target", "train.de")
+    assert "there is no file" in message and "train.de'?" in message
+    message = said("new", "mine", "--table", "no/such/x.csv")
+    assert "there is no folder" in message and message.endswith("/no\n")
+
+
+def test_a_path_of_windows_is_called_one(said):
+    message = said("new", "mine", "--text", r"C:\Users\me\a.txt")
+    assert "a path of Windows" in message and "'/mnt/c/Users/me/a.txt'" in message
+    assert "a path of Windows" in said("new", "mine", "--table", "C:Usersmea.csv")  # by a shell
+
+
+def test_one_side_of_a_pair_asks_for_the_other(said):
+    write("a.de", "a\n")
+    message = said("new", "mine", "--source", "a.de")
+    assert "--source needs --target FILE" in message and "--text a.de" in message
+    assert "--target needs --source FILE" in said("new", "mine", "--target", "a.de")
+
+
+def test_files_out_of_step_say_where_they_part(said):
+    draw = random.Random(3)
+    lines = [" ".join(draw.choices(WORDS, k=draw.randint(2, 20))) for _ in range(200)]
+    other = [line.upper().replace("E", "") for line in lines]
+    write("a.txt", "\n".join(lines) + "\n")
+    write("b.txt", "\n".join(other[:120] + other[121:]) + "\n")
+    message = said("new", "mine", "--source", "a.txt", "--target", "b.txt")
+    assert "200 lines" in message and "add or remove the lines without a partner" in message
+    near = int(message.split("part near line ")[1].split()[0])
+    assert abs(near - 121) <= 3
+    assert abs(place_of_departure(lines[:30] + lines[33:], other) - 30) <= 3
+
+
+def test_a_folder_of_another_ending_says_which(said):
+    for n in range(3):
+        write(f"notes/{n}.md", "text\n")
+    message = said("new", "mine", "--text", "notes")
+    assert "it holds 3 files that end in .md" in message and "notes/*.md" in message
+
+
+def test_wrong_words_on_the_command_line_are_answered_in_one_line(said):
+    assert said("train", "copy-task", "--threads", "two") == (
+        "clearhead: --threads 'two' is not a whole number; give one, such as --threads 10\n"
+    )
+    assert "choose from" in said("evaluate", "copy-task", "--split", "tset")
+    assert said("new") == "clearhead: clearhead new lacks NAME; see clearhead new --help\n"
+    assert "--minutes needs a value behind it" in said("new", "mine", "--minutes")
+
+
+def test_one_label_alone_is_said_to_be_no_classifier(tmp_path: Path):
+    from clearhead.intake.own import own_table
+
+    rows = [f"{' '.join(WORDS[n : n + 6])},praise" for n in range(8)]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    found = own_table(path)
+    assert found.template == "my-text"
+    assert "Not a classifier: column 'label' has 'praise' in every row" in found.summary
+
+
+GERMAN = "Das Haus steht am Ende der Straße|Wir haben heute leider keine Zeit|Die Kinder spielen im Garten hinter dem Haus|Er liest jeden Abend ein gutes Buch"  # noqa: E501
+ENGLISH = "The house stands at the end of the street|Unfortunately we have no time today|The children are playing in the garden behind the house|He reads a good book every evening"  # noqa: E501
+
+
+@pytest.mark.parametrize("n_swapped", [60, 455])
+def test_swapped_pairs_are_found_even_if_they_are_half(n_swapped: int, tmp_path: Path):
+    pytest.importorskip("py3langid", reason="needs the extra corpus")
+    pairs = [
+        (f"{german} ({number})", f"{english} ({number})")
+        for number, (german, english) in enumerate(
+            zip(GERMAN.split("|") * 228, ENGLISH.split("|") * 228)
+        )
+    ][:910]
+    swapped = set(random.Random(1).sample(range(910), n_swapped))
+    rows = [pair[::-1] if number in swapped else pair for number, pair in enumerate(pairs)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    config = DataConfig(
+        task="pairs", format="tsv", columns=(1, 2), train=(str(path),), vocab_size=300
+    )
+    found = {each.place.number - 1 for each in find_defects(config, tmp_path).of("swapped")}
+    others = set(range(910)) - swapped  # half of them: either order may be the usual one
+    assert found == swapped or (n_swapped == 455 and found == others)
