@@ -168,13 +168,12 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
             made = rewriting(path, "jq '[.[]]'", "records", ".json")
             raise DataError(f"{path} is one object, with a record under each name; run: {made}")
     if len(value) > 2 and _has_only_texts(value):
-        both = shlex.quote(str(path))
         raise DataError(
             f"{path} is one object with a text under each key, as programs keep their "
-            "translations; join it with the file of the other language (OTHER.json): jq -rn "
-            f"--slurpfile a {both} --slurpfile b OTHER.json '$a[0] | paths(strings) as $p | "
-            '[getpath($p), ($b[0] | getpath($p))] | select(all(.[]; type == "string")) | @tsv\' '
-            "> pairs.tsv; then give OwnText.table('pairs.tsv')"
+            "translations; join it with the file of the other language (OTHER.json): jq -rs "
+            "'.[1] as $other | .[0] | paths(strings) as $key | [getpath($key), ($other | "
+            'getpath($key))] | select(all(.[]; type == "string")) | @tsv\' '
+            f"{shlex.quote(str(path))} OTHER.json > pairs.tsv; then give OwnText.table('pairs.tsv')"
         )
     lists = [name for name, inner in value.items() if isinstance(inner, list)]
     if lists:

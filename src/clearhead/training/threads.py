@@ -58,7 +58,7 @@ def choose_threads(
     """By timing steps of a trial run, which are discarded. Fewer threads are tried as long as they
     are no slower: on an idle machine of many cores, one thread could take minutes for a step.
     Nothing is timed where there is no choice, where an accelerator computes, where each number of
-    threads would compile the layers anew, or where torchrun has set the number of each rank."""
+    threads would compile the layers anew, or where torchrun sets the number of each rank."""
     most = torch.get_num_threads()
     if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:
         return ThreadChoice(threads=most)
@@ -118,7 +118,7 @@ def threads_of_run(
     noted = read_note(folder / THREADS)
     before, seconds = noted.get("threads"), noted.get("seconds")
     if type(before) is not int or not 1 <= before <= MOST or ranks.world > 1:
-        before = None  # torchrun has told each rank its number
+        before = None  # torchrun sets the number of each rank
     if given is not None:
         choice, warning = ThreadChoice(threads=given, why="as given"), ""
         if has_begun and before not in (None, given):
