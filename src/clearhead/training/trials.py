@@ -57,7 +57,9 @@ class Trials:
     def reasons(self) -> list[str]:
         """What to say of the threads, and of a machine on which other programs compute."""
         choice = self.choice
-        found = [f"Threads: {choice.threads}, {choice.why}."] if choice and choice.why else []
+        if choice is None:  # nothing was timed
+            return []
+        found = [f"Threads: {choice.threads}, {choice.why}."] if choice.why else []
         share = free_share()
         if share < BUSY:
             found.append(
