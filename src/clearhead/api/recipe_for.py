@@ -26,6 +26,7 @@ from clearhead.intake.own_text import OwnText, check_strings, data_settings
 from clearhead.intake.proposal import refuse_tables
 from clearhead.intake.sources import find_inputs
 from clearhead.intake.survey import check_files
+from clearhead.training.size_reasons import reasons_for
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
 
@@ -99,7 +100,7 @@ def recipe_for(
     defects = find_defects(data, Path("/"))
     template = replace(template, name=name, data=data)
     sized = size_recipe(template, float(options.minutes))
-    reasons = [*([] if text.own is None else [text.own.summary]), *sized.reasons]
+    reasons = [*([] if text.own is None else [text.own.summary]), *reasons_for(sized)]
     found = with_values(template, {"data.clean": removed, **sized.values})
     if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
         reasons.append(f"Held out: {note}.")
