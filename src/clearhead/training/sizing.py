@@ -65,7 +65,7 @@ class MeasuredText:
     """Share of the sample's documents that have more than `lengths` allows."""
 
 
-class Candidate(NamedTuple):
+class SizeCandidate(NamedTuple):
     """A model and its batches, and what a step of them takes."""
 
     size: Size
@@ -89,7 +89,7 @@ class Sized:
     """By the recipe's dotted keys."""
     template: Recipe
     text: MeasuredText
-    chosen: Candidate
+    chosen: SizeCandidate
     fits: Size
     """What the text alone would ask for."""
     minutes: float
@@ -128,14 +128,14 @@ def _own_size(template: Recipe) -> Size:
 
 def _candidate(
     template: Recipe, text: MeasuredText, size: Size, batch_tokens: int, clock: Clock
-) -> Candidate:
+) -> SizeCandidate:
     shape = _shape(template, text, size, batch_tokens)
-    return Candidate(size, shape, *_time(template, shape, text.corpus, clock))
+    return SizeCandidate(size, shape, *_time(template, shape, text.corpus, clock))
 
 
 def _with_larger_batches(
-    template: Recipe, text: MeasuredText, chosen: Candidate, minutes: float, clock: Clock
-) -> Candidate:
+    template: Recipe, text: MeasuredText, chosen: SizeCandidate, minutes: float, clock: Clock
+) -> SizeCandidate:
     """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
     tokens in all, more updates teach more: where it is not faster, a batch stays small."""
     batch_tokens = BATCH_TOKENS
@@ -149,7 +149,7 @@ def _with_larger_batches(
 
 
 def _sized(
-    template: Recipe, text: MeasuredText, chosen: Candidate, minutes: float, fits: Size
+    template: Recipe, text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size
 ) -> Sized:
     """The values of a candidate, and of the rhythm in which it is trained."""
     task, size, targets = template.data.task, chosen.size, chosen.targets
