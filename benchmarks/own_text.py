@@ -35,6 +35,7 @@ from clearhead.config import Recipe, load_recipe, recipe_toml, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.environment import data_folder, environment_with, keep_freed_memory
 from clearhead.training import sizing
+from clearhead.training.size_reasons import reasons_for
 from clearhead.training.start import recipe_from
 
 WORK = Path("runs/own_text")
@@ -171,7 +172,7 @@ def recipe_of(run: Run, folder: Path, start: Path | None = None) -> tuple[Recipe
     finally:
         sizing.SIZES = table
     seeds = {"train.seed": run.seed, "batches.seed": run.seed}
-    return with_values(template, {**sized.values, **seeds}), sized.reasons
+    return with_values(template, {**sized.values, **seeds}), reasons_for(sized)
 
 
 def clearhead(*arguments: object) -> tuple[str, float]:

@@ -11,7 +11,7 @@ import pytest
 from clearhead.cli import main
 from clearhead.config import load_recipe
 from clearhead.config.recipe import TEMPLATES
-from clearhead.training import sizing
+from clearhead.training import size_reasons, sizing
 from tests.data.small_corpora import write_pairs, write_text
 from tests.test_recipes import explains_every_key
 
@@ -80,12 +80,16 @@ def sizes(minutes: float, seconds: float, monkeypatch: pytest.MonkeyPatch) -> si
     return sizing.size_recipe(replace(template, data=replace(template.data, train=train)), minutes)
 
 
+def told(sized: sizing.Sized) -> str:
+    return " ".join(size_reasons.reasons_for(sized))
+
+
 @pytest.mark.usefixtures("here")
 def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
     short, long, endless = (sizes(minutes, 1.0, monkeypatch) for minutes in (2, 4, 1e6))
     assert short.values["train.steps"] == 108 and long.values["train.steps"] == 216
     assert endless.values["train.steps"] < 10_000
-    assert "the time allows more" in " ".join(endless.reasons)
+    assert "the time allows more" in told(endless)
     assert short.values["model.p_dropout"] < endless.values["model.p_dropout"]
 
 
@@ -93,7 +97,7 @@ def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
 def test_a_narrow_model_begins_with_larger_weights_and_says_so(monkeypatch):
     sized = sizes(2, 1.0, monkeypatch)
     assert sized.values["model.d_model"] == 64 and sized.values["model.init_std"] == 0.125
-    assert "with the usual 0.02 so narrow a model learns late" in " ".join(sized.reasons)
+    assert "with the usual 0.02 so narrow a model learns late" in told(sized)
 
 
 @pytest.mark.usefixtures("here")
@@ -101,13 +105,13 @@ def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
     """Of 300 steps, a second each, that take nine tenths of the time."""
     none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))
     for short in (none, few):
-        told = " ".join(short.reasons)
-        assert "too few to learn from: give minutes=6." in told
-        assert "would teach little" not in told
-    assert none.values["train.steps"] == 1 and "about 1 seconds" in " ".join(none.reasons)
+        said = told(short)
+        assert "too few to learn from: give minutes=6." in said
+        assert "would teach little" not in said
+    assert none.values["train.steps"] == 1 and "about 1 seconds" in told(none)
     assert enough.values["train.steps"] == 324
-    assert "as often as the time allows" in " ".join(enough.reasons)
-    assert "too few" not in " ".join(enough.reasons)
+    assert "as often as the time allows" in told(enough)
+    assert "too few" not in told(enough)
 
 
 @pytest.mark.usefixtures("here")
@@ -117,7 +121,7 @@ def test_a_short_time_takes_a_smaller_model(monkeypatch):
     much, little = (sizes(minutes, 1.0, monkeypatch) for minutes in (100, 1))
     assert much.values["model.d_model"] == large.d_model
     assert little.values["model.d_model"] == small.d_model
-    assert "smaller than the text deserves" in " ".join(little.reasons)
+    assert "smaller than the text deserves" in told(little)
 
 
 def sized_by(timing, minutes: float, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -168,7 +172,7 @@ def test_batches_grow_only_where_that_is_faster(monkeypatch):
 
 @pytest.mark.parametrize("tokens", [2_000, 1_000_000, 4_999_999, 5_000_000, 80_000_000, 10**10])
 def test_validation_does_not_grow_with_a_large_text(tokens: int):
-    held_out = sizing._held_out_tokens(tokens)
+    held_out = sizing.held_out_of_tokens(tokens)
     assert 0 < held_out <= 0.1 and held_out * tokens < 100_001
     assert held_out * tokens >= min(200, tokens / 50)
 
@@ -178,20 +182,22 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
     sizes = {"documents": 1, "n_bytes": 10**10, "longest": 10**10, "sample_bytes": 10**6}
     found = sizing.Survey(**sizes, longest_text="a", sample=template.data, skipped={})
     corpus: Any = None  # a language model's shape does not ask it
-    text = sizing._Text(
+    text = sizing.MeasuredText(
         survey=found, corpus=corpus, vocab_size=9, tokens=10**9, read=10**9, longest=10**9,
         too_long=0.0,
     )  # fmt: skip
     shape = sizing._shape(template, text, sizing.SIZES[0], sizing.BATCH_TOKENS)
     assert shape["data.held_out"] == 0.0001
-    assert "the last 0.01% of each file" in " ".join(sizing._about_the_text(template, text, shape))
+    assert "the last 0.01% of each file" in " ".join(
+        size_reasons._about_the_text(template, text, shape)
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["new", "x", "--source", "source.txt", "--target", "no"], "there is no file .*no; check"),
-        (["new", "x", "--source", "source.txt", "--target", "short"], "300 lines and .*short 2;"),
+        (["new", "x", "--source", "source.txt", "--target", "short"], "300 lines and .*short 2,"),
         (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
         (["new", "x", "--text", "blank"], "no text is left; skipped: 1 blank; name a file"),
         (["new", "x", "--source", "blank", "--target", "blank.2"], "skipped: 2 blank; name a file"),
@@ -217,7 +223,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x\udce9", "--text", "text.txt"], "is not UTF-8, and a recipe is; rename it"),
         ([*PAIRS, "--out", "there.toml"], "there.toml already exists; .* --out FILE"),
         ([*PAIRS, "--out", "there.txt"], "must end in .toml"),
-        (["new", "x", "--source", "source.txt"], "needs pairs .* one of them"),
+        (["new", "x", "--source", "source.txt"], "--source needs --target FILE"),
         ([*PAIRS, "--text", "text.txt"], "exactly one of them"),
         (["new", "x"], "needs pairs"),
     ],
@@ -251,9 +257,10 @@ def test_a_recipe_that_cannot_be_written_is_no_traceback(
     before = sorted(here.iterdir())
     assert main([*PAIRS, "--out", f"{'n' * 300}.toml"]) == 2
     assert "cannot be written (File name too long); name another" in capsys.readouterr().err
-    sized = sizing.Sized(values={}, reasons=[])
+    monkeypatch.setattr(sizing, "_time", lambda *_: (1.0, 100.0))
 
-    def measured(*_: object) -> sizing.Sized:
+    def measured(*given: Any, **more: Any) -> sizing.Sized:
+        sized = sizing.size_recipe(*given, **more)
         monkeypatch.setattr("clearhead.data.manifest.os.fsync", full)
         return sized
 

@@ -28,6 +28,7 @@ from clearhead.intake.own_text import OwnText, check_strings, data_settings
 from clearhead.intake.proposal import refuse_tables
 from clearhead.intake.sources import find_inputs
 from clearhead.intake.survey import check_files
+from clearhead.training.size_reasons import reasons_for
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
 
@@ -111,7 +112,7 @@ def recipe_for(
     template = replace(template, name=name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)
-    reasons = [*([] if text.own is None else [text.own.summary]), *sized.reasons]
+    reasons = [*([] if text.own is None else [text.own.summary]), *reasons_for(sized)]
     found = with_values(template, {"data.clean": removed, **sized.values})
     if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
         reasons.append(f"Held out: {note}.")

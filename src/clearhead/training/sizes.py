@@ -1,4 +1,10 @@
-"""Sizes of models that suit so much text, and the learning rates that suit their widths."""
+"""The policy of `clearhead new`: how large a model, a vocabulary and a batch suit so much text, and
+how long to train. Numbers in, numbers out; `python -m benchmarks.own_text` measures how good the
+rules are.
+
+The number of updates matters most: a batch is no larger than this machine needs to be fast, and a
+larger model is taken only if it still gets enough updates. So more time never means fewer updates
+of a larger batch, which was found to end in a worse model."""
 
 from typing import NamedTuple
 
@@ -21,8 +27,51 @@ SIZES = (
     Size(200_000_000, 384, 6, 6, 1536, 0.0007),
     Size(float("inf"), 512, 6, 8, 2048, 0.0005),
 )
+# Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
+VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
+# A model that sees its text less often is too large for the time.
+PASSES_WANTED = {"pairs": 8, "language-model": 5, "classification": 5}
+# After that, more would teach little: small models learn by heart.
+PASSES_ENOUGH = {"pairs": 100, "language-model": 15, "classification": 6}
+STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
+UPDATES_WANTED = 800  # a larger model is worth its time only with as many
+UPDATES_KEPT = 2000  # a larger batch is, if it leaves as many
+BATCH_TOKENS = 1024  # of the smallest batch; a smaller one leaves a processor core idle
+BATCH_TOKENS_AT_MOST = 16_384
+FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
+PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
+DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
+DROPOUT_OF_LABELS = 0.3
+# Of the initial weights, their standard deviation times √d_model; see docs/en/recipes.md.
+INITIAL_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "classification": 1.0}
+FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
+TOO_LONG = 512  # tokens of a side of a pair
+VALIDATIONS = 10
+WATCHED = 50  # sentences that a validation translates, all at once, if that takes no more than
+WATCHING = 0.05  # of the time
+CALLS = 0.005  # seconds of a step of decoding, however small the model
 
 
 def usual_lr(d_model: int) -> float:
     """The highest learning rate for a model of this width."""
     return next((size.lr for size in SIZES if d_model <= size.d_model), SIZES[-1].lr)
+
+
+def vocabulary_for(n_bytes: int) -> int:
+    """Tokens of a vocabulary for so much text."""
+    return next(n_tokens for limit, n_tokens in VOCABULARIES if n_bytes <= limit)
+
+
+def held_out_of_pairs(pairs: int) -> float:
+    """A fiftieth, but two thousand pairs at most, and of few pairs more."""
+    if pairs < 1000:
+        return 0.1
+    return 0.02 if pairs < 100_000 else round(2000 / pairs, 6)
+
+
+def held_out_of_tokens(tokens: int) -> float:
+    """A tenth, of a million or more a fiftieth, but a hundred thousand tokens at most: each
+    validation reads them all, and what it takes of the time is lost to training."""
+    if tokens < 1_000_000:
+        return 0.1
+    return 0.02 if tokens < 5_000_000 else round(100_000 / tokens, 6)

@@ -1,0 +1,104 @@
+"""Why `clearhead new` chose these sizes, in sentences for the user."""
+
+import math
+from typing import Any
+
+from clearhead.config import Recipe
+from clearhead.training.sizes import FOR_STEPS, PASSES_WANTED, STEPS_AT_LEAST, UPDATES_WANTED, Size
+from clearhead.training.sizing import MeasuredText, Sized, documents, lengths
+
+
+def reasons_for(sized: Sized) -> list[str]:
+    """A sentence or two for each choice."""
+    template, text, values = sized.template, sized.text, sized.values
+    size, shape, seconds, targets = sized.chosen
+    steps, possible = values["train.steps"], sized.chosen.updates(sized.minutes)
+    why = f"the model sees the text {sized.passes:.1f} times"
+    if template.data.task == "classification":
+        why = "one label for a whole text is soon known by heart"
+    limit = "; more would teach little, and the time allows more."
+    if possible < STEPS_AT_LEAST:
+        needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
+        limit = f". That is too few to learn from: give minutes={needed}."
+    elif possible <= sized.enough:
+        limit = ", as often as the time allows."
+    took = steps * seconds / FOR_STEPS / 60
+    learner = "the model that training starts from" if template.train.start_from else "this width"
+    warmup = values["train.warmup_steps"]
+    return [
+        *_about_the_text(template, text, shape),
+        _about_the_model(template, size, sized.fits, sized.minutes),
+        *_about_initial_weights(shape),
+        f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
+        f"{steps:,} of them take about {_spoken(took)} and see the text {sized.passes:.1f} "
+        f"times{limit}",
+        f"Dropout: {values['model.p_dropout']}, since {why}.",
+        f"Learning rate: {size.lr:g} at most, which suits {learner}, after a warm-up of "
+        f"{warmup:,} {'step' if warmup == 1 else 'steps'}, and down to nearly nothing.",
+        *sized.about_threads,
+    ]
+
+
+def _about_the_model(template: Recipe, size: Size, fits: Size, minutes: float) -> str:
+    """`fits`: the size that the text alone would ask for."""
+    if template.train.start_from is not None:
+        why = f"that of {template.train.start_from}, which training starts from"
+    elif size is not fits:
+        passes = PASSES_WANTED[template.data.task]
+        why = (
+            f"smaller than the text deserves: in {_spoken(minutes)} a larger one would get fewer "
+            f"than {UPDATES_WANTED:,} updates, or see the text fewer than {passes} times"
+        )
+    else:
+        why = f"which suits up to {size.tokens:,.0f} tokens"
+    return f"Model: d_model = {size.d_model}, {size.n_layers} layers, {why}."
+
+
+def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any]) -> list[str]:
+    found, what = text.survey, documents(template)
+    held_out = shape["data.held_out"]
+    if "data.hold_out" in shape:
+        parts = "Validation and test" if "data.held_out_test" in shape else "Validation"
+        each = " each" if "data.held_out_test" in shape else ""
+        validation = f"{parts}: {100 * held_out:.3g}%{each}, drawn at random by groups of equal "
+        validation += "sentences."
+    else:
+        validation = f"Validation: the last {100 * held_out:.3g}% of each file."
+    reasons = [
+        f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
+        f"to guess (counted in a sample of {found.sample_bytes:,} bytes).{found.left_out}",
+        f"Vocabulary: {text.vocab_size:,} tokens, "
+        + (
+            "those of the model that training starts from."
+            if template.train.start_from
+            else "so that each is seen often enough in that much text."
+        ),
+        validation,
+    ]
+    if template.data.task != "language-model":
+        limit = shape["data.max_tokens"]
+        rest = ""
+        if text.longest > limit:
+            known = text.too_long > 0 and limit == lengths(template)[0]
+            share = f": about {100 * text.too_long:.2g}% of the {what}" if known else ""
+            rest = f" Longer ones are skipped and counted{share}."
+        reasons.append(
+            f"Length: the longest line has about {text.longest:,} tokens, and {limit} are "
+            f"allowed.{rest}"
+        )
+    else:
+        reasons.append(f"Length: samples of {shape['batches.length']} tokens, cut from the text.")
+    return reasons
+
+
+def _about_initial_weights(shape: dict[str, Any]) -> list[str]:
+    if (std := shape.get("model.init_std", 0.02)) <= 0.02:
+        return []
+    return [
+        f"Initial weights: of standard deviation {std:g}; with the usual 0.02 so narrow a model "
+        "learns late."
+    ]
+
+
+def _spoken(minutes: float) -> str:
+    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{max(1, 60 * minutes):.0f} seconds"
