@@ -251,6 +251,9 @@ def test_evaluate_gives_the_loss_of_a_masked_language_model(tmp_path: Path, monk
     assert main(["evaluate", "runs/masked", *options, "--p-mask", "0.3"]) == 0
     shown = capsys.readouterr().out
     assert "masked tokens of test, 30 % of all" in shown and "pseudo-perplexity" in shown
+    assert main(["evaluate", "runs/masked"]) == 0, "the run has noted where its data are"
+    capsys.readouterr()
+    corpus.folder.rename(tmp_path / "moved")
     assert main(["evaluate", "runs/masked"]) == 2
     assert "prepared/masked holds no prepared data" in capsys.readouterr().err
     assert main(["evaluate", "runs/masked/model"]) == 2

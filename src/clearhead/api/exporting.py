@@ -1,5 +1,6 @@
 """Models to other software."""
 
+import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ def export(
     if not isinstance(to, str) or to not in EXPORTS:
         raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
     options = ExportOptions(check=check)
+    compare = ", and comparing what both compute" if check else ""
+    logging.getLogger("clearhead.progress").info(f"writing {out}{compare}")
     with _folder_of(model) as folder:
         return EXPORTS[to](folder, as_path("out", out), check=options.check)
 

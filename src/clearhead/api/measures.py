@@ -1,6 +1,7 @@
 """How good a model is: a function for each kind of model, and one for the output of any system.
 Each has its own options."""
 
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from clearhead.intake.cleaning import split_reader
 from clearhead.intake.sources import Cursor, data_root
 from clearhead.models import MaskedLM
 
+_stages = logging.getLogger("clearhead.progress")
 Other = TokenizedModel | LinesGiven | None
 """What a model or an output is compared with."""
 
@@ -86,6 +88,7 @@ def measure_translator(
     sources, references, where = pairs_to_translate(model, split, source, reference)
     if not options.exact:  # before translating, which takes its time
         check_scoring(options.tokenize, lowercase=options.lowercase)
+    _stages.info(f"translating {len(sources):,} lines")
     mine = _translate(model, sources, options)
     theirs = None if other is None else _translate(other, sources, options)
     return _scores(mine, theirs, references, where, options)
@@ -171,6 +174,7 @@ def _scores(
     values: dict[str, float] = {}
     records: list[dict[str, Any]] = []
     lines = [f"{where}: {len(mine):,} lines"]
+    _stages.info(f"scoring, with {options.resamples:,} resamples for the intervals")
     for metric in translation_scores(mine, references, **resampling):
         half = "" if metric.half_interval is None else f" ± {metric.half_interval:.2f}"
         values[metric.name] = metric.value
@@ -203,6 +207,7 @@ def measure_language_model(
                 raise ConfigError(name, getattr(options, name), rule, "leave it out")
         config, split, documents = _documents(model, split)
         texts = [texts[0] for texts in documents]
+        _stages.info(f"reading {split} of {model.folder}")
         head, record = [f"{split} of {model.folder}{_chose(model, split)}"], {"split": split}
         # As in training: each document alone behind a start, or one stream, in which an end stands
         # behind every document. A file that was cut in two has no end to be expected.
@@ -276,6 +281,7 @@ def measure_encoder(
         raise DataError(
             f"{folder} holds no prepared data; name what the run was trained on: prepared=…"
         )
+    _stages.info(f"measuring on {folder}")
     corpus = open_corpus(folder)
     split = split or ("test" if "test" in corpus.manifest.splits else "valid")
     words = model.tokenizer.library.get_vocab()

@@ -26,6 +26,7 @@ from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.samples import WatchedContinuations
 from clearhead.evaluation.translation import SCORES, WatchedTranslations
 from clearhead.files import write_whole
 from clearhead.interop.labels import Labels, write_labels
@@ -227,13 +228,21 @@ def _train(
 
 def _measure(run: Run, corpus: Corpus) -> tuple[Measure | None, Sequence[str]]:
     """What validation says beside the loss, and its names: of a classifier its accuracy, of a
-    translator BLEU and samples, if the recipe asks for them."""
+    translator BLEU and samples, of a language model samples, if the recipe asks for them."""
     n, task = run.recipe.train.translate_valid, corpus.manifest.task
+    n_shown = run.recipe.train.sample_valid
+    if n_shown and task not in ("pairs", "language-model"):
+        rule = f"is for models that generate text, and this is for {task!r}"
+        raise ConfigError("train.sample_valid", n_shown, rule, "leave it out")
     if n and task != "pairs":
         rule = f"is for data.task='pairs', and this is {task!r}"
         raise ConfigError("train.translate_valid", n, rule, "leave it out")
-    if run.valid is None or not (n or task == "classification"):
+    if run.valid is None or not (n or n_shown or task == "classification"):
         return None, ()
+    if n_shown and task == "language-model":
+        return WatchedContinuations(corpus, n_shown), ()
+    if n_shown and not n:
+        return WatchedTranslations(corpus, n_shown, run.recipe.batches.layout, scored=False), ()
     if n:
         return WatchedTranslations(corpus, n, run.recipe.batches.layout), SCORES
 

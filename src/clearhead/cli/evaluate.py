@@ -14,6 +14,7 @@ from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.options import add_options
+from clearhead.cli.progress import add_quiet, showing_stages
 from clearhead.config.evaluate import EncoderEvaluation, LanguageModelEvaluation, ScoringOptions
 
 CALLS = evaluate
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prepared", type=Path, metavar="FOLDER", help=f"prepared data (default: {PREPARED}/RUN)"
     )
     add_options(encoder, EncoderEvaluation, metavars={"p_mask": "P"})
+    add_quiet(parser)
     parser.add_argument(
         "--format",
         choices=["text", "jsonl"],
@@ -65,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     given: dict[str, Any] = settings(namespace, evaluate)
     given["model"] = None if namespace.model is None else open_model(namespace)
-    found = evaluate(**given)
+    with showing_stages(namespace):
+        found = evaluate(**given)
     if namespace.format == "jsonl":
         print(*map(json.dumps, found.records), sep="\n")
     else:

@@ -7,6 +7,7 @@ from clearhead.api.exporting import EXPORTS, export
 from clearhead.api.loading import find_model
 from clearhead.cli.calling import settings
 from clearhead.cli.options import add_options
+from clearhead.cli.progress import add_quiet, showing_stages
 from clearhead.config.tasks import ExportOptions
 from clearhead.decoding.opening import model_folder
 from clearhead.interop.folders import has_file
@@ -32,11 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only print which options each Hugging Face family supports",
     )
     add_options(parser, ExportOptions)
+    add_quiet(parser)
 
 
 def run(namespace: argparse.Namespace) -> int:
     model, out = find_model(namespace.model), namespace.out
-    certificate = export(model, out, to=namespace.to, **settings(namespace, export))
+    with showing_stages(namespace):
+        certificate = export(model, out, to=namespace.to, **settings(namespace, export))
     print(*certificate.lines(out), sep="\n")
     if not (has_tokenizer(out) or has_file(out, SOURCE)):
         print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder(model.folder))}")

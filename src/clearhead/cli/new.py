@@ -3,7 +3,6 @@ text and from a few training steps on this machine; each choice is printed with 
 
 import argparse
 import shlex
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from clearhead.api.recipe_for import WIDTH, recipe_for
 from clearhead.cli.calling import add_clean_argument, settings
 from clearhead.cli.options import add_option
+from clearhead.cli.progress import add_quiet, showing_stages
 from clearhead.cli.spelling import as_flags
 from clearhead.config.data import InvalidInput
 from clearhead.config.tasks import NewOptions
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(SKIPPABLE)} (blank ones always are)",
     )
     add_clean_argument(parser, "remove documents with defects")
+    add_quiet(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -77,10 +78,9 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.columns is not None and namespace.table is None:
         raise ClearheadError("--columns are those of a table; give --table as well")
     text = _text(namespace)
-    if sys.stderr.isatty():
-        print("Reading the text, looking for defects, timing a few steps …", file=sys.stderr)
     given: dict[str, Any] = settings(namespace, recipe_for) | {"text": text}
-    recipe = recipe_for(**given)
+    with showing_stages(namespace):
+        recipe = recipe_for(**given)
     print("\n\n".join(textwrap.fill(as_flags(reason), WIDTH) for reason in recipe.reasons))
     print("\n" + "\n".join(describe_defects(recipe.defects)))
     if recipe.defects.findings and not recipe.data.clean:

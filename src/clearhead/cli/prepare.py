@@ -14,6 +14,7 @@ from clearhead.api.preparing import prepare
 from clearhead.cli.calling import add_clean_argument, settings
 from clearhead.cli.console import TextConsole
 from clearhead.cli.options import add_options
+from clearhead.cli.progress import add_quiet
 from clearhead.cli.recipes import add_recipe_arguments, split_recipe
 from clearhead.cli.terminal import as_field
 from clearhead.config.tasks import PrepareOptions
@@ -29,15 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe_arguments(parser)
     add_options(parser, PrepareOptions, "processes", "overwrite")
     add_clean_argument(parser, "remove documents with defects")
+    add_quiet(parser)
 
 
 def run(namespace: argparse.Namespace) -> int:
     recipe, changes = split_recipe(namespace)
     console = TextConsole()
     started = time.monotonic()
-    with progress_bars(console) as bars:
-        options = settings(namespace, prepare)
-        corpus = prepare(recipe, **options, data=changes, progress=ShowProgress(bars))
+    options = settings(namespace, prepare)
+    if namespace.quiet:
+        corpus = prepare(recipe, **options, data=changes)
+    elif console.is_terminal:
+        with progress_bars(console) as bars:
+            corpus = prepare(recipe, **options, data=changes, progress=ShowProgress(bars))
+    else:
+        corpus = prepare(recipe, **options, data=changes, progress=StageLines(console))
     show_manifest(console, corpus.manifest)
     if corpus.manifest.data.get("clean"):
         listed = corpus.folder / REPORT
@@ -80,6 +87,20 @@ class ShowProgress:
         elapsed = time.monotonic() - self.began[stage]
         rate = f"{progress.tokens / elapsed:,.0f} tokens/s" if progress.tokens else ""
         self.bars.update(self.tasks[stage], completed=progress.done, rate=rate)
+
+
+class StageLines:
+    """Without a terminal: a line for each stage, and for each tenth of it."""
+
+    def __init__(self, console: TextConsole) -> None:
+        self.console, self.tenths = console, dict[str, int]()
+
+    def __call__(self, progress: Progress) -> None:
+        tenth = 10 * progress.done // max(1, progress.total)
+        if tenth > self.tenths.get(progress.stage, -1):
+            self.tenths[progress.stage] = tenth
+            title = STAGES.get(progress.stage, f"encoding {progress.stage}")
+            self.console.print(f"preparing: {title}, {10 * tenth}%")
 
 
 def show_manifest(console: TextConsole, manifest: Manifest) -> None:

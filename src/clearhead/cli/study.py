@@ -8,6 +8,7 @@ from pathlib import Path
 from clearhead.api.paths import STUDIES
 from clearhead.api.studying import study
 from clearhead.cli.calling import settings
+from clearhead.cli.progress import add_quiet
 from clearhead.studies.study_file import study_names
 
 CALLS = study
@@ -35,9 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan", action="store_true", help="run: only say how long it will take, and what it shows"
     )
+    add_quiet(parser)
     parser.add_argument(
         "--out", type=Path, default=Path(), metavar="FOLDER", help="page: where it goes"
     )
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
                 workers=arguments.workers,
                 only_plan=arguments.plan,
                 parts=arguments.part,
-                say=lambda text: print(text, flush=True),
+                say=(lambda _: None) if arguments.quiet else _say,
             )
             if not arguments.plan:
                 print(found.table())

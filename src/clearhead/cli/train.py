@@ -6,23 +6,20 @@ max_minutes); 2: user error: fix it and run again."""
 import argparse
 from pathlib import Path
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
-
 from clearhead.api.training import train, training_plan
 from clearhead.cli.calling import add_part_argument, parts, settings
 from clearhead.cli.console import TextConsole
 from clearhead.cli.options import add_options
-from clearhead.cli.prepare import STAGES
+from clearhead.cli.prepare import StageLines
+from clearhead.cli.progress import add_quiet, training_listener
 from clearhead.cli.recipes import add_recipe_arguments, check_prepared, read_recipe
 from clearhead.config import Recipe
 from clearhead.config.tasks import TrainOptions
-from clearhead.data.shards import Progress
 from clearhead.environment import torchrun
 from clearhead.errors import ClearheadError
 from clearhead.inspection.curves import Curve, curve_text, curves_png
 from clearhead.training.plan import TrainingPlan
-from clearhead.training.report import Listener, MetricsLine, step_line, validation_line
+from clearhead.training.report import Listener
 from clearhead.training.signals import STOPPED
 
 CALLS = train
@@ -32,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe_arguments(parser, out=False)
     add_options(parser, TrainOptions)
     add_part_argument(parser)
+    add_quiet(parser)
     parser.add_argument(
         "--plan",
         action="store_true",
@@ -58,90 +56,23 @@ def run(namespace: argparse.Namespace) -> int:
         planned = training_plan(
             recipe,
             **settings(namespace, training_plan) | parts(namespace),
-            progress=_Stages(console),
+            progress=None if namespace.quiet else StageLines(console),
         )
         if first:
             _show_plan(console, recipe, planned, namespace.picture)
         return 0
     listeners: list[Listener] = []
     if first:
-        listeners = [_Bar(console, recipe) if console.is_terminal else _Lines(recipe)]
+        listeners = [training_listener(console, recipe, quiet=namespace.quiet)]
     found = train(
         recipe,
         **settings(namespace, train) | parts(namespace),
         listeners=listeners,
-        progress=_Stages(console),
+        progress=None if namespace.quiet else StageLines(console),
     )
     finished = found.ending is not None and found.ending.finished
     # torchrun takes any other code for a failure, and would start a stopped run again.
     return 0 if finished or place is not None else STOPPED
-
-
-class _Stages:
-    """Prints a line for each stage of preparing."""
-
-    def __init__(self, console: TextConsole) -> None:
-        self.console, self.begun = console, set[str]()
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.stage not in self.begun:
-            self.begun.add(progress.stage)
-            what = STAGES.get(progress.stage, f"encoding {progress.stage}")
-            self.console.print(f"preparing: {what}")
-
-
-class _Bar:
-    """On a terminal: a progress bar, with messages above it."""
-
-    def __init__(self, console: TextConsole, recipe: Recipe) -> None:
-        self.progress = Bars(
-            TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[status]}", markup=False),
-            TimeRemainingColumn(compact=True),
-            console=console,
-        )
-        self.task = self.progress.add_task("", total=recipe.train.steps, status="", start=True)
-
-    def step(self, record: MetricsLine) -> None:
-        if record.get("skipped"):
-            self.say(step_line(record))
-            return
-        status = (
-            f"loss {record['loss']:.3f}  {record['tokens_per_second']:,.0f} tokens/s  "
-            f"{record['utilisation']:.0%} of peak"
-        )
-        self.progress.start()
-        self.progress.update(self.task, completed=record["step"], status=status)
-
-    def validation(self, record: MetricsLine) -> None:
-        self.say(validation_line(record))
-
-    def say(self, text: str) -> None:
-        self.progress.console.print(text)
-
-    def close(self) -> None:
-        self.progress.stop()
-
-
-class _Lines:
-    """Without a terminal: plain lines."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.log_every = recipe.train.log_every
-
-    def step(self, record: MetricsLine) -> None:
-        if record["step"] % self.log_every == 0 or record.get("skipped"):
-            self.say(step_line(record))
-
-    def validation(self, record: MetricsLine) -> None:
-        self.say(validation_line(record))
-
-    def say(self, text: str) -> None:
-        print(text, flush=True)
-
-    def close(self) -> None:
-        pass
 
 
 def _show_plan(

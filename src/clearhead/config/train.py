@@ -88,6 +88,9 @@ class TrainConfig:
     translate_valid: int = 0
     """Pairs only: each validation translates so many sentences of the validation split (greedily),
     measures their BLEU and chrF++, and shows three of them. 0: none. Needs the extra eval."""
+    sample_valid: int = 0
+    """Each validation shows so many texts: continuations of pieces of the validation split, or of
+    pairs their translations, if translate_valid shows none. 0: none."""
     metric: str = "loss"
     """The measure that decides which step is best, and patience: loss, perplexity, accuracy
     (classification), BLEU or chrF++ (with translate_valid), or a name that your own validation
@@ -133,7 +136,7 @@ class TrainConfig:
         check_choices(self)
         for name in ("seed", "warmup_steps", "decay_steps", "validate_every", "max_skips"):
             check_at_least(name, getattr(self, name), 0)
-        for name in ("workers", "save_every", "translate_valid"):
+        for name in ("workers", "save_every", "translate_valid", "sample_valid"):
             check_at_least(name, getattr(self, name), 0)
         for name in ("steps", "log_every", "keep", "replicas", "tensor_parallel"):
             check_at_least(name, getattr(self, name), 1)

@@ -76,10 +76,13 @@ def translate_lines(
 
 class WatchedTranslations:
     """Sentences of the validation split, chosen at random (seeded), whose translations a training
-    run scores and shows. Greedy, so that nothing is drawn: the run's steps stay the same."""
+    run shows, and scores unless it is told not to. Greedy, so that nothing is drawn: the run's
+    steps stay the same."""
 
-    def __init__(self, corpus: Corpus, n: int, layout: Layout) -> None:
-        _metrics("13a", lowercase=False)  # before an hour of training, not after
+    def __init__(self, corpus: Corpus, n: int, layout: Layout, *, scored: bool = True) -> None:
+        self.scored = scored
+        if scored:
+            _metrics("13a", lowercase=False)  # before an hour of training, not after
         tokenizers = corpus.tokenizers
         target = tokenizers["target"]
         n_pairs = corpus.facts("valid").documents
@@ -101,8 +104,11 @@ class WatchedTranslations:
         """BLEU and chrF++ by name, and `samples`: the first few with their translations."""
         assert not isinstance(model, MaskedLM)
         lines = translate_lines(OwnEngine(model), self.codec, self.sources, self.config)
-        scores = translation_scores(lines, self.references, n_resamples=0)
-        rows = list(zip(self.sources, lines, self.references))[:N_SAMPLES]
+        rows = list(zip(self.sources, lines, self.references))
+        scores: list[Metric] = []
+        if self.scored:
+            rows = rows[:N_SAMPLES]
+            scores = translation_scores(lines, self.references, n_resamples=0)
         samples = [dict(zip(("source", "translation", "reference"), row)) for row in rows]
         return {score.name: score.value for score in scores} | {"samples": samples}
 

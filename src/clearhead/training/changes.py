@@ -43,6 +43,7 @@ RULES: dict[str, ChangeRule] = {
     "train.validate_every": "warn",
     "train.also_validate": "allow",
     "train.translate_valid": "allow",
+    "train.sample_valid": "allow",
     "train.metric": "refuse",
     "train.best_is": "refuse",
     "train.patience": "warn",
