@@ -33,7 +33,7 @@ TEXT = ["new", "my-text", "--text", "text.txt"]
 def test_from_two_files_to_a_translation(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*PAIRS, "--minutes", "0.2"]) == 0
     told = capsys.readouterr().out
-    for word in ("Text", "Vocabulary", "Validation and test", "Length", "Steps", "Defects"):
+    for word in ("Text", "Vocabulary", "Validation", "Length", "Steps", "Defects"):
         assert f"\n{word}: " in f"\n{told}"
     assert all(len(line) <= 80 for line in told.splitlines())
     recipe = load_recipe("my-pairs.toml")
@@ -108,7 +108,7 @@ def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
         said = told(short)
         assert "too few to learn from: give minutes=6." in said
         assert "would teach little" not in said
-    assert none.values["train.steps"] == 1 and "about 1 seconds" in told(none)
+    assert none.values["train.steps"] == 1 and "about 1 s " in told(none)
     assert enough.values["train.steps"] == 324
     assert "as often as the time allows" in told(enough)
     assert "too few" not in told(enough)

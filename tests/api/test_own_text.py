@@ -11,6 +11,7 @@ import clearhead as ch
 from clearhead.config import with_values
 from clearhead.data.corpus import Corpus
 from clearhead.errors import ClearheadError
+from clearhead.evaluation.baseline import can_measure_baseline
 from clearhead.training import sizing
 
 PAIRS = [(f"number {n}\nline two", f"Zahl {n}") for n in range(60)]
@@ -204,3 +205,31 @@ def test_a_start_that_is_no_model_is_refused_before_anything_is_written(here: Pa
     with pytest.raises(ClearheadError, match="folder"):
         ch.recipe_for(text=ch.OwnText.pairs(PAIRS), start="folder")
     assert not (here / "text").exists()
+
+
+def test_labelled_texts_in_memory_become_a_classifier(here: Path):
+    rows = [(f"the {word} number {n}", label) for n in range(60)
+            for word, label in (("sun", "fine"), ("rain", "wet"))]  # fmt: skip
+    recipe = ch.recipe_for(text=ch.OwnText.labelled(rows), minutes=1)
+    assert recipe.data.task == "classification" and recipe.data.labels == ("fine", "wet")
+    assert recipe.data.columns == ("text", "label") and recipe.data.held_out_test == 0.2
+    if can_measure_baseline():
+        (told,) = [each for each in recipe.reasons if each.startswith("Baseline: ")]
+        assert told.startswith("Baseline: 100.00 %") and "five-fold" in told
+    recipe = with_values(recipe, {"train.steps": 2, "train.validate_every": 2})
+    assert set(ch.train(recipe).classify(["the sun"])) <= {"fine", "wet"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("a text", 5)], r"row 1 is \('a text', 5\); a row is \(text, label\)"),
+        ([("a", "x"), "ab"], "row 2 is 'ab'"),
+        ([("a", "x"), ("b", "x ")], "there are 1 different labels; a classifier needs 2 to 100"),
+        ([(str(n), str(n)) for n in range(101)], "there are 101 different labels"),
+        ([], "labelled is empty"),
+    ],
+)
+def test_rows_that_are_not_labelled_texts_are_named(rows, message: str, here: Path):
+    with pytest.raises(ClearheadError, match=message):
+        ch.recipe_for(text=ch.OwnText.labelled(rows), minutes=1)

@@ -18,10 +18,11 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.manifest import read_manifest
 from clearhead.errors import FolderError
+from clearhead.evaluation.baseline import baseline, cross_validated, labelled_texts
 from clearhead.evaluation.classification import Accuracy, accuracy, label_probabilities
 from clearhead.evaluation.masked import masked_loss
 from clearhead.interop.labels import LABELS, Labels, read_labels, write_labels
-from clearhead.interop.model_folder import load_model
+from clearhead.interop.model_folder import load_model, read_description, save_model
 from clearhead.models import MaskedLM, build_model
 from clearhead.training.run import fit_model
 from tests.data.small_corpora import labelled_config, make_corpus, write_labelled, write_text
@@ -71,12 +72,36 @@ def test_evaluate_takes_a_run_and_gives_accuracy_with_an_interval(
 ):
     options = ["evaluate", str(trained)]  # the run has noted where its data are
     assert main(options) == 0
-    assert capsys.readouterr().out == (
-        "accuracy  100.00 % (36 of 36 texts of test; 95 % interval 90.36 … 100.00)\n"
-    )
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "accuracy  100.00 % (36 of 36 texts of test; 95 % interval 90.36 … 100.00)"
+    assert second.startswith("baseline  ")
     assert main([*options, "--split", "valid", "--format", "jsonl"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["split"], found["n"], found["accuracy"]) == ("valid", 36, 1.0)
+
+
+def test_a_model_below_the_baseline_is_said_to_be_not_worth_it(
+    trained: Path, corpus: Corpus, tmp_path: Path, capsys
+):
+    pytest.importorskip("sklearn", reason="needs the extra eval")
+    found = baseline(corpus, "test")
+    texts, labels = labelled_texts(corpus, "test")
+    assert (found.right.n, len(set(labels))) == (len(texts), 2)
+    assert found.right.value > 0.9 and found.learnt_from == corpus.facts("train").documents
+    folded = cross_validated(texts, [str(label) for label in labels])
+    assert folded is not None and folded.right.n == len(texts)
+    assert cross_validated(texts, ["same"] * len(texts)) is None
+    model = load_model(trained / "model")
+    known = read_labels(trained / "model", model.config)
+    assert known is not None
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    save_model(model, tmp_path / "blank", ids=read_description(trained / "model").ids)
+    shutil.copy(trained / "model/tokenizer.json", tmp_path / "blank/tokenizer.json")
+    write_labels(tmp_path / "blank", known)
+    assert main(["evaluate", str(tmp_path / "blank"), "--prepared", str(corpus.folder)]) == 0
+    assert "The model is below the baseline" in capsys.readouterr().out
 
 
 def test_texts_that_were_too_long_to_prepare_are_counted_beside_the_accuracy(

@@ -21,9 +21,10 @@ from clearhead.config.evaluate import (
     ScoringOptions,
     TranslatorEvaluation,
 )
-from clearhead.data.corpus import open_corpus
+from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import check_text_of_run, data_of_run, is_text_of_run
 from clearhead.errors import ConfigError, DataError, InputError
+from clearhead.evaluation.baseline import baseline, can_measure_baseline
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
 from clearhead.evaluation.perplexity import LARGEST_SHOWN, perplexity
@@ -323,7 +324,27 @@ def measure_encoder(
                 f"{folder} was prepared for {task}, which is not for an encoder; name data of the "
                 "task masked-lm or classification"
             )
-    return Evaluation(values=values, records=[{"split": split, **record}], lines=[line])
+    lines = [line]
+    if corpus.manifest.task == "classification":
+        more, told = _baseline(corpus, split, values["accuracy"])
+        record, lines = record | more, lines + told
+    return Evaluation(values=values, records=[{"split": split, **record}], lines=lines)
+
+
+def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, float], list[str]]:
+    """What TF-IDF and logistic regression reach on the same texts: users must know when a
+    Transformer is not worth its time."""
+    if not can_measure_baseline():
+        return {}, ['baseline  not measured; it needs: pip install "clearhead[eval]"']
+    _stages.info("measuring a baseline")
+    found = baseline(corpus, split)
+    lines = [f"baseline  {found}"]
+    if reached < found.right.value:
+        lines.append(
+            "The model is below the baseline: the baseline costs seconds, so use it instead, or "
+            "train longer, or start from a pre-trained model."
+        )
+    return {"baseline": found.right.value}, lines
 
 
 def _documents(

@@ -6,7 +6,9 @@ import shlex
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from clearhead.api.keywords import takes
@@ -14,19 +16,20 @@ from clearhead.api.locating import place_of
 from clearhead.api.old_calls import old_own_text
 from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import defect_kinds
-from clearhead.config import Recipe, explained_toml, with_values
+from clearhead.config import DataConfig, Recipe, explained_toml, with_values
 from clearhead.config.checks import as_path
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.config.tasks import NewOptions
 from clearhead.data.same_text import data_of_run
 from clearhead.errors import ClearheadError, InputError
+from clearhead.evaluation.baseline import can_measure_baseline, cross_validated
 from clearhead.files import write_whole
-from clearhead.intake.cleaning import Defects, find_defects
+from clearhead.intake.cleaning import Defects, find_defects, split_reader
 from clearhead.intake.equality import shared_targets
 from clearhead.intake.own import check_name
 from clearhead.intake.own_text import OwnText, check_strings, data_settings
 from clearhead.intake.proposal import refuse_tables
-from clearhead.intake.sources import find_inputs
+from clearhead.intake.sources import Cursor, find_inputs
 from clearhead.intake.survey import check_files
 from clearhead.training.size_reasons import reasons_for
 from clearhead.training.sizing import size_recipe
@@ -34,6 +37,7 @@ from clearhead.training.start import recipe_from
 
 _stages = logging.getLogger("clearhead.progress")
 TEXT = Path("text")
+READ_FOR_BASELINE = 50_000  # texts, of which some are drawn
 WIDTH = 80
 
 
@@ -63,7 +67,7 @@ def recipe_for(
     """A recipe for your own text, with sizes that suit the text, this machine and the time.
 
     `text` says what there is: `OwnText.pairs(rows)` for a translator, `OwnText.texts(strings)` for
-    a language model, `OwnText.labels(files)` for a classifier, and other constructors for columns,
+    a language model, `OwnText.labelled(rows)` for a classifier, and other constructors for columns,
     files and tables. Text in memory is written into `folder`, where the recipe's run finds it
     again. What is wrong with the text is in the recipe's `defects`.
     """
@@ -114,6 +118,8 @@ def recipe_for(
     sized = size_recipe(template, float(options.minutes), threads=threads)
     reasons = [*([] if text.own is None else [text.own.summary]), *reasons_for(sized)]
     found = with_values(template, {"data.clean": removed, **sized.values})
+    if data.task == "classification":
+        reasons += _about_the_baseline(found.data)
     if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
         reasons.append(f"Held out: {note}.")
     if written is not None:
@@ -129,6 +135,24 @@ def recipe_for(
         reasons=tuple(reasons),
         defects=defects,
     )
+
+
+def _about_the_baseline(data: DataConfig) -> list[str]:
+    """What costs seconds, and has to be beaten."""
+    if not can_measure_baseline():
+        return []
+    _stages.info("measuring a baseline")
+    whole = replace(data, held_out=0.0, held_out_test=0.0, clean=())
+    documents = split_reader(whole, "train", Path("/")).documents(Cursor(), {})
+    rows = [each.texts for each in islice(documents, READ_FOR_BASELINE)]
+    Random(0).shuffle(rows)  # files may be sorted by label
+    found = cross_validated([row[0] for row in rows], [row[-1] for row in rows])
+    if found is None:
+        return []
+    return [
+        f"Baseline: {found}, by five-fold cross-validation. A model that is not better is not "
+        "worth its time; clearhead.evaluate(…) compares them on the test part."
+    ]
 
 
 def _write_recipe(path: Path, recipe: Recipe, head: Sequence[str]) -> None:

@@ -76,7 +76,7 @@ def translate_lines(
 
 class WatchedTranslations:
     """Sentences of the validation split, chosen at random (seeded), whose translations a training
-    run shows, and scores unless it is told not to. Greedy, so that nothing is drawn: the run's
+    run shows and, if `scored`, scores. Greedy, so that nothing is drawn: the run's
     steps stay the same."""
 
     def __init__(self, corpus: Corpus, n: int, layout: Layout, *, scored: bool = True) -> None:

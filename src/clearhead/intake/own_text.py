@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -13,6 +14,7 @@ from clearhead.config.data import DataConfig
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.files import NewFile
 from clearhead.intake.own import OwnData, check_name, own_labels, own_table
+from clearhead.intake.proposal import LABELS_AT_MOST
 from clearhead.intake.recognise import HEAD, check_head
 from clearhead.text.tokenizer import check_is_text
 
@@ -30,6 +32,8 @@ class OwnText:
     """What messages call it."""
     rows: Iterable[dict[str, str]] | None = None
     """Text in memory."""
+    counts: Counter[str] | None = None
+    """How many texts each label has, as soon as the rows have been read."""
     paths: tuple[Path, ...] = ()
     own: OwnData | None = None
 
@@ -75,6 +79,15 @@ class OwnText:
         return cls(template=own.template, own=own)
 
     @classmethod
+    def labelled(cls, rows: Iterable[Any]) -> "OwnText":
+        """For a classifier: (text, label) strings from a list, a generator, or a data frame of two
+        columns."""
+        _check_many("rows", rows)
+        counts: Counter[str] = Counter()
+        made = _labelled(rows, counts)
+        return cls(template="my-labels", what="labelled", rows=made, counts=counts)
+
+    @classmethod
     def labels(cls, files: Mapping[str, str | Path]) -> "OwnText":
         """For a classifier: a file of texts for each label."""
         if not isinstance(files, Mapping):
@@ -91,13 +104,25 @@ def data_settings(text: OwnText, folder: Path, sides: tuple[str, ...]) -> dict[s
         return {"train": tuple(str(user_path(path).absolute()) for path in text.paths)}
     rows, what = iter(text.rows), text.what
     first = list(islice(rows, FEW))
-    plain = [row for row in first if "text" in row and row["text"].strip()]
+    plain = [row for row in first if [*row] == ["text"] and row["text"].strip()]
     if plain and len(first) < FEW and all(_is_plain(row["text"]) for row in plain):
         files = [_write_text(iter([row]), folder, what, plain=True)[0] for row in plain]
         return {"train": tuple(dict.fromkeys(map(str, files)))}
     file, longest = _write_text(chain(first, rows), folder, what)
     table = {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
+    if text.counts is not None:
+        table["labels"] = _check_labels(text.counts)
     return table | {"max_bytes": max(DataConfig.max_bytes, longest)}
+
+
+def _check_labels(counts: Counter[str]) -> tuple[str, ...]:
+    labels = tuple(label for label, _ in sorted(counts.items(), key=lambda each: (-each[1], each)))
+    if not 1 < len(labels) <= LABELS_AT_MOST:
+        raise DataError(
+            f"there are {len(labels)} different labels; a classifier needs 2 to {LABELS_AT_MOST}, "
+            "so look whether the label is the second of each pair"
+        )
+    return labels
 
 
 def _is_plain(text: str) -> bool:
@@ -124,6 +149,19 @@ def _check_many(what: str, given: Any) -> None:
             f"{what}={given!r:.60} is a {type(given).__name__}; give a list, a generator or a data "
             "frame of strings; for files, OwnText.parallel_files or OwnText.files"
         )
+
+
+def _labelled(given: Any, counts: Counter[str]) -> Iterator[dict[str, str]]:
+    for number, row in enumerate(_items(given), 1):
+        fields = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
+        if len(fields) != 2 or not all(isinstance(field, str) for field in fields):
+            raise DataError(
+                f"row {number} is {row!r:.60}; a row is (text, label), two strings (a label that "
+                "is a number: str(label))"
+            )
+        text, label = fields[0], fields[1].strip()
+        counts[label] += 1
+        yield {"text": text, "label": label}
 
 
 def _rows(given: Any) -> Iterator[dict[str, str]]:

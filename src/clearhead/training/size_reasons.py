@@ -58,9 +58,9 @@ def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any])
     found, what = text.survey, documents(template)
     held_out = shape["data.held_out"]
     if "data.hold_out" in shape:
-        parts = "Validation and test" if "data.held_out_test" in shape else "Validation"
-        each = " each" if "data.held_out_test" in shape else ""
-        validation = f"{parts}: {100 * held_out:.3g}%{each}, drawn at random by groups of equal "
+        tested = shape.get("data.held_out_test")
+        test = "" if tested is None else f" and test: {100 * tested:.3g}%"
+        validation = f"Validation: {100 * held_out:.3g}%{test}, drawn at random by groups of equal "
         validation += "sentences."
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."
@@ -101,4 +101,4 @@ def _about_initial_weights(shape: dict[str, Any]) -> list[str]:
 
 
 def _spoken(minutes: float) -> str:
-    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{max(1, 60 * minutes):.0f} seconds"
+    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{max(1, 60 * minutes):.0f} s"

@@ -30,6 +30,7 @@ from clearhead.training.sizes import (
     PASSES_WANTED,
     SIZES,
     STEPS_AT_LEAST,
+    TELLS_3_POINTS,
     TOO_LONG,
     UPDATES_KEPT,
     UPDATES_WANTED,
@@ -72,10 +73,12 @@ class SizeCandidate(NamedTuple):
     targets: float
 
     def updates(self, minutes: float) -> int:
+        """How many the time allows."""
         return int(FOR_STEPS * 60 * minutes / self.seconds)
 
     @property
     def speed(self) -> float:
+        """Tokens to guess per second."""
         return self.targets / self.seconds
 
 
@@ -238,6 +241,8 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
         most, at_least = lengths(template)
         longest = min(longest, most)
         held_out = held_out_of_pairs(text.survey.documents)
+        is_labelled = template.data.task == "classification"
+        tested = TELLS_3_POINTS / text.survey.documents if is_labelled else held_out
         pairs = text.corpus.facts("train").documents
         if pairs < PAIRS_AT_LEAST:
             limit = f"{most} tokens a side"
@@ -249,7 +254,7 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
             )
         return shape | {
             "data.held_out": held_out,
-            "data.held_out_test": held_out,
+            "data.held_out_test": max(held_out, round(min(0.2, tested), 6)),
             "data.hold_out": "groups",
             "data.max_tokens": longest,
             "batches.batch_tokens": max(batch_tokens, longest + 1),  # and a classifier's mask
