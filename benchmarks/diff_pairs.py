@@ -17,14 +17,20 @@ own, with 600 s; the first departure is also counted alone.
 """
 
 import argparse
+import contextlib
+import io
 import json
-import subprocess
+import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import transformers
+
+from benchmarks.forked import forked
 from benchmarks.result import write_result
+from clearhead.cli import main as main_command
 
 SECONDS = 600
 
@@ -32,27 +38,22 @@ SECONDS = 600
 def run_pair(folder: Path) -> dict[str, Any]:
     """What `clearhead diff` says about one pair, and which bugs that is."""
     expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
-    command = [sys.executable, "-m", "clearhead", "diff", "reference.py:build", "port.py:build"]
-    command += ["--json"]
-    if expected.get("kind"):
-        command += ["--kind", expected["kind"]]
     started = time.monotonic()
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"pair": folder.name, "error": f"more than {SECONDS} s"}
+        code, printed, said = forked(_run, folder, expected.get("kind"), seconds=SECONDS)
+    except RuntimeError as error:
+        return {"pair": folder.name, "error": str(error)}
     seconds = round(time.monotonic() - started, 1)
-    if done.returncode not in (0, 1):
-        return {"pair": folder.name, "error": done.stderr.strip()[-400:], "seconds": seconds}
-    report = json.loads(done.stdout)
+    if code not in (0, 1):
+        return {"pair": folder.name, "error": said.strip()[-400:], "seconds": seconds}
+    report = json.loads(printed)
     bugs = expected.get("bugs", [])
     found = [_judged(bug, report["departures"]) for bug in bugs]
     lines = {line for bug in bugs for line in bug["lines"]}
     elsewhere = [d for d in report["departures"] if _line(d) not in lines]
     return {
         "pair": folder.name,
+        **({"address": expected["address"]} if "address" in expected else {}),
         "same": report["same"],
         "seconds": seconds,
         "bugs": found,
@@ -62,6 +63,17 @@ def run_pair(folder: Path) -> dict[str, Any]:
         "first line is right": bool(report["departures"])
         and _line(report["departures"][0]) in lines,
     }
+
+
+def _run(folder: Path, kind: str | None) -> tuple[int, str, str]:
+    """The command in the folder: its exit code, and what it prints and says."""
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    printed, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+        words = ["diff", "reference.py:build", "port.py:build", "--json"]
+        code = main_command([*words, *(["--kind", kind] if kind else [])])
+    return code, printed.getvalue(), said.getvalue()
 
 
 def _judged(bug: dict[str, Any], departures: list[dict[str, Any]]) -> dict[str, Any]:
@@ -102,12 +114,13 @@ def summary(pairs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
+    transformers.utils.logging.set_verbosity_error()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--result", help="write benchmarks/results/NAME.json")
     arguments = parser.parse_args()
-    folders = sorted(path.parent for path in arguments.folder.glob("*/expected.json"))
+    folders = sorted(path.parent for path in arguments.folder.resolve().glob("*/expected.json"))
     pairs = []
     for folder in folders:
         if arguments.names and folder.name not in arguments.names:

@@ -88,9 +88,9 @@ def test_the_chinese_chapter_shows_the_output_of_the_english_one(path: Path):
     assert blocks(english, "text") == blocks(other, "text")
 
 
-# Run by tests/data/test_guide.py, tests/api/test_python_page.py, tests/serving/test_clients.py and
-# tests/course/test_whole.py.
-NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md", "whole.md"}
+# Run by tests/data/test_guide.py, tests/api/test_python_page.py, tests/serving/test_clients.py,
+# tests/doctor/diff/test_guide.py and tests/course/test_whole.py.
+NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md", "whole.md", "diff.md"}
 FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no programs
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST | FRAGMENTS]
 # Pages that train, export or decode for ten seconds and more.

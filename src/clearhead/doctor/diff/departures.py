@@ -23,6 +23,7 @@ from .substituting import Cut, Substitution
 LOW = (torch.bfloat16, torch.float16)
 _TIMES_NOISE = 8
 _EXACT = 1e-9
+_USUAL_NOISE = 1e-7
 _MAX_WALKS = 48
 
 
@@ -52,7 +53,7 @@ class Departure:
     @property
     def is_rounding(self) -> bool:
         """Whether single precision alone would hide it."""
-        return self.difference <= _TIMES_NOISE * self.noise
+        return self.difference <= _TIMES_NOISE * max(self.noise, _USUAL_NOISE)
 
 
 @dataclass
@@ -80,6 +81,12 @@ class Walk:
         """What counts as equal."""
         return max(_TIMES_NOISE * self.noise, _EXACT)
 
+    @property
+    def floor(self) -> float:
+        """Below it nothing is looked for: an epsilon, say, may change the logits by less than
+        single precision rounds, and is another number all the same."""
+        return max(self.noise / 4, _EXACT)
+
 
 def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
     """Runs both programs, and follows the port's output back to where it departs."""
@@ -97,14 +104,16 @@ def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
     found.n_common = sum(matching.knows(o.index) for o in computed)
     cuts: list[Cut] = []
     each: list[Departure] = []
-    while found.rest > found.bound:
+    while found.rest > found.floor:
         late = time.thread_time() - started > seconds or len(cuts) >= _MAX_WALKS
         forced = None if late else _next(reference, port, matching, cuts)
         if forced is None:
-            found.judged = False
+            found.judged = found.rest <= found.bound
             break
         substitution, narrow = forced
         observed = [_observed(substitution, cut) for cut in narrow]
+        if found.rest <= found.bound and not all(d.cause for d in observed):
+            break  # so little may be rounding: without a cause nothing is said
         for cut in narrow:
             port.fixes = replace(
                 port.fixes,
