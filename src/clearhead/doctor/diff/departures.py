@@ -183,7 +183,6 @@ def _next(
         return None
     narrow = narrowed(substitution, cut)
     known = {(c.kind, c.place, c.source, c.calls) for c in cuts}
-    narrow = [c for cut in narrow for c in (cut, *substitution.same_tables(cut))]
     fresh = [c for c in narrow if (c.kind, c.place, c.source, c.calls) not in known]
     if not fresh:
         return None
@@ -227,6 +226,7 @@ def _observed(substitution: Substitution, cut: Cut) -> Departure:
         noise=max(mine.noise, theirs.noise),
         effect=0.0,
         cause=cause,
+        count=1 + len(cut.also),
     )
 
 
@@ -238,4 +238,4 @@ def _grouped(departures: list[Departure]) -> Iterator[Departure]:
         groups.setdefault((departure.line, kind), []).append(departure)
     for group in groups.values():
         largest = max(group, key=lambda departure: departure.effect)
-        yield replace(group[0], count=len(group), effect=largest.effect)
+        yield replace(group[0], count=sum(d.count for d in group), effect=largest.effect)

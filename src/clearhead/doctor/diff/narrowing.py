@@ -128,7 +128,7 @@ def _behind(
         return [Cut("operand", place, theirs, fitting[0], place, readers, cut.score)]
     best: Cut | None = None
     for layout in list(layouts(s.reference.values({theirs})[theirs], operation.shape))[:4]:
-        tried = Cut("replace", place, theirs, layout)
+        tried = s.at(operation, theirs, layout)
         score = s.score(tried)
         if best is None or score > best.score:
             best = replace(tried, score=score)

@@ -33,14 +33,15 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
         source = operations[evidence.s.root(cut.source)]
         if cause is not None and cause.kind.endswith(_OF_THE_PRODUCER):
             source = _first_with_its_values(operations, source)
-            return shared_line(source, readers[:1]) or source.line
+            behind = _readers(evidence, source.index)
+            return shared_line(source, (behind or readers)[:1]) or source.line
         return _same_line(readers) or readers[0].line
     if cut.kind == "operand":
         source = operations[evidence.s.root(cut.source)]
         if source.is_leaf:
             return readers[0].line if readers else mine.line
         return shared_line(mine, [source]) or mine.line
-    after = [operations[i] for i in evidence.s.matching.port_readers.get(mine.index, ())]
+    after = _readers(evidence, mine.index)
     if cut.kind == "bypass":
         return shared_line(mine, after[:1]) or mine.line
     if cause is not None and cause.kind in ("missing_residual", "missing_term"):
@@ -49,6 +50,15 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
         first = (o for o in evidence.region if o.from_tokens and o.line is not None)
         return next((o.line for o in first), mine.line)
     return mine.line
+
+
+def _readers(evidence: Evidence, index: int) -> list[Operation]:
+    """What computes with a tensor, or with another view of it."""
+    found: list[Operation] = []
+    for i in evidence.s.matching.port_readers.get(index, ()):
+        reader = evidence.s.operations[i]
+        found += _readers(evidence, i) if reader.reorders else [reader]
+    return found
 
 
 def _first_with_its_values(operations: list[Operation], found: Operation) -> Operation:

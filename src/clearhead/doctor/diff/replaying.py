@@ -78,7 +78,9 @@ class Replay:
     def change(self, change: ChangedValues, stop_after: int | None = None) -> dict[int, Tensor]:
         """The results that are other with this change."""
         last = self.last if stop_after is None else min(stop_after, self.last)
-        changed = {i: like(value, self.value(i)) for i, value in change.replace.items()}
+        changed = {
+            i: like(value, self.value(i)) for i, value in change.replace.items() if i <= self.last
+        }
         with torch.no_grad(), without_fused_kernels():
             for call in self.calls:
                 step = self.recording.steps[call]

@@ -51,6 +51,8 @@ class Cut:
     calls: frozenset[int] = frozenset()
     """insert, operand and order: the calls that read it."""
     score: int = 0
+    also: tuple[int, ...] = ()
+    """replace: other operations that make the same table again, which are one with this one."""
 
     @property
     def plan(self) -> Plan:
@@ -61,7 +63,7 @@ class Cut:
     def change(self) -> ChangedValues:
         """The same for a part of a run."""
         if self.kind in ("replace", "bypass"):
-            return ChangedValues(replace={self.place: self.value})
+            return ChangedValues(replace=dict.fromkeys((self.place, *self.also), self.value))
         return ChangedValues(swaps=(Swap(self.source, self.value, self.calls),))
 
 
@@ -80,6 +82,7 @@ class Substitution:
         self.joins = set(joins[0]), set(joins[1])
         self.end = self._end(max([self.frontier[0], *joins[0]]))
         seeds = {*self.ours, *self.entries(), *(i for f in self.frontier for i in self._reads(f))}
+        seeds |= {i for o in self.ours for i in self._same_tables(self.operations[o])}
         self.replay = Replay(port, matching.port, seeds, self.end)
 
     def _reads(self, index: int) -> list[int]:
@@ -128,7 +131,9 @@ class Substitution:
         asked = [
             replace(self.operations[i], fingerprint=fingerprint(tensor))
             for i, tensor in changed.items()
-            if i != cut.place and is_computed(self.operations[i]) and tensor.numel()
+            if i not in (cut.place, *cut.also)
+            and is_computed(self.operations[i])
+            and tensor.numel()
         ]
         now = self.matching.equals(asked)
         gained = sum(o.index in now and not self.matching.knows(o.index) for o in asked)
@@ -151,13 +156,14 @@ class Substitution:
             mine = self.operations[place]
             for j, index in enumerate(refs):
                 other = self.theirs[index]
-                if other.from_tokens != mine.from_tokens:
+                # Positions that one counts are derived from the tokens by another.
+                if mine.from_tokens and not other.from_tokens:
                     continue
                 rank = i + j + (0 if mine.name == other.name else 3)
                 if place in self.joins[0] and index in self.joins[1]:
                     rank //= 3  # where everything meets, one value restores all that follows
                 for n, value in enumerate(_in_shape(values[index], mine.shape)):
-                    yield rank + 2 * n, self._at(mine, index, value)
+                    yield rank + 2 * n, self.at(mine, index, value)
         for i, place in enumerate(ours[: _NEAR // 2]):
             mine = self.operations[place]
             for source in entries:
@@ -175,9 +181,10 @@ class Substitution:
                         place = next(o.index for o in self.operations if o.call in calls)
                         yield 3 + j + 2 * n, Cut("insert", place, index, value, source, calls)
 
-    def _at(self, mine: Operation, index: int, value: Tensor) -> Cut:
+    def at(self, mine: Operation, index: int, value: Tensor) -> Cut:
+        """The reference's value in the place of a result or a leaf."""
         if not mine.is_leaf:
-            return Cut("replace", mine.index, index, value)
+            return Cut("replace", mine.index, index, value, also=self._same_tables(mine))
         calls = frozenset(o.call for o in self.operations if mine.index in o.inputs)
         return Cut("operand", mine.index, index, value, mine.index, calls)
 
@@ -242,17 +249,17 @@ class Substitution:
         readers = self.matching.port_readers.get(index, ())
         return self.operations[index].reorders and any(map(self._leads_to_unknown, readers))
 
-    def same_tables(self, cut: Cut) -> list[Cut]:
-        """The same cut at the same line of other layers, where each makes the table of its own."""
-        mine = self.operations[cut.place]
-        if cut.kind != "replace" or mine.from_tokens:
-            return []
-        return [
-            replace(cut, place=o.index)
-            for o in self.operations[cut.place + 1 :]
-            if (o.name, o.line, o.shape) == (mine.name, mine.line, mine.shape)
+    def _same_tables(self, mine: Operation) -> tuple[int, ...]:
+        """Where the same line makes the same table again: for keys, or in another layer."""
+        if mine.from_tokens or mine.fingerprint is None:
+            return ()
+        return tuple(
+            o.index
+            for o in self.operations
+            if o.index != mine.index
+            and (o.name, o.line, o.shape) == (mine.name, mine.line, mine.shape)
             and o.fingerprint == mine.fingerprint
-        ]
+        )
 
     def _pattern(self, cut: Cut) -> tuple[object, ...]:
         mine, theirs = self.operations[cut.place], self.theirs[cut.reference]

@@ -6,6 +6,7 @@ from ..evidence import Cause, Evidence
 from .masks import another_mask
 from .numbers import another_number, constant_added, constant_factor, number_added
 from .orders import another_axis, another_order, other_positions, rotary_base, rotary_layout
+from .projections import other_rows
 from .structure import (
     another_function,
     another_tensor,
@@ -31,6 +32,7 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     rotary_layout,
     constant_factor,
     constant_added,
+    other_rows,
     term_left_out,
 )
 """What is most particular comes first: a factor explains more departures than it causes."""

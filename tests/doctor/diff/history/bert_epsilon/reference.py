@@ -16,5 +16,5 @@ def build():
     torch.manual_seed(0)
     model = BertForMaskedLM(config)
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.3)
+        torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.1)
     return model.eval()
