@@ -4,26 +4,21 @@ Each function returns the entries of `Calls` that it found and how they are show
 of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty answer.
 """
 
-import inspect
 import typing
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from . import feeding
-from .form import CALL_ERRORS, Form, arguments_of, logits_in
-from .forms import STARTS
+from .caching import CONVENTIONS, with_mask
+from .form import CALL_ERRORS, Form, arguments_of
 from .generating import NOTHING, Found, find_generate
-from .patient import CallInputs, Patient, change_size
+from .patient import CallInputs, Patient
 
 _LABELS = ("labels", "lm_labels", "targets", "gold")
 _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
-_RESETS = ("reset_kv_cache", "reset_cache", "clear_kv_cache", "clear_cache")
-_CACHES = ("past_key_values", "cache", "kv_cache", "past", "past_kv")
 
 
 def find_loss(patient: Patient, form: Form) -> Found:
@@ -104,146 +99,30 @@ def _loss_in(output: Any) -> Tensor:
 
 
 def find_cache(patient: Patient, form: Form) -> Found:
-    """Four customs: a cache inside the model, beside an argument that says where tokens begin; one
-    made by `new_cache` and grown in place; one that comes back as `.past_key_values`, or as the
-    second of a tuple, with or without such an argument."""
-    model, inputs = patient.plain, patient.draw(patient.rows(3))
-    forget = next((n for n in _RESETS if callable(getattr(model, n, None))), None)
+    """The first convention that the model follows; and whether a padding mask, and another order of
+    rows, can go with its cache."""
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
-    if forget is not None and "use_cache" in arguments_of(model):
-        begins = _start_of(model)
-        if begins is None:
-            step = feeding.kept_by_the_model(form, {"use_cache": True})
-        else:
-            step = feeding.counted_by_the_caller(form, begins, {"use_cache": True})
-        fed = feeding.Feeding(form, feeding.reset(forget), step)
-        shown = "use_cache=True" + ("" if begins is None else f", {begins}=…")
-        return {"cached": fed}, {"cache": f"model.{forget}(); model(…, {shown})"}
-    given_back = any(n in arguments_of(model) for n in _CACHES)
-    if form.places is not None and not given_back:
-        if not _keeps_what_came(patient, form, lambda n, t: {form.places: form.places_from(n, t)}):
-            return NOTHING
-        fed = feeding.Feeding(form, feeding.none_yet, feeding.placed_by_the_caller(form))
-        return {"cached": fed}, {"cache": f"model(…, {form.places}=…)"}
-    if given_back:
-        begins = form.start or _start_of(model)
+    for convention in CONVENTIONS:
+        found = convention.find(patient, form)
+        if found is not None:
+            break
     else:
-        begins = form.start or _optional_start(patient, form)
-    if begins is not None and not given_back:
-        step = feeding.counted_by_the_caller(form, begins)
-        fed = feeding.Feeding(form, feeding.none_yet, step)
-        return {"cached": fed}, {"cache": f"model(…, {begins}=…)"}
-    if callable(getattr(model, "new_cache", None)):
-        made, step = feeding.new_cache, feeding.grown_in_place
-        if patient.has_source:
-            made, step = feeding.new_cache_of_source, feeding.decoded_in_place
-        fed = feeding.Feeding(form, made, step)
-        with torch.no_grad():
-            made(model, inputs)  # one that takes other arguments is not ours to judge
-        if begins is not None and not (patient.has_source or _counts_itself(patient, fed)):
-            counted = feeding.grown_and_counted(begins)
-            fed = feeding.Feeding(form, feeding.new_cache_at_zero, counted)
-        shown = "cache = model.new_cache(…)"
-    else:
-        name = next((n for n in _CACHES if n in arguments_of(model)), None)
-        if name is None:
-            return NOTHING
-        flags = {"use_cache": True} if "use_cache" in arguments_of(model) else {}
-        step = feeding.returned_by_the_model(form, name, flags)
-        fed = feeding.Feeding(form, feeding.none_yet, step)
-        if begins is not None and (form.start or not _counts_itself(patient, fed)):
-            step = feeding.counted_and_returned(form, name, begins, flags)
-            fed = feeding.Feeding(form, feeding.none_yet, step)
-        with torch.no_grad():
-            step(model, inputs, None, {})  # what fails from here on is the model's own doing
-        shown = f"model(…, {name}=…)"
-    fed = _with_mask(patient, fed)
+        return NOTHING
+    fed, shown = found
+    if convention.inside:
+        return {"cached": fed}, {"cache": shown}
+    fed = with_mask(patient, fed)
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
     with torch.no_grad():
         try:
             _, cache = fed.step(model, inputs, fed.make(model, inputs), {})
         except CALL_ERRORS:
             cache = None  # the check of the cache will say so
-    found = {"cached": fed, "cache_takes_masks": fed.mask is not None}
+    entries: dict[str, Any] = {"cached": fed, "cache_takes_masks": fed.mask is not None}
     if feeding.can_reorder(cache):
-        found["reordered"] = fed
-    return found, {"cache": shown}
-
-
-def _start_of(model: nn.Module) -> str | None:
-    """An argument that says where tokens begin; one of `**kwargs` stands as a text in the code."""
-    arguments = arguments_of(model)
-    known: tuple[object, ...] = tuple(arguments)
-    if any(each.kind is each.VAR_KEYWORD for each in arguments.values()):
-        code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
-        known += getattr(code, "co_consts", ())
-    return next((name for name in STARTS if name in known), None)
-
-
-def _optional_start(patient: Patient, form: Form) -> str | None:
-    """An argument that says where new tokens begin, in a model that keeps what came before: a
-    token then knows of the ones in an earlier call."""
-    name = _start_of(patient.model)
-    if name is None or not _keeps_what_came(patient, form, lambda start, _: {name: start}):
-        return None
-    return name
-
-
-def _keeps_what_came(
-    patient: Patient, form: Form, told: Callable[[int, Tensor], dict[Any, Any]]
-) -> bool:
-    """Whether a last token whose place is given knows of those in an earlier call."""
-    n_rows = patient.max_rows or 2 if form.exact_rows else patient.rows(2)
-    model, inputs = patient.copy(), patient.draw(n_rows)
-    others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
-    last = replace(inputs, tokens=inputs.tokens[:, -1:])
-    begin = patient.length - 1
-    with torch.no_grad():
-        found: list[Tensor] = []
-        for before in (inputs, others):
-            first = replace(before, tokens=before.tokens[:, :-1])
-            form.call(model, first, **told(0, first.tokens))
-            output = form.call(model, last, **told(begin, last.tokens))
-            logits = logits_in(output, last.tokens.shape, form.vocab_size)
-            if logits is None:
-                return False
-            found.append(logits)
-    return change_size(*found) > 1e-6
-
-
-def _counts_itself(patient: Patient, fed: feeding.Feeding) -> bool:
-    """Whether the cache alone says where new tokens begin."""
-    model, inputs = patient.plain, patient.draw(patient.rows(2))
-    try:
-        with torch.no_grad():
-            pieces = fed(model, inputs, [patient.length - 1, 1])
-            return change_size(fed.form.logits(model, inputs), pieces) < 1e-4
-    except CALL_ERRORS:
-        return False
-
-
-def _with_mask(patient: Patient, fed: feeding.Feeding) -> feeding.Feeding:
-    """How a padding mask goes with the cache is found by one under which every token is real:
-    the right way changes nothing."""
-    if "real" not in fed.form.masks or patient.length < 3:
-        return fed
-    model, inputs = patient.plain, patient.draw(patient.rows(3))
-    masked = replace(inputs, real=torch.ones_like(inputs.tokens, dtype=torch.bool))
-    needed = fed.form.masks["real"].always
-    # Some models take one token at a time.
-    for last, mask in product(([2], [1, 1]), ("whole", "new")):
-        pieces = [patient.length - 2, *last]
-        tried = replace(fed, mask=mask)
-        try:
-            with torch.no_grad():
-                # What cannot go without a mask is compared with the pass of all tokens.
-                plain = fed.form.logits(model, inputs) if needed else fed(model, inputs, pieces)
-                logits = tried(model, masked, pieces)
-        except CALL_ERRORS:
-            continue
-        if change_size(plain, logits) < 1e-4:
-            return tried
-    return fed
+        entries["reordered"] = fed
+    return entries, {"cache": shown}
 
 
 def find_documents(patient: Patient, form: Form) -> Found:

@@ -4,8 +4,8 @@ import inspect
 
 import torch
 
+from .calling import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
 from .form import CALL_ERRORS, arguments_of, describe, has_forward
-from .forms import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
 from .masks import is_mask
 from .patient import CallInputs, Patient
 from .texts import Language, error_text

@@ -1,7 +1,5 @@
-"""The ways in which people's Transformers are called, and which of them a model answers to."""
+"""Which form of a call a model answers to: it is tried, and what comes back is looked at."""
 
-import inspect
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -9,162 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .form import (
-    CALL_ERRORS,
-    HEADS,
-    Form,
-    arguments_of,
-    has_forward,
-    logits_in,
-    states_in,
-)
-from .mask_form import MaskForm
-from .masks import OF_SOURCE, is_length, is_mask, required_masks
+from .form import CALL_ERRORS, HEADS, Form, logits_in, states_in
 from .patient import CallInputs, Patient, change_size
 from .witness import watch, watching
 
-LABELS = ("targets", "labels", "lm_labels", "label", "gold")
-"""Arguments of a loss; never what a decoder reads, unless nothing else is there."""
-TARGETS, SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
-"""How the names of arguments begin that are a target, and a source."""
-STARTS = ("start_pos", "start_position", "start", "offset")
-"""Arguments that say at which position the tokens begin."""
-PLACES = (
-    "input_pos",
-    "position_ids",
-    "positions",
-    "pos_ids",
-    "pos",
-    "cache_position",
-    "masked_pos",
-    "masked_positions",
-)
-"""Arguments that say at which position each token stands, or which positions are asked for: all."""
-METHODS = (("encode", "decode"), ("encoder", "decoder"))
-"""What is called where there is no forward."""
 _SHORT = 5
-_PLACES = 64
-
-
-def forms(patient: Patient) -> Iterator[tuple[Form, str]]:
-    """The forms to try, each with the way it is shown. With masks, a model that takes (length,
-    batch) answers to nothing else; without them, it is found out later."""
-    found = list(_batch_first(patient))
-    yield from found
-    for form, shown in found:
-        if form.masks and not (form.methods or form.one_by_one):
-            yield replace(form, length_first=True), shown
-
-
-def _batch_first(patient: Patient) -> Iterator[tuple[Form, str]]:
-    model = patient.model
-    if not has_forward(model):
-        for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
-            names = [*arguments_of(model, encode), *arguments_of(model, decode)]
-            named = [name for name in dict.fromkeys(names) if is_mask(name)]
-            for masks in _required(patient, named) if names else ():
-                form = Form(None, patient.vocab_size, methods=(encode, decode), masks=masks)
-                yield form, f"states = model.{decode}(model.{encode}(…), …)"
-        return
-    arguments = arguments_of(model)
-    named = [
-        name for name, a in arguments.items() if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)
-    ]
-    needed = [name for name in named if arguments[name].default is inspect.Parameter.empty]
-    names = [n for n in named if arguments[n].kind is not inspect.Parameter.KEYWORD_ONLY]
-    # Keywords are tokens where nothing else is, or where the model cannot be called without them.
-    names += [n for n in named if n not in names and (n in needed or not names)]
-    known = [*PLACES, *(name for name in names if is_segments(name))]
-    sequences = [n for n in names if not is_mask(n) and not is_length(n) and n not in known]
-    first, second = [*sequences, "tokens", "tokens"][:2]
-    for plain in _filled(patient, needed):
-        if _by_keyword(arguments, first, 0):
-            plain = replace(plain, tokens=first)
-        if patient.kind == "encoder-decoder":
-            two = replace(plain, two_sequences=True, source=plain.tokens, tokens=None)
-            if two.source is not None or _by_keyword(arguments, second, 1):
-                two = replace(two, tokens=second)
-            if first.startswith(TARGETS) and second.startswith(SOURCES):
-                two = replace(two, source=second, tokens=first)
-            if "decoder_input_ids" in arguments:
-                shown = f"logits = model({first}, decoder_input_ids=…)"
-                yield replace(two, tokens="decoder_input_ids"), shown
-            elif len(sequences) > 1 and (second not in LABELS or second in needed):
-                shown = ", ".join((first, second, *(m.argument for m in plain.masks.values())))
-                yield two, f"logits = model({shown})"
-                if any(a.kind is a.VAR_POSITIONAL for a in arguments.values()):
-                    yield _with_lengths(two), f"logits = model({first}, {second}, source lengths)"
-        one = len(sequences) < 2 or second not in needed
-        if one or patient.kind != "encoder-decoder":
-            # An encoder-decoder that takes one sequence is examined as it is, and reported.
-            shown = ", ".join((first, *(mask.argument for mask in plain.masks.values())))
-            yield plain, f"logits = model({shown})"
-            if plain.start is not None:
-                yield replace(plain, one_by_one=True), f"logits = model({first}, {plain.start})"
-        for name in [label for label in LABELS if label in arguments]:
-            # nanoGPT returns the last position's logits only, unless it is given targets.
-            yield replace(plain, targets=name), f"logits, loss = model({first}, {name}=…)"
-        for name in [n for n in PLACES if n in named and n not in needed]:
-            shown = f"logits = model({first}, {name}=…)"
-            yield replace(plain, places=name), shown
-            yield replace(plain, places=name, places_by_row=True), shown
-        if patient.kind != "encoder-decoder":
-            yield _in_pairs(patient, plain), f"logits = model({first}), each token beside its place"
-
-
-def _by_keyword(arguments: dict[str, inspect.Parameter], name: str, place: int) -> bool:
-    """Whether an argument does not stand at this place, and so must be named."""
-    if name not in arguments:
-        return False
-    keyword = arguments[name].kind is inspect.Parameter.KEYWORD_ONLY
-    return keyword or list(arguments).index(name) != place
-
-
-def _filled(patient: Patient, needed: list[str]) -> Iterator[Form]:
-    """What a model cannot be called without, beside its tokens."""
-    arguments = arguments_of(patient.model)
-    constants: dict[str, Any] = {"return_dict": True} if "return_dict" in arguments else {}
-    start = next((name for name in needed if name in STARTS), None)
-    if start is not None:
-        constants[start] = 0
-    segments = next((name for name in needed if is_segments(name)), None)
-    places = next((name for name in needed if name in PLACES), None)
-    plain = Form(None, patient.vocab_size, constants=constants, segments=segments, start=start)
-    plain = replace(plain, places=places)
-    counts = [name for name in needed if is_length(name)]
-    named = [name for name in counts if any(word in name.lower() for word in OF_SOURCE)]
-    of_source = [*named, *counts][:1] if patient.kind == "encoder-decoder" else []
-    lengths = {
-        "source_real" if name in of_source else "real": MaskForm(
-            name, "(batch,) lengths", True, torch.long, always=True
-        )
-        for name in counts
-    }
-    for masks in _required(patient, [name for name in needed if is_mask(name)]):
-        yield replace(plain, masks={**masks, **lengths})
-        if places is not None:
-            yield replace(plain, masks={**masks, **lengths}, places_by_row=True)
-
-
-def is_segments(name: str) -> bool:
-    """Whether an argument of this name tells sentences apart."""
-    low = name.lower()
-    return low.startswith("seg") or "segment" in low or "token_type" in low
-
-
-def _in_pairs(patient: Patient, plain: Form) -> Form:
-    """One table holds tokens, and behind them positions."""
-    n_places = min(patient.vocab_size // 2, patient.max_length or _PLACES)
-    return replace(plain, pair_offset=patient.vocab_size - n_places)
-
-
-def _required(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
-    yield from required_masks(patient, names) if names else iter([{}])
-
-
-def _with_lengths(form: Form) -> Form:
-    mask = MaskForm("source_lengths", "(batch,) lengths", True, torch.long, always=True)
-    return replace(form, masks={"source_real": mask}, rest=("source_lengths",))
 
 
 def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:

@@ -1,0 +1,248 @@
+"""The ways in which people's Transformers are called: one class for each, tried in order."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .form import Form, arguments_of, has_forward
+from .mask_form import MaskForm
+from .masks import OF_SOURCE, is_length, is_mask, required_masks
+from .patient import Patient
+
+LABELS = ("targets", "labels", "lm_labels", "label", "gold")
+"""Arguments of a loss; never what a decoder reads, unless nothing else is there."""
+TARGETS, SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
+"""How the names of arguments begin that are a target, and a source."""
+STARTS = ("start_pos", "start_position", "start", "offset")
+"""Arguments that say at which position the tokens begin."""
+PLACES = (
+    "input_pos",
+    "position_ids",
+    "positions",
+    "pos_ids",
+    "pos",
+    "cache_position",
+    "masked_pos",
+    "masked_positions",
+)
+"""Arguments that say at which position each token stands, or which positions are asked for: all."""
+METHODS = (("encode", "decode"), ("encoder", "decoder"))
+"""What is called where there is no forward."""
+_PLACES = 64
+
+Shown = tuple[Form, str]
+"""A form to try, and the way it is shown."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of forward, and what their names say."""
+
+    patient: Patient
+    arguments: dict[str, inspect.Parameter]
+    named: list[str]
+    """All but *args and **kwargs."""
+    needed: list[str]
+    """Those without a default."""
+    sequences: list[str]
+    """What may be tokens: no mask, no length, no place."""
+
+    @classmethod
+    def of(cls, patient: Patient) -> "Signature":
+        """Read from the model."""
+        arguments = arguments_of(patient.model)
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        named = [name for name, a in arguments.items() if a.kind not in variable]
+        needed = [name for name in named if arguments[name].default is inspect.Parameter.empty]
+        names = [n for n in named if arguments[n].kind is not inspect.Parameter.KEYWORD_ONLY]
+        # Keywords are tokens where nothing else is, or where the model cannot be called without.
+        names += [n for n in named if n not in names and (n in needed or not names)]
+        known = [*PLACES, *(name for name in names if is_segments(name))]
+        sequences = [n for n in names if not is_mask(n) and not is_length(n) and n not in known]
+        return cls(patient, arguments, named, needed, sequences)
+
+    @property
+    def first(self) -> str:
+        """The first sequence."""
+        return self.sequences[0] if self.sequences else "tokens"
+
+    @property
+    def second(self) -> str:
+        """The second sequence."""
+        return self.sequences[1] if len(self.sequences) > 1 else "tokens"
+
+    def by_keyword(self, name: str, place: int) -> bool:
+        """Whether an argument does not stand at this place, and so must be named."""
+        if name not in self.arguments:
+            return False
+        keyword = self.arguments[name].kind is inspect.Parameter.KEYWORD_ONLY
+        return keyword or list(self.arguments).index(name) != place
+
+    def filled(self) -> Iterator[Form]:
+        """What the model cannot be called without, beside its tokens."""
+        patient = self.patient
+        constants: dict[str, Any] = {"return_dict": True} if "return_dict" in self.arguments else {}
+        start = next((name for name in self.needed if name in STARTS), None)
+        if start is not None:
+            constants[start] = 0
+        segments = next((name for name in self.needed if is_segments(name)), None)
+        places = next((name for name in self.needed if name in PLACES), None)
+        plain = Form(None, patient.vocab_size, constants=constants, segments=segments, start=start)
+        plain = replace(plain, places=places)
+        if self.by_keyword(self.first, 0):
+            plain = replace(plain, tokens=self.first)
+        lengths = self._lengths()
+        for masks in _required(patient, [name for name in self.needed if is_mask(name)]):
+            yield replace(plain, masks={**masks, **lengths})
+            if places is not None:
+                yield replace(plain, masks={**masks, **lengths}, places_by_row=True)
+
+    def _lengths(self) -> dict[str, MaskForm]:
+        """Numbers of tokens that the model needs, by role."""
+        counts = [name for name in self.needed if is_length(name)]
+        named = [name for name in counts if any(word in name.lower() for word in OF_SOURCE)]
+        of_source = [*named, *counts][:1] if self.patient.kind == "encoder-decoder" else []
+        return {
+            "source_real" if name in of_source else "real": MaskForm(
+                name, "(batch,) lengths", True, torch.long, always=True
+            )
+            for name in counts
+        }
+
+
+class WayOfCalling(ABC):
+    """One convention."""
+
+    @abstractmethod
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """The forms of a model that follows this convention; none, if it cannot."""
+
+
+class TwoSequences(WayOfCalling):
+    """`model(source, target)`, in either order."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """Of an encoder-decoder."""
+        if signature.patient.kind != "encoder-decoder":
+            return
+        first, second, arguments = signature.first, signature.second, signature.arguments
+        two = replace(plain, two_sequences=True, source=plain.tokens, tokens=None)
+        if two.source is not None or signature.by_keyword(second, 1):
+            two = replace(two, tokens=second)
+        if first.startswith(TARGETS) and second.startswith(SOURCES):
+            two = replace(two, source=second, tokens=first)
+        if "decoder_input_ids" in arguments:
+            shown = f"logits = model({first}, decoder_input_ids=…)"
+            yield replace(two, tokens="decoder_input_ids"), shown
+        elif len(signature.sequences) > 1 and (second not in LABELS or second in signature.needed):
+            shown = ", ".join((first, second, *(m.argument for m in plain.masks.values())))
+            yield two, f"logits = model({shown})"
+            if any(a.kind is a.VAR_POSITIONAL for a in arguments.values()):
+                yield _with_lengths(two), f"logits = model({first}, {second}, source lengths)"
+
+
+class OneSequence(WayOfCalling):
+    """`model(tokens)`; with an argument for where they begin, one token at a time too."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """An encoder-decoder that takes one sequence is examined as it is, and reported."""
+        one = len(signature.sequences) < 2 or signature.second not in signature.needed
+        if signature.patient.kind == "encoder-decoder" and not one:
+            return
+        shown = ", ".join((signature.first, *(mask.argument for mask in plain.masks.values())))
+        yield plain, f"logits = model({shown})"
+        if plain.start is not None:
+            shown = f"logits = model({signature.first}, {plain.start})"
+            yield replace(plain, one_by_one=True), shown
+
+
+class WithTargets(WayOfCalling):
+    """nanoGPT returns the last position's logits only, unless it is given targets."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """One for each argument that may be targets."""
+        for name in [label for label in LABELS if label in signature.arguments]:
+            shown = f"logits, loss = model({signature.first}, {name}=…)"
+            yield replace(plain, targets=name), shown
+
+
+class WithPlaces(WayOfCalling):
+    """gpt-fast fails without an argument that has a default: where each token stands."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """Places of all rows at once, and of each row."""
+        for name in [n for n in PLACES if n in signature.named and n not in signature.needed]:
+            shown = f"logits = model({signature.first}, {name}=…)"
+            yield replace(plain, places=name), shown
+            yield replace(plain, places=name, places_by_row=True), shown
+
+
+class InPairs(WayOfCalling):
+    """The first GPT takes (batch, length, 2): one table holds tokens, and behind them positions."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """Positions are the last ids of the table."""
+        patient = signature.patient
+        if patient.kind == "encoder-decoder":
+            return
+        n_places = min(patient.vocab_size // 2, patient.max_length or _PLACES)
+        shown = f"logits = model({signature.first}), each token beside its place"
+        yield replace(plain, pair_offset=patient.vocab_size - n_places), shown
+
+
+WAYS: tuple[WayOfCalling, ...] = (
+    TwoSequences(),
+    OneSequence(),
+    WithTargets(),
+    WithPlaces(),
+    InPairs(),
+)
+
+
+def forms(patient: Patient) -> Iterator[Shown]:
+    """The forms to try, each with the way it is shown. With masks, a model that takes (length,
+    batch) answers to nothing else; without them, it is found out later."""
+    found = list(_batch_first(patient))
+    yield from found
+    for form, shown in found:
+        if form.masks and not (form.methods or form.one_by_one):
+            yield replace(form, length_first=True), shown
+
+
+def _batch_first(patient: Patient) -> Iterator[Shown]:
+    if not has_forward(patient.model):
+        yield from _by_methods(patient)
+        return
+    signature = Signature.of(patient)
+    for plain in signature.filled():
+        for way in WAYS:
+            yield from way.forms(signature, plain)
+
+
+def _by_methods(patient: Patient) -> Iterator[Shown]:
+    """`model.decode(model.encode(source), target)`, of a model without forward."""
+    for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
+        names = [*arguments_of(patient.model, encode), *arguments_of(patient.model, decode)]
+        named = [name for name in dict.fromkeys(names) if is_mask(name)]
+        for masks in _required(patient, named) if names else ():
+            form = Form(None, patient.vocab_size, methods=(encode, decode), masks=masks)
+            yield form, f"states = model.{decode}(model.{encode}(…), …)"
+
+
+def is_segments(name: str) -> bool:
+    """Whether an argument of this name tells sentences apart."""
+    low = name.lower()
+    return low.startswith("seg") or "segment" in low or "token_type" in low
+
+
+def _required(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
+    yield from required_masks(patient, names) if names else iter([{}])
+
+
+def _with_lengths(form: Form) -> Form:
+    mask = MaskForm("source_lengths", "(batch,) lengths", True, torch.long, always=True)
+    return replace(form, masks={"source_real": mask}, rest=("source_lengths",))
