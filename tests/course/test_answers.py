@@ -3,6 +3,7 @@ wrong fails, what is right passes, however unusual it is. `python -m benchmarks.
 the same with others."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.result import FOLDER
 from clearhead.course.exercises import EXERCISES, Exercise
 
 ANSWERS = Path(__file__).parent / "answers"
+ROOT = Path(__file__).parent.parent.parent
 FIRST_RUN = json.loads((FOLDER / "course_answers_first.json").read_text(encoding="utf-8"))
 # The mistake that each wrong answer is called, where it has a name.
 NAMES = {
@@ -69,6 +71,20 @@ def test_what_was_misjudged_at_first_is_no_longer(name: str, blind: Path):
     exercise = next(each for each in EXERCISES if each.name == topic)
     verdict = judge(exercise, blind / f"{name}.py")
     assert verdict.complete is (kind == "right"), verdict
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_gives_both_counts_as_they_were_measured(language: str):
+    page = (ROOT / f"docs/{language}/course/index.md").read_text(encoding="utf-8")
+    line = next(line for line in page.splitlines() if "course_answers_first.json" in line)
+    now = json.loads((FOLDER / "course_answers.json").read_text(encoding="utf-8"))
+    first, now = FIRST_RUN["all"], now["all"]
+    missed = first["wrong"] - first["wrong_that_fail"]
+    counts = (first["wrong"], first["right"], first["wrong_that_fail"], first["wrong_with_a_name"])
+    later = (missed, now["wrong_that_fail"], now["wrong_with_a_name"], now["right_that_pass"])
+    found = [int(n) for n in re.findall(r"\d+", line)]
+    expected = [*counts, first["right_that_pass"], *later]
+    assert found == expected
 
 
 @pytest.mark.slow
