@@ -40,7 +40,7 @@ document.addEventListener("DOMContentLoaded", () => {
       table.classList.remove("stacked");
       const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
       const narrow = window.innerWidth < 720 && table.scrollWidth > wrapper.clientWidth + 1;
-      if (!narrow || heads.length < 2) continue;
+      if (!narrow || heads.filter(Boolean).length < 2) continue;  // without headings a list says nothing
       for (const row of table.querySelectorAll("tbody tr")) {
         [...row.children].forEach((cell, i) => { cell.dataset.head = heads[i] || ""; });
       }
