@@ -41,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
         ("give it as one: OwnText.table('a b.csv')", "give it as one: --table 'a b.csv'"),
         ("give its class: norm=own.py:Norm", "give its class: --part norm=own.py:Norm"),
         ("'beam=2' is what the file says", "'beam=2' is what the file says"),
+        ("try beam=1, or write:\n    search(model, beam=1)", "try --beam 1, or write:\n    search(model, beam=1)"),
+        ("pass beam=… (command: --beam …)", "pass beam=… (command: --beam …)"),
     ],
 )  # fmt: skip
 def test_settings_are_spelt_as_flags(
