@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         ("give it as one: OwnText.table('a b.csv')", "give it as one: --table 'a b.csv'"),
         ("give its class: norm=own.py:Norm", "give its class: --part norm=own.py:Norm"),
         ("'beam=2' is what the file says", "'beam=2' is what the file says"),
-        ("try beam=1, or write:\n    search(model, beam=1)", "try --beam 1, or write:\n    search(model, beam=1)"),
+        ("try beam=1, or:\n    search(beam=1)", "try --beam 1, or:\n    search(beam=1)"),
         ("pass beam=… (command: --beam …)", "pass beam=… (command: --beam …)"),
     ],
 )  # fmt: skip

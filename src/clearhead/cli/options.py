@@ -58,11 +58,12 @@ def add_option(
     if words and all(isinstance(word, str) for word in words):
         parser.add_argument(flag, choices=words, metavar=metavar, **settings)
         return
-    kinds = {hint, *words}
+    kinds: set[Any] = {hint, *words}
     if type is None and Path in kinds:
         type, metavar = Path, metavar or "FOLDER"
     elif type is None and float in kinds:
         type, metavar = float, metavar or "X"
     elif type is None and int in kinds:
         type, metavar = int, metavar or "N"
-    parser.add_argument(flag, type=type, metavar=metavar or "N", **settings)
+    settings["type"] = type
+    parser.add_argument(flag, metavar=metavar or "N", **settings)

@@ -5,6 +5,7 @@ max_minutes); 2: user error: fix it and run again."""
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from clearhead.api.training import train, training_plan
 from clearhead.cli.calling import add_part_argument, parts, settings
@@ -53,9 +54,10 @@ def run(namespace: argparse.Namespace) -> int:
         check_prepared(namespace, recipe, namespace.prepared)
     first = place is None or place.rank == 0
     if namespace.plan:
+        given: dict[str, Any] = settings(namespace, training_plan) | parts(namespace)
         planned = training_plan(
             recipe,
-            **settings(namespace, training_plan) | parts(namespace),
+            **given,
             progress=None if namespace.quiet else StageLines(console),
         )
         if first:
@@ -64,9 +66,10 @@ def run(namespace: argparse.Namespace) -> int:
     listeners: list[Listener] = []
     if first:
         listeners = [training_listener(console, recipe, quiet=namespace.quiet)]
+    given = settings(namespace, train) | parts(namespace)
     found = train(
         recipe,
-        **settings(namespace, train) | parts(namespace),
+        **given,
         listeners=listeners,
         progress=None if namespace.quiet else StageLines(console),
     )

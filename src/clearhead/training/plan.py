@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -70,6 +71,7 @@ def make_plan(
             targets.append(update.n_targets)
             meter.count(batch, update.n_targets, times[-1])
     counted = count_parameters(objective_of(run.objective).model)
+    rates: dict[str, Any] = meter.rates()
     weights = list(run.objective.parameters())
     held = [value for optimizer in run.optimizers for value in optimizer.state.values()]
     optimizer = [t for state in held for t in state.values() if isinstance(t, torch.Tensor)]
@@ -84,7 +86,7 @@ def make_plan(
         peak_bytes=peak_memory(weights[0].device),
         targets_per_step=sum(targets) / len(targets),
         seconds_per_step=sum(times) / len(times),
-        **meter.rates(),
+        **rates,
         steps=config.steps,
         learning_rates={
             step: learning_rate(step, config, model.d_model)

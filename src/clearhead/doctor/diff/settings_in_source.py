@@ -17,7 +17,7 @@ def where_set(line: SourceLine, number: float) -> SourceLine | None:
     tree = _tree(line.file)
     if tree is None or not number:
         return None
-    found = {node.lineno for node in _settings(tree) if abs(node.value / number - 1) < _SAME}
+    found = {at for at, value in _settings(tree) if abs(value / number - 1) < _SAME}
     return _at(tree, line.file, found.pop()) if len(found) == 1 else None
 
 
@@ -50,7 +50,7 @@ def _tree(file: str) -> ast.Module | None:
         return None
 
 
-def _settings(tree: ast.Module) -> Iterator[ast.Constant]:
+def _settings(tree: ast.Module) -> Iterator[tuple[int, float]]:
     powers = {
         id(part)
         for node in ast.walk(tree)
@@ -61,7 +61,7 @@ def _settings(tree: ast.Module) -> Iterator[ast.Constant]:
         if isinstance(node, ast.Constant) and id(node) not in powers:
             value = node.value
             if isinstance(value, float) or (isinstance(value, int) and value >= _LARGE):
-                yield node
+                yield node.lineno, value
 
 
 def _attributes(node: ast.Assign) -> set[str]:
