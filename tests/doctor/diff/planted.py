@@ -66,6 +66,8 @@ class Bug:
     causes: tuple[str, ...]
     near: int = 0
     """How many lines before and behind the report may point: what is missing has no line."""
+    miss: str = ""
+    """What is not found or not named: a structure that is another has no single cause."""
 
     def lines(self) -> set[int]:
         """Where the edit stands."""

@@ -21,11 +21,12 @@ def found(bugs: tuple[Bug, ...], folder: Path):
     return diff(original, port(family, original, folder, *bugs), kind=kind_of(family), steps=False)
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [pytest.param(b, marks=[] if name_of(b) in QUICK else [pytest.mark.slow]) for b in BUGS],
-    ids=name_of,
-)
+def marks(bug: Bug) -> list[pytest.MarkDecorator]:
+    missed = [pytest.mark.xfail(reason=bug.miss, strict=True)] if bug.miss else []
+    return missed if name_of(bug) in QUICK else [*missed, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("bug", [pytest.param(b, marks=marks(b)) for b in BUGS], ids=name_of)
 def test_a_bug_is_found_at_its_line_and_named(bug: Bug, tmp_path: Path):
     report = found((bug,), tmp_path)
     assert not report.same

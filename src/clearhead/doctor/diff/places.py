@@ -2,7 +2,7 @@
 
 from .evidence import Cause, Evidence
 from .operations import Operation, SourceLine, shared_line
-from .settings_in_source import where_built, where_set
+from .settings_in_source import where_assigned, where_built, where_set
 
 _OF_THE_PRODUCER = ("residual", "factor", "bias", "term")
 """Missing behind the line that makes a tensor; anything else is missing where it is read."""
@@ -17,7 +17,10 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
     line = _line_that_computes(evidence, cause)
     if line is None or cause is None or cause.kind not in _NUMBERS:
         return line
-    found = where_set(line, cause.facts["port"])
+    number, other = cause.facts["port"], cause.facts["reference"]
+    found = where_set(line, number)
+    if found is None and abs(number * other - 1) > 1e-6:  # not a factor by which the port divides
+        found = where_assigned(line, number, evidence.s.port.model)
     if found is None and cause.kind == "epsilon" and evidence.mine.part_of:
         found = where_built(line)
     return found or line

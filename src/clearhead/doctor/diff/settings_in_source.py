@@ -4,6 +4,9 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from .operations import SourceLine
 
@@ -22,24 +25,51 @@ def where_set(line: SourceLine, number: float) -> SourceLine | None:
 
 
 def where_built(line: SourceLine) -> SourceLine | None:
-    """The line of the same file that builds the layer which a line calls: `self.norm = …` for
+    """The line of the same file that builds the norm which a line calls: `self.norm = …` for
     `self.norm(x)`, if there is one of that name."""
     tree = _tree(line.file)
     if tree is None:
         return None
-    called = {
-        node.func.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.lineno <= line.line <= (node.end_lineno or node.lineno)
+    called = {node.func.attr for node in _on(tree, line, ast.Call) if _is_attribute(node.func)}
+    return _assigned(tree, line.file, called, "Norm")
+
+
+def where_assigned(line: SourceLine, number: float, model: nn.Module) -> SourceLine | None:
+    """The line of the same file that gives this number to an attribute which a line reads, as in
+    `scores * self.scale`."""
+    tree = _tree(line.file)
+    if tree is None or not number:
+        return None
+    names = {
+        node.attr for node in _on(tree, line, ast.Attribute) if _holds(model, node.attr, number)
     }
+    return _assigned(tree, line.file, names)
+
+
+def _holds(model: nn.Module, name: str, number: float) -> bool:
+    values = [vars(module).get(name) for module in model.modules()]
+    return any(isinstance(v, float) and abs(v / number - 1) < _SAME for v in values)
+
+
+def _is_attribute(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute)
+
+
+def _on(tree: ast.Module, line: SourceLine, kind: Any) -> Iterator[Any]:
+    for node in ast.walk(tree):
+        if isinstance(node, kind) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
+            yield node
+
+
+def _assigned(tree: ast.Module, file: str, names: set[str], word: str = "") -> SourceLine | None:
     found = {
         node.lineno
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and called.intersection(_attributes(node))
+        if isinstance(node, ast.Assign)
+        and names.intersection(_attributes(node))
+        and word in ast.unparse(node.value)
     }
-    return _at(tree, line.file, found.pop()) if len(found) == 1 else None
+    return _at(tree, file, found.pop()) if len(found) == 1 else None
 
 
 @cache

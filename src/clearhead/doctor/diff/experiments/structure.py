@@ -107,7 +107,9 @@ def another_function(evidence: Evidence) -> Cause | None:
             x, evidence.wanted, evidence, _vectors(evidence, evidence.their_region, True)
         )
         port = _named(x, evidence.own, evidence, _vectors(evidence, evidence.region, False))
-        if reference is not None and reference != port:
+        # A norm where the port computes nothing known is another structure, not another function.
+        is_plain = reference is not None and (port is not None or "Norm" not in reference)
+        if reference is not None and reference != port and is_plain:
             return Cause(_kind_of(reference, port), {"port": port or "?", "reference": reference})
     return None
 
