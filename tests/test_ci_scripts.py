@@ -15,6 +15,7 @@ import pytest
 
 from clearhead.cli import VERBS, main
 from tests.api.test_command_line import module_of
+from tests.conftest import cases_of_a_push
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted(path for path in (ROOT / ".ci").iterdir() if path.is_file())
@@ -143,3 +144,13 @@ def test_the_command_line_takes_every_command_of_own_text(monkeypatch: pytest.Mo
         words = command.split()
         monkeypatch.setattr(module_of(words[0]), "run", lambda _: 0)
         assert main(words) == 0, command
+
+
+def test_a_push_runs_every_test_and_a_part_of_each_long_table():
+    table = [f"tests/doctor/test_x.py::test_table[{number}]" for number in range(90)]
+    short = ["tests/data/test_x.py::test_one", "tests/data/test_x.py::test_two[a]"]
+    guard = [f"tests/training/test_resume.py::test_all[{number}]" for number in range(90)]
+    chosen = cases_of_a_push([*table, *short, *guard])
+    assert {*short, *guard, *table[:2]} <= chosen
+    assert 20 < len(chosen & {*table}) < 45
+    assert chosen == cases_of_a_push([*table, *short, *guard])

@@ -107,6 +107,7 @@ def test_prepare_with_two_processes_runs_no_code_of_the_current_folder(
     assert (tmp_path / "out/manifest.json").is_file() and not note.exists()
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_loader_run_no_code_of_the_current_folder(
     received: tuple[Path, Path], sent: Sent
 ):
@@ -116,6 +117,7 @@ def test_the_workers_of_a_loader_run_no_code_of_the_current_folder(
     assert not note.exists()
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_server_run_no_code_of_the_current_folder(received: tuple[Path, Path]):
     pytest.importorskip("uvicorn", reason="needs the extra serve")
     pytest.importorskip("ctranslate2", reason="needs the extra serve")
@@ -139,6 +141,7 @@ def test_the_workers_of_a_server_run_no_code_of_the_current_folder(received: tup
     assert n_ready == 2 and not note.exists()
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_study_run_the_part_that_the_user_names_and_nothing_else(
     received: tuple[Path, Path], tmp_path: Path
 ):
@@ -176,6 +179,7 @@ def test_a_check_runs_the_exercise_and_nothing_else_of_the_folder(received: tupl
     assert not note.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_no_repository_around_an_environment_is_asked_for_a_commit(tmp_path: Path):
     """Its settings can name a program that git runs."""

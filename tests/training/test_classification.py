@@ -24,7 +24,7 @@ from clearhead.evaluation.masked import masked_loss
 from clearhead.interop.labels import LABELS, Labels, read_labels, write_labels
 from clearhead.interop.model_folder import load_model, read_description, save_model
 from clearhead.models import MaskedLM, build_model
-from clearhead.training.run import fit_model
+from clearhead.training.beforehand import fit_model
 from tests.data.small_corpora import labelled_config, make_corpus, write_labelled, write_text
 from tests.training.small import TRAIN, digest, go, with_train
 

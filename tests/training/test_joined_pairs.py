@@ -16,8 +16,8 @@ from clearhead.data.loader import Loader
 from clearhead.decoding.text import score_texts
 from clearhead.errors import ClearheadError, ConfigError, InputError
 from clearhead.inspection.seeing import finished_text, subject_of
+from clearhead.training.beforehand import fit_model
 from clearhead.training.loss import Objective
-from clearhead.training.run import fit_model
 from tests.data.small_corpora import make_corpus, write_pairs
 from tests.training.small import PAIRS, digest, go, with_model, with_train
 

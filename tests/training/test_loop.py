@@ -25,6 +25,7 @@ from clearhead.training.distributed import Ranks, joined, objective_of
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError, take_next_step, train
 from clearhead.training.plan import make_plan
+from clearhead.training.publishing import published_weights
 from clearhead.training.report import Reporter, RunFiles, Trackers, read_metrics
 from clearhead.training.run import Run, open_run
 from clearhead.training.validation import validate
@@ -133,7 +134,7 @@ def test_validation_takes_no_more_rows_together_than_training(text: Corpus, tmp_
     recipe = with_train(TEXT, steps=4, save_every=2, validate_every=2, publish="average")
     trained = go(recipe, text, tmp_path / "run", before=watch)
     n_validated = sum(not training for training, _ in seen)
-    trained.run.published_weights(lambda text: None)
+    published_weights(trained.run, lambda text: None)
     assert sum(not training for training, _ in seen) == 2 * n_validated
     most = [max(rows for training, rows in seen if training is kind) for kind in (True, False)]
     assert most == [3, 3], "7 rows in 3 micro-batches"
@@ -217,7 +218,7 @@ def test_the_average_of_checkpoints_is_their_mean(text: Corpus, tmp_path: Path):
         checkpoint, _ = run.checkpoints.verified(step)
         assert checkpoint is not None
         parts.append(average_of(run.checkpoints, [checkpoint], run.objective))
-    found = run.published_weights(print)
+    found = published_weights(run, print)
     assert found is not None
     for name, tensor in found.items():
         mean = sum(part[name].double() for part in parts) / 3
@@ -231,12 +232,12 @@ def test_an_average_is_published_unless_the_last_weights_are_better(text: Corpus
     )
     said: list[str] = []
     run = go(recipe, text, tmp_path / "run").run
-    assert run.published_weights(said.append) is None
+    assert published_weights(run, said.append) is None
     assert "the last weights are published" in said[-1]
     with torch.no_grad():
         for parameter in run.objective.parameters():
             parameter.mul_(-3)
-    assert run.published_weights(said.append) is not None and len(said) == 1
+    assert published_weights(run, said.append) is not None and len(said) == 1
 
 
 def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: Path):
@@ -246,7 +247,7 @@ def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: P
     )
     trained = go(recipe, text, tmp_path / "run", measure=lambda _: {"mine": next(values)})
     early = go(with_train(TEXT, steps=4), text, tmp_path / "early")
-    published = trained.run.published_weights(print)
+    published = published_weights(trained.run, print)
     assert published is not None
     for name, parameter in early.run.objective.named_parameters():
         assert torch.equal(published[name], parameter.detach()), name
@@ -297,7 +298,7 @@ def test_a_best_that_cannot_be_written_leaves_the_best_before_it(text: Corpus, t
     )
     assert trained.run.state.best_step == 4 and trained.run.checkpoints.steps() == [2, 8]
     said: list[str] = []
-    published = trained.run.published_weights(said.append)
+    published = published_weights(trained.run, said.append)
     assert said == ["warning: step 4 has no checkpoint: the best before, 2"]
     early = go(with_train(TEXT, steps=2), text, tmp_path / "early")
     for name, parameter in early.run.objective.named_parameters():

@@ -13,8 +13,8 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.interop.model_folder import save_model
 from clearhead.models import build_model
+from clearhead.training.beforehand import fit_model
 from clearhead.training.distributed import Ranks
-from clearhead.training.run import fit_model
 from tests.training.small import go, with_train
 from tests.training.test_kill import ENVIRONMENT
 from tests.training.two_ranks import (

@@ -13,9 +13,9 @@ from clearhead.config import Recipe
 from clearhead.config.recipe import SECTIONS
 from clearhead.data.corpus import Corpus
 from clearhead.errors import ClearheadError, DataError
+from clearhead.training.beforehand import check_space
 from clearhead.training.changes import RULES, check_changes, recipe_facts, rule_for
 from clearhead.training.checkpoint import MANIFEST, CheckpointError
-from clearhead.training.run import check_space
 from tests.drawing import draws
 from tests.training.conftest import make_text
 from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
@@ -103,10 +103,10 @@ def test_a_run_that_resumes_needs_no_space_for_the_checkpoints_that_it_has(
     one = 3 * sum(parameter.nbytes for parameter in run.objective.parameters())
     free = shutil.disk_usage(tmp_path)._replace(free=int(2.8 * one))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
-    check_space(run)
+    check_space(run.folder, run.objective, run.recipe.train)
     shutil.rmtree(tmp_path / "run/checkpoints")
     with pytest.raises(ClearheadError, match="more for 5 checkpoints and the model; free some"):
-        check_space(run)
+        check_space(run.folder, run.objective, run.recipe.train)
 
 
 def test_what_a_killed_run_left_unfinished_takes_no_space(text: Corpus, tmp_path: Path):
@@ -114,7 +114,7 @@ def test_what_a_killed_run_left_unfinished_takes_no_space(text: Corpus, tmp_path
     for name in ("checkpoints/.step-00000009.unfinished", "..model.new.unfinished-abc"):
         (tmp_path / "run" / name).mkdir()
         (tmp_path / "run" / name / "weights").write_bytes(bytes(9))
-    check_space(run)
+    check_space(run.folder, run.objective, run.recipe.train)
     left = [*(tmp_path / "run/checkpoints").iterdir(), *(tmp_path / "run").iterdir()]
     assert left and not [path for path in left if "unfinished" in path.name]
 

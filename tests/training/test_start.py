@@ -13,8 +13,9 @@ from clearhead.data.shards import Job
 from clearhead.errors import ClearheadError
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import build_model
+from clearhead.training.beforehand import fit_model
 from clearhead.training.distributed import Ranks, objective_of
-from clearhead.training.run import Run, fit_model, open_run
+from clearhead.training.run import Run, open_run
 from clearhead.training.start import recipe_from
 from tests.data.small_corpora import make_corpus
 from tests.training.conftest import make_text

@@ -15,6 +15,7 @@ from clearhead.config import Recipe
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader
 from clearhead.training.averaging import borrowed, copy_weights
+from clearhead.training.beforehand import fit_model
 from clearhead.training.distributed import (
     Ranks,
     build_objective,
@@ -24,8 +25,9 @@ from clearhead.training.distributed import (
 )
 from clearhead.training.loop import train
 from clearhead.training.optimizer import make_optimizers
+from clearhead.training.publishing import published_weights
 from clearhead.training.report import Reporter
-from clearhead.training.run import fit_model, open_run
+from clearhead.training.run import open_run
 from clearhead.training.step import Update, take_step
 from tests.training.small import PAIRS, TEXT, with_model, with_train
 
@@ -117,7 +119,7 @@ def watched(recipe: Recipe, corpus: Corpus, folder: Path, ranks: Ranks) -> Watch
 
     run = open_run(recipe, corpus, folder, ranks, lambda text: None)
     train(run, Reporter(), measure=measure)
-    published = run.published_weights(lambda text: None)
+    published = published_weights(run, lambda text: None)
     assert run.ema is not None and published is not None
     with borrowed(objective_of(run.objective), published):
         model = whole_model(run.objective, ranks)

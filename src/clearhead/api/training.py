@@ -1,7 +1,6 @@
 """Training a recipe's model: everything that `clearhead train` does."""
 
 import logging
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,7 +20,6 @@ from clearhead.config.tasks import TrainOptions
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import check_text_of_data, note_text
 from clearhead.data.shards import Progress
-from clearhead.decoding.codec import ids_of_run
 from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory, torchrun
 from clearhead.errors import ClearheadError, ConfigError, DataError
@@ -29,16 +27,15 @@ from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.samples import WatchedContinuations
 from clearhead.evaluation.translation import SCORES, WatchedTranslations
 from clearhead.files import write_whole
-from clearhead.interop.labels import Labels, write_labels
-from clearhead.interop.model_folder import save_model
 from clearhead.models import MaskedLM, Model
 from clearhead.models.own_parts import OwnParts
-from clearhead.training.averaging import borrowed
+from clearhead.training.beforehand import check_space
 from clearhead.training.changes import recipe_facts
-from clearhead.training.distributed import Ranks, joined, objective_of, whole_model
+from clearhead.training.distributed import Ranks, joined
 from clearhead.training.loop import Ending
 from clearhead.training.loop import train as train_run
 from clearhead.training.plan import TrainingPlan
+from clearhead.training.publishing import publish
 from clearhead.training.report import (
     CHECKPOINTS,
     METRICS,
@@ -50,7 +47,7 @@ from clearhead.training.report import (
     step_line,
     validation_line,
 )
-from clearhead.training.run import Run, check_space, open_run, own
+from clearhead.training.run import Run, open_run, own
 from clearhead.training.signals import StopRequests
 from clearhead.training.threads import choose_threads, threads_of_run
 from clearhead.training.trials import Trials
@@ -202,7 +199,7 @@ def _train(
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
             note_text(folder, corpus, begins=run.state.step == 0)
             report.listeners += _trackers(run)
-        check_space(run)
+            check_space(folder, run.objective, recipe.train)
         report.say(_introduction(run, folder))
         report.say(str(choice))
         if warning:
@@ -214,7 +211,7 @@ def _train(
             run, report, measure=measure, measured=measured, planned_seconds=choice.planned
         )
         with StopRequests():  # a signal waits until the model is written
-            _publish(run, corpus, report)
+            publish(run, corpus, report.say)
         report.say(_farewell(run, ending))
         return ending
     except ClearheadError as error:
@@ -274,35 +271,6 @@ def _farewell(run: Run, ending: Ending) -> str:
     if state.best is not None:
         line += f" Best {run.recipe.train.metric}: {state.best:.4f} at step {state.best_step:,}."
     return line if ending.finished else f"{line} Run the same command to resume."
-
-
-def _publish(run: Run, corpus: Corpus, report: Reporter) -> None:
-    """Write the model folder, in place of an older one."""
-    with borrowed(objective_of(run.objective), run.published_weights(report.say)):
-        model = whole_model(run.objective, run.ranks)
-        if model is None:
-            return
-        new, place, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
-        if old.exists() and not place.exists():  # killed between the two renames
-            old.rename(place)
-        shutil.rmtree(new, ignore_errors=True)
-        tokenizers = list(corpus.tokenizers.values())
-        ids = ids_of_run(
-            tokenizers[-1],
-            run.recipe.batches.layout,
-            task=corpus.manifest.task,
-            strip=corpus.strips,
-        )
-        save_model(model, new, ids=ids, tokenizer=corpus.folder)
-        if corpus.manifest.task == "classification":
-            mask = tokenizers[0].mask_id
-            assert mask is not None
-            write_labels(new, Labels(mask=mask, ids=corpus.labels))
-        shutil.rmtree(old, ignore_errors=True)
-        if place.exists():
-            place.rename(old)
-        new.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 class _LogLines:

@@ -4,27 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clearhead.config import DecodeConfig
-from clearhead.config.batches import Layout
 from clearhead.config.decode import Start, TooLong, Window
 from clearhead.errors import InputError, nearest
 from clearhead.interop.model_folder import TokenIds
 from clearhead.text.tokenizer import Tokenizer
-
-
-def ids_of_run(tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> TokenIds:
-    """Of a model that is trained with this tokenizer of the target, on batches of this layout.
-    `strip`: without blanks at the ends of its texts."""
-    start = tokenizer.bos_id
-    between = start if layout == "joined" else None
-    first = start if layout == "documents" and task == "language-model" else None
-    return TokenIds(
-        bos=start,
-        eos=tokenizer.eos_id,
-        decoder_start=start,
-        target_start=between,
-        prompt_start=first,
-        strip=strip,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,12 @@ from clearhead.config.batches import Layout
 from clearhead.config.evaluate import ScoringOptions
 from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
-from clearhead.decoding.codec import Codec, ids_of_run
+from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import Engine, OwnEngine
 from clearhead.decoding.text import translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
+from clearhead.interop.model_folder import TokenIds
 from clearhead.models import MaskedLM, Model
 
 SCORES = ("BLEU", "chrF++")
@@ -94,7 +95,7 @@ class WatchedTranslations:
             ]
             for side in ("source", "target")
         )
-        ids = ids_of_run(target, layout, task="pairs", strip=corpus.strips)
+        ids = TokenIds.of_run(target, layout, task="pairs", strip=corpus.strips)
         self.codec = Codec(source=tokenizers["source"], target=target, ids=ids)
         # A model that has hardly begun never ends a sentence by itself.
         longest = max(corpus.store("valid", "target").lengths(numbers).tolist())

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from clearhead.config import ModelConfig
+from clearhead.config.batches import Layout
 from clearhead.config.checks import user_path
 from clearhead.errors import ConfigError, FolderError, InputError, nearest
 from clearhead.interop.folders import has_file, read_json, whole_or_absent, write_json
@@ -28,6 +29,7 @@ from clearhead.interop.tokenizer_file import SOURCE, TOKENIZER, copy_tokenizer, 
 from clearhead.models import Model, build_model
 from clearhead.models.initialise import materialise
 from clearhead.models.own_parts import NONE, OwnParts
+from clearhead.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
@@ -53,6 +55,20 @@ class TokenIds:
     """Of a language model: the token that began each text in its training."""
     strip: bool = True
     """Whether the texts of training had no blanks at their ends (`data.strip`)."""
+
+    @classmethod
+    def of_run(cls, tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> "TokenIds":
+        """Of a model that is trained with this tokenizer of the target, on batches of this layout.
+        `strip`: without blanks at the ends of its texts."""
+        start = tokenizer.bos_id
+        return cls(
+            bos=start,
+            eos=tokenizer.eos_id,
+            decoder_start=start,
+            target_start=start if layout == "joined" else None,
+            prompt_start=start if layout == "documents" and task == "language-model" else None,
+            strip=strip,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,96 @@
+"""What is checked before hours of work: whether the model fits the data, and the checkpoints the
+disk."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from clearhead.config import BatchConfig, ModelConfig, Recipe, TrainConfig
+from clearhead.data.corpus import Corpus
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.training.report import CHECKPOINTS
+
+FAMILIES = {
+    "pairs": "encoder-decoder",
+    "language-model": "decoder",
+    "masked-lm": "encoder",
+    "classification": "encoder",
+}
+
+
+def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
+    """The recipe's model with the vocabulary of the data. Raises if they do not fit."""
+    if recipe.model is None:
+        raise ClearheadError(
+            f"the recipe {recipe.name!r} has no [model]; write one, for example: "
+            '[model] family = "decoder", d_model = 128, n_layers = 4, n_heads = 4, d_ff = 512'
+        )
+    task, joined = corpus.manifest.task, recipe.batches.layout == "joined"
+    family = "decoder" if joined else FAMILIES[task]
+    if recipe.model.family != family:
+        rule, remedy = f"does not fit data.task={task!r}", f"try family={family!r}"
+        if joined:
+            rule += " with batches.layout='joined'"
+        elif task == "pairs" and recipe.model.family == "decoder":
+            remedy += ", or batches.layout='joined'"
+        raise ConfigError("model.family", recipe.model.family, rule, remedy)
+    first, *others = corpus.tokenizers.values()
+    shared = len({facts.file for facts in corpus.manifest.tokenizers.values()}) == 1
+    if joined and not shared:
+        rule = "gives each side a table, and a decoder has one for both"
+        raise ConfigError("data.vocabularies", "separate", rule, "try 'shared', and prepare again")
+    # A tokenizer without padding, such as GPT-2's, gives the end for it. A language model needs
+    # none, cut from one stream or kept inside its documents, and is to see every start and end.
+    unpadded = task == "language-model" and first.pad_id in (first.bos_id, first.eos_id)
+    model = replace(
+        recipe.model,
+        vocab_size=first.vocab_size,
+        target_vocab_size=None if shared else others[0].vocab_size,
+        pad_id=None if unpadded else first.pad_id,
+    )
+    check_length(model, recipe.batches, corpus, ("train", "valid"))
+    return model
+
+
+def check_length(
+    model: ModelConfig, batches: BatchConfig, corpus: Corpus, splits: tuple[str, ...], of: str = ""
+) -> None:
+    """Raises if the model does not hold a sample of these splits; `of`: where they are from."""
+    task, longest = corpus.manifest.task, batches.length
+    if task in ("pairs", "classification"):
+        facts = [facts for split, facts in corpus.manifest.splits.items() if split in splits]
+        whole = sum if batches.layout == "joined" else max
+        longest = max(whole(each.longest.values()) for each in facts)
+        longest += task == "classification"  # the mask
+    if longest > model.max_length:
+        rule = f"must hold the longest sample{of}, which has {longest} tokens"
+        raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")
+
+
+def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None:
+    """Before hours of work: whether the checkpoints that will be kept fit on the disk. What a
+    killed process left unfinished goes first."""
+    unfinished = (folder / CHECKPOINTS).glob(".step-*")
+    for leftover in (*unfinished, *folder.glob("..model.new.unfinished-*")):
+        shutil.rmtree(leftover, ignore_errors=True)
+    numbers = sum(p.numel() * p.element_size() for p in objective.parameters())
+    moments = {"adamw": 2, "muon": 1, "adafactor": 1}[config.optimizer]
+    copies = 1 + moments + (config.ema is not None)
+    # Those that are kept, the best, and the next one, which is whole before an old one goes.
+    needed = numbers * (copies * (config.keep + 2) + 2)
+    # A run that resumes has some of them; whatever goes, goes when the next one is whole.
+    there = sum(_bytes_below(folder / name) for name in (CHECKPOINTS, "model"))
+    needed = max(needed - there, numbers * copies)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise ClearheadError(
+            f"{folder} has {free / 1e6:,.0f} MB of free space, and the run needs about "
+            f"{needed / 1e6:,.0f} MB more for {config.keep + 2} checkpoints and the "
+            "model; free some, lower train.keep, or name another: folder=…"
+        )
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

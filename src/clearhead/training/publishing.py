@@ -1,0 +1,86 @@
+"""The model folder of a run: which weights it gets, and how it takes the place of an older one."""
+
+import shutil
+
+from clearhead.data.corpus import Corpus
+from clearhead.interop.labels import Labels, write_labels
+from clearhead.interop.model_folder import TokenIds, save_model
+from clearhead.training.averaging import NamedWeights, average_of, borrowed
+from clearhead.training.distributed import objective_of, whole_model
+from clearhead.training.run import Run, Say
+from clearhead.training.validation import validate
+
+
+def publish(run: Run, corpus: Corpus, say: Say) -> None:
+    """Writes the model folder, in place of an older one."""
+    with borrowed(objective_of(run.objective), published_weights(run, say)):
+        model = whole_model(run.objective, run.ranks)
+        if model is None:
+            return
+        new, place, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
+        if old.exists() and not place.exists():  # killed between the two renames
+            old.rename(place)
+        shutil.rmtree(new, ignore_errors=True)
+        tokenizers, task = list(corpus.tokenizers.values()), corpus.manifest.task
+        layout = run.recipe.batches.layout
+        ids = TokenIds.of_run(tokenizers[-1], layout, task=task, strip=corpus.strips)
+        save_model(model, new, ids=ids, tokenizer=corpus.folder)
+        if task == "classification":
+            mask = tokenizers[0].mask_id
+            assert mask is not None
+            write_labels(new, Labels(mask=mask, ids=corpus.labels))
+        shutil.rmtree(old, ignore_errors=True)
+        if place.exists():
+            place.rename(old)
+        new.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def published_weights(run: Run, say: Say) -> NamedWeights | None:
+    """The weights that the model folder gets; None: the present ones."""
+    publish = run.recipe.train.publish
+    if publish == "last" or not run.state.step:
+        return run.ema
+    objective, state = objective_of(run.objective), run.state
+    present = run.checkpoints.steps()
+    steps = present[-run.recipe.train.keep :]
+    if publish == "best":
+        best = run.checkpoints.best(state.best_step, present)
+        steps = [] if best is None else [best]
+        if best is not None and best != state.best_step:
+            say(f"warning: step {state.best_step} has no checkpoint: the best before, {best}")
+    found = [run.checkpoints.verified(step) for step in steps]
+    for _, damage in found:
+        if damage:
+            say(f"warning: {damage}")
+    whole = [checkpoint for checkpoint, _ in found if checkpoint is not None]
+    if not whole:
+        say(f"warning: there is no checkpoint for publish={publish!r}: the last weights")
+        return run.ema
+    part = "ema" if run.ema else "model"
+    found_weights = average_of(run.checkpoints, whole, objective, part=part)
+    is_worse = publish == "average" and _is_worse(run, found_weights, say)
+    return run.ema if is_worse else found_weights
+
+
+def _is_worse(run: Run, average: NamedWeights, say: Say) -> bool:
+    """Than the last weights, by validation: while a model still learns quickly, an average over
+    many steps is a model of long ago."""
+    if run.valid is None:
+        return False
+    losses: list[float] = []
+    for weights in (average, run.ema):
+        with borrowed(objective_of(run.objective), weights):
+            found = validate(
+                run.objective,
+                run.valid,
+                run.ranks,
+                micro_batches=run.recipe.train.micro_batches,
+            )
+            losses.append(found["loss"])
+    if losses[0] > losses[1]:
+        say(
+            f"the last weights are published: their validation loss is {losses[1]:.4f}, that "
+            f"of the average of checkpoints {losses[0]:.4f}"
+        )
+    return losses[0] > losses[1]
