@@ -1,10 +1,14 @@
 """Validation translates, scores and shows sentences, and changes nothing of the training."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from clearhead.api.loading import load
+from clearhead.api.seeing import see
 from clearhead.api.training import train
 from clearhead.cli import main
 from clearhead.config import load_recipe, recipe_toml
@@ -87,6 +91,35 @@ def test_samples_are_lines_below_the_numbers():
     first, *others = validation_line(record).split("\n")
     assert first == "step 7  valid  loss 1.5000  (best)"
     assert others == ["  source      a b", f"  translation {'x' * 160}…", "  reference   z"]
+
+
+def test_details_say_what_a_translation_was_learnt_from(pairs: Corpus, tmp_path: Path, capsys):
+    recipe = tmp_path / "pairs.toml"
+    recipe.write_text(recipe_toml(with_train(PAIRS, steps=1)), encoding="utf-8")
+    run, lines = tmp_path / "run", tmp_path / "in.txt"
+    assert main(["train", str(recipe), "--prepared", str(pairs.folder), "--folder", str(run)]) == 0
+    store = pairs.store("train", "source")
+    longest = int(store.lengths(np.arange(store.n_documents)).argmax())
+    first = pairs.tokenizers["source"].decode(store.document(longest))
+    lines.write_text(f"{first} %'d\n", encoding="utf-8")
+    capsys.readouterr()
+    options = ["--input", str(lines), "--max-new", "3", "--details"]
+    assert main(["translate", str(run), *options]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("\n") == 1 and "%'d             never in the training text" in told.err
+    assert repr(first) in told.err and told.err.count("  near ") == 3
+    assert main(["translate", str(run / "model"), *options]) == 2
+    assert "--details needs a run" in capsys.readouterr().err
+    plain, shown = (
+        see(load(run), f"{first} %'d", max_new=3, training_text=given) for given in (False, True)
+    )
+    assert "learnt" not in plain.document and json.dumps(first) not in plain.html
+    assert ["%'d", 0] in [list(each) for each in shown.document["learnt"]["counts"]]
+    assert (
+        shown.document["learnt"]["nearest"][0]["texts"][0] == first and "learntPanel" in shown.html
+    )
+    with pytest.raises(ClearheadError, match=r"training_text=True needs a run, whose training"):
+        see(run / "model", first, max_new=3, training_text=True)
 
 
 def test_the_recipe_asks_for_translations(pairs: Corpus, text: Corpus, tmp_path: Path, capsys):

@@ -12,9 +12,10 @@ from clearhead.api.keywords import takes
 from clearhead.api.loading import as_text_model
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import one_string
+from clearhead.api.trained_run import TrainedRun
 from clearhead.config.checks import as_path
 from clearhead.config.options import PageLanguage, SeeOptions
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.inspection import seeing
 from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
@@ -72,6 +73,7 @@ def see(
     temperature: float = SeeOptions.temperature,
     seed: int = SeeOptions.seed,
     language: PageLanguage = SeeOptions.language,
+    training_text: bool = SeeOptions.training_text,
 ) -> Microscope:
     """Watch a model at work: attention, layers, candidates, the beam search, every tensor's shape.
 
@@ -86,7 +88,26 @@ def see(
         temperature=temperature,
         seed=seed,
         language=language,
+        training_text=training_text,
     )
     found = as_text_model(model)
     subject = seeing.subject_of(found.opened, found.name)
-    return Microscope(seeing.see(subject, one_string(text), **vars(options)))
+    given = {name: value for name, value in vars(options).items() if name != "training_text"}
+    document = seeing.see(subject, one_string(text), **given)
+    return Microscope(document | (_learnt(found, text) if options.training_text else {}))
+
+
+def _learnt(model: TextModel, text: str) -> dict[str, Any]:
+    """What the training text of a run has of the text, for the page."""
+    if not isinstance(model, TrainedRun):
+        rule = f"needs a run, whose training text is known, and {model.folder} is only a model"
+        raise ConfigError("training_text", True, rule, "name the run, or leave it out")
+    found = model.learnt_from(text)
+    return {
+        "learnt": {
+            "counts": list(found.counts.items()),
+            "nearest": [vars(each) for each in found.nearest],
+            "searched": found.searched,
+            "isAll": found.is_all,
+        }
+    }

@@ -1,14 +1,20 @@
 """The folder of a run: its model, and what training has left beside it."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from clearhead.api.locating import recipe_of_run
+from clearhead.api.paths import PREPARED
+from clearhead.api.preparing import is_prepared
 from clearhead.api.text_model import TextModel
 from clearhead.config import Recipe
-from clearhead.errors import FolderError
+from clearhead.data.corpus import open_corpus
+from clearhead.data.learnt_from import LearntFrom, TrainingText
+from clearhead.data.same_text import data_of_run
+from clearhead.errors import DataError, FolderError
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.report import CHECKPOINTS, METRICS, read_metrics
 
@@ -38,6 +44,21 @@ class TrainedRun(TextModel):
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each step and each validation, as in metrics.jsonl."""
         return read_metrics(self.folder / METRICS)
+
+    def learnt_from(self, text: str, *, n_nearest: int = 3) -> LearntFrom:
+        """What the training text has of this one: how many lines contain each of its pieces, and
+        the training pairs that are most like it. Needs the prepared data of the run."""
+        return self._training_text.ask(text, n_nearest)
+
+    @cached_property
+    def _training_text(self) -> TrainingText:
+        folder = data_of_run(self.folder, PREPARED)
+        if not is_prepared(folder):
+            raise DataError(
+                f"{folder} holds no prepared data, and only they tell what {self.folder} learnt "
+                "from; restore them, or prepare the run's recipe again"
+            )
+        return TrainingText(open_corpus(folder))
 
     @property
     def checkpoint_steps(self) -> list[int]:

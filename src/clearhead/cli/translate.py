@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from clearhead.api import answering
 from clearhead.api.results import DecodedText
 from clearhead.api.text_model import TextModel
+from clearhead.api.trained_run import TrainedRun
 from clearhead.cli.calling import options_of
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments
 from clearhead.cli.folders import add_folder, open_model
@@ -46,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser, NBestOptions, "too_long", "split", metavars={"split": "PAIR"})
     add_engine_arguments(parser)
+    parser.add_argument(
+        "--details",
+        action="store_true",
+        help="say on standard error, for each line, how often the training text of the run has its "
+        "pieces, and which training pairs are most like it",
+    )
     parser.add_argument(
         "--attention",
         type=_svg,
@@ -83,6 +90,11 @@ def run(namespace: argparse.Namespace) -> int:
             "--attention draws what a target looks at in its source, and this model is a decoder; "
             "leave it out"
         )
+    if namespace.details and not isinstance(model, TrainedRun):
+        raise ClearheadError(
+            f"--details needs a run, whose training text is known, and {namespace.model} is only a "
+            "model; name the run, or leave it out"
+        )
     answering.translations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
@@ -98,6 +110,11 @@ def run(namespace: argparse.Namespace) -> int:
                 picture, model.attention(line, best.tokens, layer=namespace.layer, too_long="cut")
             )
             picture = None
+        if namespace.details:
+            assert isinstance(model, TrainedRun)
+            for number, line in chunk:
+                if line.strip():
+                    print(visible(f"line {number}: {model.learnt_from(line)}"), file=sys.stderr)
         return [_shown(namespace, *numbered, each) for numbered, each in zip(chunk, answers)]
 
     def show(number: int, line: str) -> None:

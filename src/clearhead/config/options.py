@@ -210,6 +210,9 @@ class SeeOptions:
     """Seed of the sampling."""
     language: PageLanguage = "en"
     """Language of the page."""
+    training_text: bool = False
+    """Of a run: show how often its training text has each piece of the text, and the training pairs
+    that are nearest. The page holds training text then: do not publish it unless you may."""
 
     def __post_init__(self) -> None:
         check_choices(self)

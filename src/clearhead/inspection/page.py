@@ -23,6 +23,7 @@ MODULES = (
     "layers",
     "tree",
     "walk",
+    "learnt",
     "off",
     "live",
     "main",

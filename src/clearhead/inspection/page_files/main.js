@@ -7,13 +7,14 @@ import { nextPanel } from "./next.js";
 import { layersPanel } from "./layers.js";
 import { treePanel } from "./tree.js";
 import { walkPanel } from "./walk.js";
+import { learntPanel } from "./learnt.js";
 import { offPanel, toggled, headSwitch } from "./off.js";
 import { liveBar } from "./live.js";
 
-const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "shapes"];
-const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", shapes: "▦" };
-const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, shapes: walkPanel };
-const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], shapes: ["step"] };
+const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "learnt", "shapes"];
+const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦" };
+const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, learnt: learntPanel, shapes: walkPanel };
+const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], learnt: [], shapes: ["step"] };
 const TITLES = { off: "off_" }; // "off" is the word on a slider
 const FRAME = ["language", "theme", "projector", "panel"];
 
@@ -42,10 +43,10 @@ function show(look, { header, strips, main, tabs, help }, bar) {
   forget();
   const kinds = Object.keys(look.weights);
   clamp(look, kinds);
-  const shown = ALL_PANELS.filter((name) => (name !== "beam" || look.beam) && (name !== "off" || look.live));
+  const shown = ALL_PANELS.filter((name) => (name !== "beam" || look.beam) && (name !== "off" || look.live) && (name !== "learnt" || look.learnt));
   const columns = { left: make("div", { class: "column" }), right: make("div", { class: "column" }) };
   main.replaceChildren(columns.left, columns.right);
-  const homes = { attention: columns.left, off: columns.left, beam: columns.left, next: columns.right, layers: columns.right, shapes: main };
+  const homes = { attention: columns.left, off: columns.left, beam: columns.left, learnt: columns.left, next: columns.right, layers: columns.right, shapes: main };
   const panels = shown.map((name) => {
     const title = make("h2", { id: `title-${name}` });
     const body = make("div", { class: "body" });

@@ -30,6 +30,8 @@ export const WORDS = {
     lessLikely: "Without it, the first text is less likely: its log-probability falls by {}", moreLikely: "Without it, the first text is more likely: its log-probability rises by {}",
     byZero: "replace by zero", byMean: "replace by its mean", switchAllOn: "switch all on", isOn: "on", isOff: "off", switchHead: "switch this head off", switchOn: "switch it on again",
     cautionLive: "Attention shows where a head looks, not why the model decided. Switch the head off to see its effect.",
+    learnt: "What it learnt this from", inLines: "in {} training lines", neverSeen: "never in the training text", nearestPairs: "The nearest training pairs", searched: "The first {} lines were searched.",
+    learntNote: "Lines of the training text that contain each piece, and the pairs that share the rarest n-grams of tokens. This page holds training text.",
   },
   zh: {
     reads: "编码器读", writes: "生成", fed: "解码器读", predicts: "预测",
@@ -61,5 +63,7 @@ export const WORDS = {
     lessLikely: "关闭之后，原来那段文本的概率变小：对数概率下降 {}", moreLikely: "关闭之后，原来那段文本的概率变大：对数概率上升 {}",
     byZero: "以零代替", byMean: "以其均值代替", switchAllOn: "全部打开", isOn: "开", isOff: "关", switchHead: "关掉这个头", switchOn: "重新打开",
     cautionLive: "注意力说明一个头看向哪里，不说明模型为何如此决定。关掉这个头，才能看到它的作用。",
+    learnt: "从哪里学来", inLines: "出现在 {} 行训练文本中", neverSeen: "训练文本中从未出现", nearestPairs: "最相近的训练句对", searched: "只检索了前 {} 行。",
+    learntNote: "包含各片段的训练文本行数，以及共有最罕见词元 n-gram 的句对。本页含有训练文本。",
   },
 };
