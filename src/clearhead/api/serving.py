@@ -19,6 +19,8 @@ from clearhead.decoding.opening import checked_folder, open_folder, run_name
 from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
 from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, nearest
+from clearhead.interop.folders import has_file
+from clearhead.interop.labels import LABELS
 from clearhead.interop.model_folder import read_description, refuse_own_parts
 from clearhead.serving.limits import Limits  # without what the extra `serve` installs
 
@@ -57,14 +59,14 @@ def serve(
 
     `models` are what `load` takes; NAME=PATH gives one a name. Translators answer to
     LibreTranslate's API and need a pair of languages, at the end of the name of their folder
-    (multi30k-de-en) or as their name (de-en=PATH). Decoders answer to OpenAI's API. `workers`:
-    processes, each with one core and all models. `precision`, `engine_folder`, `beam`, `max_new`:
-    see `TextModel.translate`. `api_keys`: a file with a key on each line; without it, the variable
-    CLEARHEAD_API_KEYS; without that, every client may ask. `allow_origin`: sites whose pages may
-    ask. `max_characters` and `max_texts` of a request, `max_waiting` tokens of a model's queue,
-    `seconds` for an answer: what is more is refused. `max_connections` of a worker, and
-    `max_per_address` of them from one address (a proxy is one); a client has `client_seconds` to
-    send a request, and as long to read the answer.
+    (multi30k-de-en) or as their name (de-en=PATH). Decoders answer to OpenAI's API, classifiers to
+    POST /classify. `workers`: processes, each with one core and all models. `precision`,
+    `engine_folder`, `beam`, `max_new`: see `TextModel.translate`. `api_keys`: a file with a key on
+    each line; without it, the variable CLEARHEAD_API_KEYS; without that, every client may ask.
+    `allow_origin`: sites whose pages may ask. `max_characters` and `max_texts` of a request,
+    `max_waiting` tokens of a model's queue, `seconds` for an answer: what is more is refused.
+    `max_connections` of a worker, and `max_per_address` of them from one address (a proxy is one);
+    a client has `client_seconds` to send a request, and as long to read the answer.
     """
     _check_main_thread()
     for package in PACKAGES:
@@ -147,10 +149,15 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
     description = read_description(folder)
     family = description.model.family
     if family == "encoder":
-        raise FolderError(
-            f"{model.folder} is a model of the family 'encoder', which generates no text; serve an "
-            "encoder-decoder or a decoder"
-        )
+        if not has_file(folder, LABELS):
+            raise FolderError(
+                f"{model.folder} is a model of the family 'encoder' without labels, which neither "
+                "generates text nor classifies it; serve an encoder-decoder, a decoder or a "
+                "classifier"
+            )
+        refuse_own_parts(model.folder, description, "the server")
+        assert open_folder(folder).classifier  # what is wrong with it is said now
+        return ModelToServe(name=called, folder=folder, pair=None, classifies=True, opened=model)
     if description.ids.target_start is not None:
         raise FolderError(
             f"{model.folder} is a decoder that translates, and the server translates with "

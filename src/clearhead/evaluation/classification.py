@@ -76,7 +76,7 @@ def label_texts(
     if too_long not in get_args(TooLongSource):
         remedy = nearest(str(too_long), get_args(TooLongSource))
         raise ConfigError("too_long", too_long, "is not a choice", remedy)
-    ids, longest = list(labels.ids.values()), model.config.max_length
+    longest = model.config.max_length
     rows: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
         if not text.strip():
@@ -98,7 +98,17 @@ def label_texts(
                 f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
         rows[place] = [*tokens, codec.source.eos_id]
-    by_length = sorted(rows, key=lambda place: len(rows[place]))
+    known = label_rows(model, labels, [*rows.values()], pad_id=codec.source.pad_id, batch=batch)
+    found = dict(zip(rows, known))
+    return [found.get(place) for place in range(len(texts))]
+
+
+def label_rows(
+    model: MaskedLM, labels: Labels, rows: Sequence[list[int]], *, pad_id: int, batch: int = 32
+) -> list[dict[str, float]]:
+    """The probability of every label for each row of tokens, its end included."""
+    ids = list(labels.ids.values())
+    by_length = sorted(range(len(rows)), key=lambda place: len(rows[place]))
     found: dict[int, dict[str, float]] = {}
     for first in range(0, len(by_length), batch):
         places = by_length[first : first + batch]
@@ -106,14 +116,14 @@ def label_texts(
             [np.array(rows[place]) for place in places],
             [ids[0]] * len(places),  # which nobody looks at
             mask_id=labels.mask,
-            pad_id=codec.source.pad_id,
+            pad_id=pad_id,
             samples=tuple((row,) for row in range(len(places))),
         )
         made = move(new, next(model.parameters()).device)
         assert isinstance(made, LabelledBatch)
         for place, row in zip(places, label_probabilities(model, made, ids).tolist()):
             found[place] = dict(zip(labels.ids, row))
-    return [found.get(place) for place in range(len(texts))]
+    return [found[place] for place in range(len(rows))]
 
 
 def accuracy(model: MaskedLM, corpus: Corpus, split: str) -> Accuracy:

@@ -15,13 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from clearhead.decoding.text import Decoded, EncodedSource
+from clearhead.decoding.text import EncodedSource
 from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.metrics import Metrics
 
-Translate = Callable[[Sequence[EncodedSource], int], list[Decoded]]
-"""Sentences, and how many translations of each, to translations. It runs in a thread."""
+Translate = Callable[[Sequence[EncodedSource], int], Sequence[Any]]
+"""Sentences, and how many translations of each, to translations; texts to their labels. It runs in
+a thread. What it gives has `outputs`, the generated tokens."""
 N_QUEUES = 2
 FIRST_TOKENS = 64
 """Of a long request in its first batch; how long it takes says how many the next ones have."""
@@ -39,11 +41,11 @@ class BatchJob:
         """Of the sentences that wait."""
         self.most_tokens = FIRST_TOKENS
         """That it may have in a batch, if it is a long one."""
-        self.found: list[Decoded | None] = [None] * len(sources)
+        self.found: list[Any] = [None] * len(sources)
         self.n_left = len(sources)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def put(self, place: int, decoded: Decoded) -> None:
+    def put(self, place: int, decoded: Any) -> None:
         """The translation of one sentence."""
         self.found[place] = decoded
         self.n_left -= 1
@@ -62,7 +64,7 @@ class Batcher:
         self.short = BatchQueue(self, translate, is_long=False)
         self.long = BatchQueue(self, translate, is_long=True)
 
-    async def answer(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
+    async def answer(self, sources: Sequence[EncodedSource], n_best: int) -> list[Any]:
         """Translations of the sentences. Whoever cancels it takes back what has not begun."""
         if not sources:
             return []

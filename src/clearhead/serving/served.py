@@ -28,7 +28,8 @@ class ModelToServe:
     name: str
     folder: Path
     pair: LanguagePair | None
-    """None: it is a decoder."""
+    """None: it is a decoder or a classifier."""
+    classifies: bool = False
     opened: object = None
     """What must live as long as this, such as a temporary folder; not for other processes."""
 

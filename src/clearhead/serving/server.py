@@ -1,8 +1,9 @@
-"""The application: LibreTranslate's API for translators, OpenAI's for decoders, and what operations
-need.
+"""The application: LibreTranslate's API for translators, OpenAI's for decoders, labels of
+classifiers, and what operations need.
 
     POST /translate  /detect  /translate_file    GET /languages  /frontend/settings
     POST /v1/completions                         GET /v1/models
+    POST /classify
     GET  /health (it runs)  /ready (it takes requests)  /metrics (Prometheus)
 """
 
@@ -26,6 +27,7 @@ from clearhead.errors import ClearheadError
 from clearhead.serving.access import ApiKeys, Callers, Guard, is_loopback
 from clearhead.serving.answers import answer_json, refusal
 from clearhead.serving.batching import Batcher
+from clearhead.serving.classification import Classification, ServedClassifier
 from clearhead.serving.completions import Completions
 from clearhead.serving.languages import Detector
 from clearhead.serving.limits import Limits, RequestError
@@ -78,8 +80,12 @@ def server_app(plan: ServerPlan) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        translators, decoders = await asyncio.to_thread(_open, plan)
+        translators, decoders, classifiers = await asyncio.to_thread(_open, plan)
         batchers = [Batcher(each.name, each.translate, limits, metrics) for each in translators]
+        labelling = [Batcher(each.name, each.label, limits, metrics) for each in classifiers]
+        home["classification"] = Classification(
+            list(zip(classifiers, labelling)), limits, authorise=keys.authorise, wait=wait
+        )
         home["translation"] = Translation(
             list(zip(translators, batchers)),
             limits,
@@ -95,7 +101,7 @@ def server_app(plan: ServerPlan) -> Starlette:
         _log.info("ready", extra={"fields": {"models": [each.name for each in plan.models]}})
         yield
         home["stopping"] = True
-        for batcher in batchers:
+        for batcher in (*batchers, *labelling):
             await batcher.close()
         home["completions"].threads.shutdown(wait=False, cancel_futures=True)
 
@@ -129,6 +135,7 @@ def server_app(plan: ServerPlan) -> Starlette:
         "/suggest": ("translation", "suggest"),
         "/translate_file": ("translation", "translate_file"),
         "/v1/completions": ("completions", "complete"),
+        "/classify": ("classification", "classify"),
     }
     gets = {
         "/languages": ("translation", "list_languages"),
@@ -166,14 +173,21 @@ def server_app(plan: ServerPlan) -> Starlette:
     )
 
 
-def _open(plan: ServerPlan) -> tuple[list[ServedTranslator], list[ServedDecoder]]:
+def _open(
+    plan: ServerPlan,
+) -> tuple[list[ServedTranslator], list[ServedDecoder], list[ServedClassifier]]:
     """The models, each of which has answered once: the first answer is not slower than others."""
     translators = [
         ServedTranslator(model, plan.searching) for model in plan.models if model.pair is not None
     ]
     for translator in translators:
         translator.translate(translator.split(["a"]).sources, 1)
-    return translators, [ServedDecoder(model) for model in plan.models if model.pair is None]
+    others = [model for model in plan.models if model.pair is None]
+    classifiers = [ServedClassifier(model) for model in others if model.classifies]
+    for classifier in classifiers:
+        classifier.label(classifier.encode(["a"]), 1)
+    decoders = [ServedDecoder(model) for model in others if not model.classifies]
+    return translators, decoders, classifiers
 
 
 async def _until_left(request: Request) -> None:

@@ -1,0 +1,107 @@
+"""Classifiers over HTTP: texts in, labels with their probabilities out. Texts of many requests are
+labelled together."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from clearhead.decoding.opening import open_folder
+from clearhead.decoding.text import EncodedSource
+from clearhead.errors import nearest
+from clearhead.evaluation.classification import label_rows
+from clearhead.serving.access import key_in_head
+from clearhead.serving.answers import answer_json
+from clearhead.serving.batching import Batcher
+from clearhead.serving.bodies import read_body, read_json_object, text_field, texts_field
+from clearhead.serving.limits import Limits, RequestError
+from clearhead.serving.served import ModelToServe
+from clearhead.serving.translation import MANY_CHARACTERS, Authorise, While
+
+
+class LabelledSource(NamedTuple):
+    """The probability of each label for one text."""
+
+    probabilities: dict[str, float]
+    outputs: tuple[()] = ()
+    """A batch counts the tokens that were generated: none."""
+
+
+class ServedClassifier:
+    """A classifier, run by clearhead itself."""
+
+    def __init__(self, given: ModelToServe) -> None:
+        opened = open_folder(given.folder)
+        model, self.labels = opened.classifier
+        self.name, self.codec, self.model = given.name, opened.codec, model.float()
+        self.longest = model.config.max_length
+
+    def encode(self, texts: Sequence[str]) -> list[EncodedSource]:
+        """The tokens of each text, of one that is too long as many as the model takes; none of an
+        empty one."""
+        found: list[EncodedSource] = []
+        for text in texts:
+            ids = self.codec.source.encode(self.codec.as_in_training(text)) if text.strip() else []
+            kept = ids[: self.longest - 2]  # the mask and the end
+            found.append(EncodedSource(kept, len(ids) - len(kept)))
+        return found
+
+    def label(self, sources: Sequence[EncodedSource], n_best: int) -> list[LabelledSource]:
+        """The probabilities for each text."""
+        del n_best
+        rows = [[*source.given, self.codec.source.eos_id] for source in sources]
+        found = label_rows(self.model, self.labels, rows, pad_id=self.codec.source.pad_id)
+        return [LabelledSource(each) for each in found]
+
+
+class Classification:
+    """The classifiers of a server."""
+
+    def __init__(
+        self,
+        classifiers: Sequence[tuple[ServedClassifier, Batcher]],
+        limits: Limits,
+        *,
+        authorise: Authorise,
+        wait: While,
+    ) -> None:
+        self.models = {model.name: (model, batcher) for model, batcher in classifiers}
+        self.limits, self.authorise, self.wait = limits, authorise, wait
+
+    async def classify(self, request: Request) -> Response:
+        """POST /classify"""
+        self.authorise(request, key_in_head(request))
+        fields = read_json_object(await read_body(request, self.limits))
+        texts, is_list = texts_field(fields, "q", self.limits)
+        name = text_field(fields, "model", min(self.models) if len(self.models) == 1 else None)
+        if name not in self.models:
+            remedy = nearest(name[:60], self.models) if self.models else "there is no classifier"
+            raise RequestError(404, f"there is no classifier {name[:60]!r}; {remedy}")
+        found = await self.wait(request, self._answers(*self.models[name], texts))
+        return answer_json(found if is_list else found[0])
+
+    async def _answers(
+        self, model: ServedClassifier, batcher: Batcher, texts: list[str]
+    ) -> list[dict[str, Any]]:
+        if sum(map(len, texts)) > MANY_CHARACTERS:
+            sources = await asyncio.to_thread(model.encode, texts)
+        else:
+            sources = model.encode(texts)
+        filled = [source for source in sources if source.given]
+        labelled = iter(await batcher.answer(filled, 1))
+        return [
+            _shown(next(labelled).probabilities, source.n_cut)
+            if source.given
+            else {"label": None, "score": None, "scores": {}}
+            for source in sources
+        ]
+
+
+def _shown(probabilities: dict[str, float], n_cut: int) -> dict[str, Any]:
+    """The likeliest label first; a text that was cut says so."""
+    scores = dict(sorted(probabilities.items(), key=lambda each: -each[1]))
+    label = next(iter(scores))
+    cut = {"cut_tokens": n_cut} if n_cut else {}
+    return {"label": label, "score": scores[label], "scores": scores, **cut}
