@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from starlette.applications import Starlette
@@ -57,9 +58,10 @@ class ServerPlan:
 
 
 def server_app(plan: ServerPlan) -> Starlette:
-    """The application of one worker. Its models are opened when it starts."""
+    """The application of one worker. Its models are opened when it starts, and bring their
+    routes."""
     limits, metrics, keys = plan.limits, Metrics(), ApiKeys(plan.key_digests)
-    home: dict[str, Any] = {}
+    stopping = Event()
 
     async def wait(request: Request, work: Awaitable[Any]) -> Any:
         task = asyncio.ensure_future(work)
@@ -79,14 +81,14 @@ def server_app(plan: ServerPlan) -> Starlette:
             task.cancel()
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         translators, decoders, classifiers = await asyncio.to_thread(_open, plan)
         batchers = [Batcher(each.name, each.translate, limits, metrics) for each in translators]
         labelling = [Batcher(each.name, each.label, limits, metrics) for each in classifiers]
-        home["classification"] = Classification(
+        classification = Classification(
             list(zip(classifiers, labelling)), limits, authorise=keys.authorise, wait=wait
         )
-        home["translation"] = Translation(
+        translation = Translation(
             list(zip(translators, batchers)),
             limits,
             StoredFiles(plan.files),
@@ -95,15 +97,26 @@ def server_app(plan: ServerPlan) -> Starlette:
             needs_key=bool(plan.key_digests),
             detector=await asyncio.to_thread(Detector),
         )
-        home["completions"] = Completions(
-            decoders, limits, metrics, authorise=keys.authorise, wait=wait
-        )
+        completions = Completions(decoders, limits, metrics, authorise=keys.authorise, wait=wait)
+        app.router.routes += [
+            Route("/translate", translation.translate, methods=["POST"]),
+            Route("/detect", translation.detect, methods=["POST"]),
+            Route("/classify", classification.classify, methods=["POST"]),
+            Route("/suggest", translation.suggest, methods=["POST"]),
+            Route("/translate_file", translation.translate_file, methods=["POST"]),
+            Route("/languages", translation.list_languages),
+            Route("/frontend/settings", translation.settings),
+            Route("/download_file/{name}", translation.download_file),
+            Route("/v1/completions", completions.complete, methods=["POST"]),
+            Route("/v1/models", completions.models),
+            Route("/v1/models/{name}", completions.one_model),
+        ]
         _log.info("ready", extra={"fields": {"models": [each.name for each in plan.models]}})
         yield
-        home["stopping"] = True
+        stopping.set()
         for batcher in (*batchers, *labelling):
             await batcher.close()
-        home["completions"].threads.shutdown(wait=False, cancel_futures=True)
+        completions.threads.shutdown(wait=False, cancel_futures=True)
 
     async def health(request: Request) -> Response:
         del request
@@ -111,7 +124,7 @@ def server_app(plan: ServerPlan) -> Starlette:
 
     async def ready(request: Request) -> Response:
         del request
-        if "stopping" in home:
+        if stopping.is_set():
             raise RequestError(503, "this worker is stopping", retry_after=1)
         return answer_json({"status": "ready"})
 
@@ -120,36 +133,6 @@ def server_app(plan: ServerPlan) -> Starlette:
         body = await asyncio.to_thread(metrics.text)
         return Response(body, headers={"content-type": metrics.content_type})
 
-    def part(name: str, method: str) -> Any:
-        """An endpoint that is there once the models are open."""
-
-        async def endpoint(request: Request) -> Response:
-            return await getattr(home[name], method)(request)
-
-        endpoint.__name__ = method
-        return endpoint
-
-    posts = {
-        "/translate": ("translation", "translate"),
-        "/detect": ("translation", "detect"),
-        "/suggest": ("translation", "suggest"),
-        "/translate_file": ("translation", "translate_file"),
-        "/v1/completions": ("completions", "complete"),
-        "/classify": ("classification", "classify"),
-    }
-    gets = {
-        "/languages": ("translation", "list_languages"),
-        "/frontend/settings": ("translation", "settings"),
-        "/download_file/{name}": ("translation", "download_file"),
-        "/v1/models": ("completions", "models"),
-        "/v1/models/{name}": ("completions", "one_model"),
-    }
-    routes = [
-        *(Route(path, part(*which), methods=["POST"]) for path, which in posts.items()),
-        *(Route(path, part(*which)) for path, which in gets.items()),
-        *(Route(f"/{f.__name__}", f) for f in (health, ready)),
-        Route("/metrics", figures),
-    ]
     callers = Callers(plan.host, any_name=not is_loopback(plan.host), origins=plan.origins)
     middleware = [Middleware(Guard, callers=callers, metrics=metrics)]
     if plan.origins:
@@ -161,7 +144,7 @@ def server_app(plan: ServerPlan) -> Starlette:
         )
         middleware.append(cors)
     return Starlette(
-        routes=routes,
+        routes=[Route("/health", health), Route("/ready", ready), Route("/metrics", figures)],
         middleware=middleware,
         lifespan=lifespan,
         exception_handlers={
