@@ -308,7 +308,7 @@ def test_a_tokenizer_may_be_named_from_where_one_is(translator: Path):
     ("arguments", "message"),
     [
         (["--table", "a.csv", "--text", "source.txt"], "exactly one of them, complete"),
-        (["--source", "source.txt"], "exactly one of them, complete"),
+        (["--source", "source.txt"], "--source needs --target FILE"),
         (["--text", "source.txt", "--columns", "1"], "are those of a table; give"),
         (["--label", "good"], "is not LABEL=FILE"),
         (["--table", "no.csv"], "there is no file"),

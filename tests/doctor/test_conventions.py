@@ -412,14 +412,14 @@ def test_what_is_never_used_is_found(build):
 
 
 class Unknown(healthy.Decoder):
-    """Logits as (batch, vocab, length), and more positions than tokens."""
+    """Logits as (1, batch, vocab, length), and more positions than tokens."""
 
     def __init__(self):
         super().__init__()
         self.embedding.positions = nn.Embedding(2 * VOCAB, WIDTH)
 
     def forward(self, tokens):
-        return super().forward(tokens).transpose(1, 2)
+        return super().forward(tokens).transpose(1, 2)[None]
 
 
 def test_an_adapter_is_suggested_with_the_vocabulary_and_not_with_the_largest_table():

@@ -38,7 +38,7 @@ def export(
         raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
     options = ExportOptions(check=check)
     compare = ", and comparing what both compute" if check else ""
-    logging.getLogger("clearhead.progress").info(f"writing {out}{compare}")
+    logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
     with _folder_of(model) as folder:
         return EXPORTS[to](folder, as_path("out", out), check=options.check)
 
