@@ -56,9 +56,8 @@ def _is_attribute(node: ast.expr) -> bool:
 
 
 def _on(tree: ast.Module, line: SourceLine, kind: Any) -> Iterator[Any]:
-    for node in ast.walk(tree):
-        if isinstance(node, kind) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
-            yield node
+    nodes: list[Any] = [node for node in ast.walk(tree) if isinstance(node, kind)]
+    yield from (node for node in nodes if node.lineno <= line.line <= node.end_lineno)
 
 
 def _assigned(tree: ast.Module, file: str, names: set[str], word: str = "") -> SourceLine | None:
