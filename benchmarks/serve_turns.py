@@ -47,17 +47,23 @@ class Subject(Protocol):
 
 
 @contextmanager
-def one_core() -> Iterator[None]:
-    """What is started inside has one core, as a worker is meant to; the clients have the others."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
+def on_one_core(*running: AbstractContextManager[RunningServer]) -> Iterator[list[RunningServer]]:
+    """Servers that share a core, as a worker is meant to have one; the clients have the others."""
+    can_choose = hasattr(os, "sched_setaffinity")
+    cores = os.sched_getaffinity(0) if can_choose else {0}
+    with ExitStack() as stack:
+        if can_choose:
+            os.sched_setaffinity(0, {min(cores)})
+        try:
+            servers = [stack.enter_context(server) for server in running]
+        finally:
+            if can_choose:
+                os.sched_setaffinity(0, cores - {min(cores)} or cores)
+        try:
+            yield servers
+        finally:
+            if can_choose:
+                os.sched_setaffinity(0, cores)
 
 
 def measure_fair(served: Subject, arguments: argparse.Namespace) -> None:
@@ -68,7 +74,7 @@ def measure_fair(served: Subject, arguments: argparse.Namespace) -> None:
     }
     found: dict[str, list[Answer]] = {"alone": [], **{name: [] for name in long_texts}}
     long: dict[str, list[Answer]] = {name: [] for name in long_texts}
-    with one_core(), served.running() as server:
+    with on_one_core(served.running()) as [server]:
         asyncio.run(load(server.port, served.bodies(), 1, 2))  # warm
         for _ in range(arguments.rounds):
             found["alone"] += asyncio.run(load(server.port, served.bodies(), 1, arguments.seconds))
@@ -136,7 +142,7 @@ def measure_crowd(served: Subject, arguments: argparse.Namespace) -> None:
     per_processor_second: dict[str, list[float]] = {name: [] for name in rates}
     answers: dict[str, list[Answer]] = {name: [] for name in rates}
     crowds: dict[str, list[dict[str, int]]] = {name: [] for name in addresses}
-    with one_core(), served.running() as server:
+    with on_one_core(served.running()) as [server]:
         asyncio.run(load(server.port, served.bodies(), N_HONEST, 2))  # warm
 
         def ask(name: str) -> None:
@@ -205,12 +211,9 @@ def measure_compare(served: Subject, arguments: argparse.Namespace) -> None:
     sides: dict[str, Path | None] = {"this": None, "other": other}
     rates: dict[str, list[float]] = {name: [] for name in sides}
     per_processor_second: dict[str, list[float]] = {name: [] for name in sides}
-    with ExitStack() as stack:
-        stack.enter_context(one_core())
-        servers = {
-            name: stack.enter_context(served.running(checkout=checkout))
-            for name, checkout in sides.items()
-        }
+    both = [served.running(checkout=checkout) for checkout in sides.values()]
+    with on_one_core(*both) as running:
+        servers = dict(zip(sides, running))
         for server in servers.values():
             asyncio.run(load(server.port, served.bodies(), N_HONEST, 3))  # warm
         orders = (("this", "other"), ("other", "this"))
