@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from benchmarks.own_text import WORK, Job, Run, chosen, cut, recipe_of, score, train
-from benchmarks.result import FOLDER, circumstances
 from clearhead.api.locating import SHIPPED
 from clearhead.environment import keep_freed_memory
+from tools.result import FOLDER, circumstances
 
 LINES = FOLDER / "adaptation.jsonl"
 NEW = Job("adaptation", "my-pairs", "python_docs_zh_cn", 5_000)

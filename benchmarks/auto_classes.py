@@ -25,9 +25,9 @@ import torch
 import transformers
 
 from benchmarks.forked import forked
-from benchmarks.result import FOLDER, write_result
 from clearhead.doctor import examine
 from clearhead.files import write_whole
+from tools.result import FOLDER, write_result
 
 RESULT = FOLDER / "auto_classes.jsonl"
 JUDGEMENTS = Path(__file__).parent / "auto_judgements.toml"

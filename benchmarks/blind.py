@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from benchmarks.forked import forked
-from benchmarks.result import write_result
 from clearhead.doctor import examine
+from tools.result import write_result
 
 JUDGEMENTS = Path(__file__).parent / "blind_judgements.toml"
 SECONDS = 900

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.result import write_result
+from tools.result import write_result
 
 LOOPS = os.cpu_count() or 1
 PAIRS, STEPS, MINUTES = 20_000, 300, 5

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.generated import write_corpus
-from benchmarks.result import write_result
 from clearhead.config import BatchConfig, DataConfig, ModelConfig
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.loader import Loader, Position
@@ -34,6 +33,7 @@ from clearhead.data.token_files import INDEX, FileFacts
 from clearhead.environment import data_folder
 from clearhead.files import sha256_of
 from clearhead.models import build_model
+from tools.result import write_result
 
 SHARD_MB = 32
 BATCHES = BatchConfig(length=512, batch_size=32)

@@ -32,7 +32,6 @@ from benchmarks.decode_rivals import (
     hugging_face,
     matmul_seconds,
 )
-from benchmarks.result import FOLDER, circumstances, write_result
 from clearhead.config import (
     BeamConfig,
     Choice,
@@ -51,6 +50,7 @@ from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import CausalLM, Seq2Seq, build_model
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.train import train_bpe
+from tools.result import FOLDER, circumstances, write_result
 
 MAX_NEW = 16  # a sentence of the test set has 14 tokens and an end, on average
 VOCAB = 8000

@@ -129,7 +129,7 @@ def main() -> None:
                     f"{each.target[:90]}"
                 )
     if arguments.keep:
-        from benchmarks.result import FOLDER, circumstances  # which needs torch
+        from tools.result import FOLDER, circumstances  # which needs torch
 
         about = {key: value for key, value in circumstances().items() if key != "command"}
         with (FOLDER / "defects.jsonl").open("a", encoding="utf-8") as file:

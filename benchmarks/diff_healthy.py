@@ -15,10 +15,10 @@ from typing import Any
 
 import transformers
 
-from benchmarks.result import write_result
 from clearhead.doctor.diff import diff
 from tests.doctor.diff import planted
 from tests.doctor.diff.healthy import NAMES, pair
+from tools.result import write_result
 
 
 def healthy(name: str) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from typing import Any
 import transformers
 
 from benchmarks.forked import forked
-from benchmarks.result import write_result
 from clearhead.cli import main as main_command
+from tools.result import write_result
 
 SECONDS = 600
 

@@ -16,9 +16,9 @@ import torch
 import transformers
 
 from benchmarks.forked import forked
-from benchmarks.result import write_result
 from clearhead.doctor.diff import diff
 from tests.doctor.diff import planted
+from tools.result import write_result
 
 
 def measure(name: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import torch
 import transformers
 
 from benchmarks.forked import forked
-from benchmarks.result import write_result
 from clearhead.doctor import examine
+from tools.result import write_result
 
 SIZES: dict[str, dict[str, Any]] = {
     "GPT-2, 124 M parameters": {},

@@ -23,10 +23,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result import write_result
 from clearhead.training.checkpoint import Checkpoints
 from clearhead.training.distributed import Ranks
 from clearhead.training.report import TIMED, read_metrics
+from tools.result import write_result
 
 COMMON = """
 [train]

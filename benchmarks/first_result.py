@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.result import write_result
+from tools.result import write_result
 
 ROOT = Path(__file__).parent.parent
 SENTENCE = "The weather is nice today."

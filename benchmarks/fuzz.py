@@ -32,9 +32,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive 
 import torch
 
 from benchmarks.fuzz_cases import MINE, Case, build, losses, make_case, train_on, use_all
-from benchmarks.result import write_result
 from clearhead.cli import main as run_verb
 from clearhead.errors import ClearheadError
+from tools.result import write_result
 
 SECONDS = 10
 """Of the processor."""

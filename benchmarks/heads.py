@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from benchmarks.result import write_result
 from clearhead.config import ModelConfig
 from clearhead.environment import data_folder
 from clearhead.inspection.heads import head_kinds, induction_shares
@@ -31,6 +30,7 @@ from clearhead.interop.model_folder import load_model
 from clearhead.models import CausalLM, Seq2Seq, build_model
 from clearhead.shapes import Tensor
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
+from tools.result import write_result
 
 N_TEXTS, PERIOD = 64, 24
 STEPS, N_SYMBOLS = 5000, 60

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.result import FOLDER, write_result
 from clearhead.studies.statistics import CONFIDENCE, N_BLOCKS, Estimate, Measurements, estimate
+from tools.result import FOLDER, write_result
 
 N_LINES = 200
 CASES = {

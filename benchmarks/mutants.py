@@ -26,9 +26,9 @@ import torch
 import clearhead
 from benchmarks.equivalents import CHANGES, Behaviour, behaviour, prepared, why_same
 from benchmarks.mutation import ROOT, Mutant, all_mutants, plant
-from benchmarks.result import FOLDER, circumstances
 from clearhead.config import ModelConfig
 from clearhead.doctor import examine
+from tools.result import FOLDER, circumstances
 
 SMALL: dict[str, Any] = {
     "vocab_size": 61,

@@ -30,13 +30,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.result import FOLDER, circumstances
 from clearhead.config import Recipe, load_recipe, recipe_toml, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.environment import data_folder, environment_with, keep_freed_memory
 from clearhead.training import sizing
 from clearhead.training.size_reasons import reasons_for
 from clearhead.training.start import recipe_from
+from tools.result import FOLDER, circumstances
 
 WORK = Path("runs/own_text")
 LINES = FOLDER / "own_text.jsonl"

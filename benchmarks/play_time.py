@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.result import write_result
+from tools.result import write_result
 
 SENTENCES = (
     "She speaks Chinese very well.",

@@ -18,13 +18,13 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.result import FOLDER, write_result
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.scale.memory import RankLayout, rank_memory
 from clearhead.training.distributed import Ranks, build_objective, joined
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.step import take_step
+from tools.result import FOLDER, write_result
 
 _ADJUSTED = ModelConfig(
     family="decoder",

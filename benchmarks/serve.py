@@ -37,7 +37,6 @@ import psutil
 import torch
 
 from benchmarks import serve_turns
-from benchmarks.result import FOLDER, write_result
 from benchmarks.serve_clients import latencies, load, percentiles
 from benchmarks.serve_faults import FAULTS
 from clearhead.api.loading import find_model
@@ -51,6 +50,7 @@ from clearhead.interop.model_folder import save_model
 from clearhead.models import build_model
 from clearhead.text.train import train_bpe
 from tests.serving.process import RunningServer
+from tools.result import FOLDER, write_result
 
 BEAM, MAX_NEW = 4, 256
 RANDOM_NEW = 24

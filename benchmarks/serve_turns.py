@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import psutil
 
-from benchmarks.result import commit_of, write_result
 from benchmarks.serve_clients import Answer, Client, load, percentiles
 from benchmarks.serve_crowd import KINDS, crowd
 from benchmarks.serve_faults import counted
 from tests.serving.process import RunningServer
+from tools.result import commit_of, write_result
 
 CHARACTERS = 20_000  # the most that a request may have
 N_CROWD, N_HONEST = 1_000, 32

@@ -18,13 +18,13 @@ import torch
 
 from benchmarks.recipe_scores_there import translated
 from benchmarks.recipes import BEAM, run_folder, split_documents, tokenizer_of_bleu
-from benchmarks.result import write_result
 from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.decoding.engine import CTranslate2Engine, Engine, OwnEngine
 from clearhead.decoding.opening import open_folder
 from clearhead.evaluation.translation import translate_lines, translation_scores
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.training.report import read_metrics
+from tools.result import write_result
 
 HOW = TranslateConfig(beam=BeamConfig(width=BEAM))
 

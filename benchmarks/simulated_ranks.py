@@ -16,13 +16,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from benchmarks.result import write_result
 from clearhead.config import TrainConfig
 from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model, count_parameters, preset
 from clearhead.training.distributed import Ranks, make_meshes, shard
 from clearhead.training.loss import Objective
 from clearhead.training.optimizer import make_optimizers
+from tools.result import write_result
 
 CONFIG = preset("llama-2-7b")
 

@@ -40,10 +40,10 @@ from benchmarks.faults import (
     weights,
 )
 from benchmarks.generated import write_corpus
-from benchmarks.result import write_result
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.environment import data_folder
 from clearhead.files import write_whole
+from tools.result import write_result
 
 SAMPLED_EVERY = 0.5  # seconds
 GUESSED_SPEED = 1.0  # MB of text a second, from which the moments of the kills are drawn

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result import FOLDER
+from tools.result import FOLDER
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = {language: DOCS / language / "speed.md" for language in ("en", "zh")}

@@ -30,8 +30,8 @@ from benchmarks.bare_step import (
     rival_step,
     shares_of,
 )
-from benchmarks.result import FOLDER, commit_of, write_result
 from clearhead.environment import keep_freed_memory
+from tools.result import FOLDER, commit_of, write_result
 
 
 def matmul_peak(rounds: int = 20) -> float:

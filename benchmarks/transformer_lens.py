@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.result import write_result
 from clearhead.config import ModelConfig
 from clearhead.inspection.trace import Trace, trace
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import CausalLM, build_model
+from tools.result import write_result
 
 LIMIT = 1e-5
 SIZES = {"vocab_size": 61, "d_model": 48, "n_layers": 3, "n_heads": 4, "d_ff": 72, "max_length": 32}

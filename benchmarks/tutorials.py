@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result import write_result
 from benchmarks.wild_models import FOLDER
+from tools.result import write_result
 
 PAIR, DECODER = "encoder-decoder", "decoder"
 ROWS = {

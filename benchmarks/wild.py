@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from benchmarks.forked import forked
-from benchmarks.result import write_result
 from benchmarks.wild_models import WILD, Wild
 from clearhead.doctor import examine
+from tools.result import write_result
 
 JUDGEMENTS = Path(__file__).parent / "wild_judgements.toml"
 SECONDS = 600

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks import own_text_page
 from benchmarks.peers import tables
-from benchmarks.result import FOLDER
 from benchmarks.result_pages import PAGES, RESULTS, page, read_results, same_recipe, with_table
 from clearhead.config import recipe_names
+from tools.result import FOLDER
 
 ROOT = Path(__file__).parent.parent
 READMES = pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchmarks.result import write_result
 from clearhead.course.checking import describe, examine_answer
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
+from tools.result import write_result
 
 BLIND = Path(__file__).parent / "blind_answers"
 SECONDS = 120

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 
 from benchmarks.forked import forked
-from benchmarks.result import FOLDER as RESULTS
-from benchmarks.result import write_result
 from clearhead.doctor import examine
+from tools.result import FOLDER as RESULTS
+from tools.result import write_result
 
 FOLDER = Path(__file__).parent
 SEEDS = (0, 1, 2)

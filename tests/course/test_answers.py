@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.course.answers import BLIND, answer_files, judge, main, unpack
-from benchmarks.result import FOLDER
 from clearhead.course.exercises import EXERCISES, Exercise
+from tools.result import FOLDER
 
 ANSWERS = Path(__file__).parent / "answers"
 ROOT = Path(__file__).parent.parent.parent
@@ -95,7 +95,7 @@ def test_every_blind_answer_is_judged_rightly():
 def test_the_command_counts_and_names_what_is_misjudged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("benchmarks.result.FOLDER", tmp_path)
+    monkeypatch.setattr("tools.result.FOLDER", tmp_path)
     assert main(tmp_path, None) == 2
     folder = tmp_path / "03_heads"
     for kind in ("wrong", "right"):

@@ -14,7 +14,6 @@ from benchmarks.intervals import (
     simulate,
     with_coverage,
 )
-from benchmarks.result import FOLDER
 from clearhead.studies.statistics import (
     COVERAGE,
     N_BLOCKS,
@@ -25,6 +24,7 @@ from clearhead.studies.statistics import (
     difference,
     estimate,
 )
+from tools.result import FOLDER
 
 N_DRAWS = 1000
 

@@ -14,11 +14,12 @@ import torch
 from clearhead.environment import processor_name
 
 RESULTS = "benchmarks/results/"
-FOLDER = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "benchmarks" / "results"
 
 
 def write_result(name: str, measured: dict[str, Any]) -> Path:
-    """Write results/NAME.json and return its path."""
+    """Write benchmarks/results/NAME.json and return its path."""
     path = FOLDER / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({**circumstances(), **measured}, indent=2) + "\n", encoding="utf-8")
@@ -27,11 +28,9 @@ def write_result(name: str, measured: dict[str, Any]) -> Path:
 
 def circumstances() -> dict[str, Any]:
     arguments = " ".join(sys.argv[1:])
-    program = Path(sys.argv[0])
-    name = program.parent.name if program.stem == "__main__" else program.stem
     return {
-        "command": f"python -m benchmarks.{name} {arguments}".strip(),
-        "commit": commit_of(Path(__file__).parent.parent),
+        "command": f"python -m {module_that_runs()} {arguments}".strip(),
+        "commit": commit_of(ROOT),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": {
             "processor": processor_name(),
@@ -41,6 +40,12 @@ def circumstances() -> dict[str, Any]:
             "torch": torch.__version__,
         },
     }
+
+
+def module_that_runs() -> str:
+    """What follows `python -m`: a package is its `__main__`."""
+    spec = sys.modules["__main__"].__spec__
+    return Path(sys.argv[0]).stem if spec is None else spec.name.removesuffix(".__main__")
 
 
 def commit_of(root: Path) -> str:
