@@ -128,7 +128,10 @@ def test_a_shell_script_calls_only_what_exists(path: Path):
             if word == "-m" and behind and words[place - 1].endswith(("python", "python3")):
                 spec = importlib.util.find_spec(behind[0])
                 assert spec is not None, behind[0]
-                if behind[0].startswith("benchmarks."):
+                if spec.submodule_search_locations is not None:
+                    spec = importlib.util.find_spec(f"{behind[0]}.__main__")
+                    assert spec is not None, behind[0]
+                if behind[0].startswith(("benchmarks.", "tests.")):
                     source = Path(str(spec.origin)).read_text("utf-8")
                     options = [option for option in behind[1:] if option.startswith("--")]
                     assert [option for option in options if f'"{option}"' not in source] == []

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.fuzz import GOOD, Outcome
+from tests.fuzz.__main__ import GOOD, Outcome
 
 CASES = 150  # fewer do not reach every kind of file
 ROOT = Path(__file__).parents[2]
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def test_what_was_changed_is_refused_or_read(tmp_path: Path):
     """Forked from a process of its own, in which everything is imported."""
     log = tmp_path / "log.jsonl"
-    command = [sys.executable, "-m", "benchmarks.fuzz", "--cases", str(CASES), "--log", str(log)]
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--log", str(log)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = [Outcome(*json.loads(line)) for line in log.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""A study as somebody might send it, for `benchmarks/fuzz_cases.py`: its file, and its folder with
+"""A study as somebody might send it, for `tests/fuzz/cases.py`: its file, and its folder with
 results, some of which are only in the folders of their runs."""
 
 import random

@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.fuzz_studies import build_study, changed_study, study_verbs
 from clearhead.cli import main
 from clearhead.config import BatchConfig, DataConfig, ModelConfig, Recipe, TrainConfig, recipe_toml
 from clearhead.intake.proposal import propose
@@ -29,6 +28,7 @@ from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import build_model
 from clearhead.text.train import train_bpe
 from clearhead.training.report import read_metrics
+from tests.fuzz.studies import build_study, changed_study, study_verbs
 
 MINE = "# my own file\n"
 TEXT = "ein Hund läuft über die grüne Wiese und 红楼梦 the old man sees two small birds"

@@ -2,8 +2,8 @@
 correct result, and never a hang, a crash, a write outside the folder, code, or memory beyond the
 limit.
 
-    python -m benchmarks.fuzz                   # 500 cases, about half a minute
-    python -m benchmarks.fuzz --cases 10000     # resumes; writes benchmarks/results/fuzz.json
+    python -m tests.fuzz                   # 500 cases, about half a minute
+    python -m tests.fuzz --cases 10000     # resumes; writes benchmarks/results/fuzz.json
 
 A case is one number: the same number makes the same case (`--only 1234` shows what it does). Cases
 are forked from one warm process, each with limits on memory and time.
@@ -31,9 +31,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive 
 
 import torch
 
-from benchmarks.fuzz_cases import MINE, Case, build, losses, make_case, train_on, use_all
 from clearhead.cli import main as run_verb
 from clearhead.errors import ClearheadError
+from tests.fuzz.cases import MINE, Case, build, losses, make_case, train_on, use_all
 from tools.result import write_result
 
 SECONDS = 10
@@ -51,7 +51,7 @@ WRITTEN = 1000
 NEW = 2
 """Steps that the receiver of a run takes."""
 LOST = "are missing or changed; training resumes exactly"
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 class Outcome(NamedTuple):

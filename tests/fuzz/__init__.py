@@ -1,0 +1,1 @@
+"""Thousands of changed folders and files: `python -m tests.fuzz`."""
