@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recipe_scores_there import score_there
-from benchmarks.result_pages import RESULTS, same_recipe, write_pages
 from clearhead.config import load_recipe
 from clearhead.data.manifest import read_manifest
 from clearhead.data.order import permute
@@ -34,6 +33,7 @@ from clearhead.interop.model_folder import load_model
 from clearhead.training.changes import recipe_facts
 from clearhead.training.report import read_metrics
 from tools.result import circumstances
+from tools.result_pages import RESULTS, same_recipe, write_pages
 
 WORK = Path("runs/results")
 USAGE = "usage.jsonl"

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import clearhead
-from benchmarks import serve_page
-from benchmarks.options_page import PAGE as OPTIONS_PAGE
-from benchmarks.options_page import with_options
-from benchmarks.speed_page import PAGES, with_tables
+from tools import serve_page
+from tools.options_page import PAGE as OPTIONS_PAGE
+from tools.options_page import with_options
+from tools.speed_page import PAGES, with_tables
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -232,7 +232,7 @@ def test_the_reading_order_names_what_exists():
 
 def test_the_table_of_options_is_made_from_the_explanations():
     text = OPTIONS_PAGE.read_text(encoding="utf-8")
-    assert text == with_options(text), "run: python -m benchmarks.options_page"
+    assert text == with_options(text), "run: python -m tools.options_page"
     rows = [
         re.findall(r"^\| (`\w+`) \| (.+?) \|", page.read_text(encoding="utf-8"), flags=re.M)
         for page in (OPTIONS_PAGE, chinese(OPTIONS_PAGE))
@@ -253,7 +253,7 @@ def test_the_tables_of_speeds_are_the_measured_ones(language: str):
 @pytest.mark.parametrize("language", serve_page.PAGES)
 def test_the_tables_of_the_server_are_the_measured_ones(language: str):
     text = serve_page.PAGES[language].read_text(encoding="utf-8")
-    assert serve_page.with_tables(text, language) == text, "run: python -m benchmarks.serve_page"
+    assert serve_page.with_tables(text, language) == text, "run: python -m tools.serve_page"
 
 
 def test_every_result_that_a_page_speaks_of_is_there():

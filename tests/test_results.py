@@ -9,11 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import own_text_page
-from benchmarks.peers import tables
-from benchmarks.result_pages import PAGES, RESULTS, page, read_results, same_recipe, with_table
 from clearhead.config import recipe_names
+from tools import own_text_page, peers_page
 from tools.result import FOLDER
+from tools.result_pages import PAGES, RESULTS, page, read_results, same_recipe, with_table
 
 ROOT = Path(__file__).parent.parent
 READMES = pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
@@ -25,10 +24,10 @@ def test_the_table_of_a_page_is_the_one_that_the_results_make(name: str):
     assert text == with_table(text, read_results(), name), "run: python -m benchmarks.recipes pages"
 
 
-@pytest.mark.parametrize("language", tables.PAGES)
+@pytest.mark.parametrize("language", peers_page.PAGES)
 def test_the_tables_of_the_peers_are_the_ones_that_their_lines_make(language: str):
-    text = tables.PAGES[language].read_text("utf-8")
-    assert text == tables.with_tables(text, language), "run: python -m benchmarks.peers pages"
+    text = peers_page.PAGES[language].read_text("utf-8")
+    assert text == peers_page.with_tables(text, language), "run: python -m benchmarks.peers pages"
 
 
 FIGURE = r"(?<![\w.-])\d[\d,.]*(?![\w-])"  # a number that is no part of a name, such as GPT-2

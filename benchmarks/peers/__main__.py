@@ -29,10 +29,10 @@ import sacrebleu
 
 from benchmarks.peers.environments import PINNED, ROOT, python_of, surroundings
 from benchmarks.peers.marks import POINTS, name_of, read_points
-from benchmarks.peers.tables import RESULT, read_lines, write_tables
 from clearhead.config import load_recipe
 from clearhead.environment import data_folder
 from clearhead.studies.result_lines import add_line as append
+from tools.peers_page import RESULT, read_lines, write_tables
 from tools.result import circumstances
 
 HERE = Path(__file__).parent

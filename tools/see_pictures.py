@@ -1,8 +1,8 @@
 """Pictures of the page that `clearhead see` writes and `clearhead play` serves, for the READMEs and
 the guide.
 
-    python -m benchmarks.see_pictures MODEL TEXT NAME [--off SWITCH]
-    python -m benchmarks.see_pictures tatoeba-en-zh "His father passed away last year." \\
+    python -m tools.see_pictures MODEL TEXT NAME [--off SWITCH]
+    python -m tools.see_pictures tatoeba-en-zh "His father passed away last year." \\
         see-tatoeba --token 1 --off decoder.layers.0.cross_attention.heads:0    # ours
 
 Writes docs/pictures/NAME-{light-en,dark-zh,phone}.png and, with --off, NAME-live-{en,zh}.png, on

@@ -1,4 +1,4 @@
-"""The tables of the peers in docs/*/comparison.md, from results/peers.jsonl."""
+"""The tables of the peers in docs/*/comparison.md, from benchmarks/results/peers.jsonl."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 from tools.result import FOLDER
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs"
 PAGES = {language: DOCS / language / "comparison.md" for language in ("en", "zh")}
 RESULT = FOLDER / "peers.jsonl"
 TASKS = ("multi30k-de-en", "shakespeare-char")

@@ -1,7 +1,7 @@
 """The tables of docs/*/speed.md, from the result files that `python -m benchmarks.step` and
 `python -m benchmarks.decode` wrote.
 
-python -m benchmarks.speed_page      # writes it into both languages' pages
+python -m tools.speed_page      # writes it into both languages' pages
 """
 
 import json

@@ -1,6 +1,6 @@
 """The table of docs/en/options.md, from the explanations in `config/model.py`.
 
-python -m benchmarks.options_page      # writes it into the page; docs/zh is translated by hand
+python -m tools.options_page      # writes it into the page; docs/zh is translated by hand
 """
 
 import re

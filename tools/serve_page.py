@@ -1,6 +1,6 @@
 """The tables of docs/*/serving.md, from the result files that `python -m benchmarks.serve` wrote.
 
-python -m benchmarks.serve_page      # writes them into both languages' pages
+python -m tools.serve_page      # writes them into both languages' pages
 """
 
 import json
