@@ -1,5 +1,5 @@
 """Answers that two readers of the course tried, and an author who had not read the checks: what is
-wrong fails, what is right passes, however unusual it is. `python -m benchmarks.course answers` does
+wrong fails, what is right passes, however unusual it is. `python -m tests.course.judging` does
 the same with others."""
 
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.course.answers import BLIND, answer_files, judge, main, unpack
 from clearhead.course.exercises import EXERCISES, Exercise
+from tests.course.judging import BLIND, answer_files, judge, judge_all, unpack
 from tools.result import FOLDER
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -89,20 +89,20 @@ def test_the_page_gives_both_counts_as_they_were_measured(language: str):
 
 @pytest.mark.slow
 def test_every_blind_answer_is_judged_rightly():
-    assert main(BLIND, None) == 0
+    assert judge_all(BLIND, None) == 0
 
 
 def test_the_command_counts_and_names_what_is_misjudged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("tools.result.FOLDER", tmp_path)
-    assert main(tmp_path, None) == 2
+    assert judge_all(tmp_path, None) == 2
     folder = tmp_path / "03_heads"
     for kind in ("wrong", "right"):
         (folder / kind).mkdir(parents=True)
     (folder / "right" / "crash.py").write_text("import os\nos._exit(0)\n")
     (folder / "wrong" / "none.py").write_text("def split_heads(x, n_heads):\n    return x\n")
-    assert main(tmp_path, "counts") == 1
+    assert judge_all(tmp_path, "counts") == 1
     said = capsys.readouterr().out
     assert "wrong   1 of   1 fail" in said and "right   0 of   1 pass" in said
     assert "crash" in said and "none" not in said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.course.code_blocks import BLOCK, PAGES, ROOT, code_of, with_code
+from tools.course.code_blocks import BLOCK, PAGES, ROOT, code_of, with_code
 
 
 def ids(path: Path) -> str:
@@ -15,7 +15,7 @@ def ids(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_the_page_shows_the_code_as_it_is(page: Path):
     text = page.read_text(encoding="utf-8")
-    assert with_code(text) == text, "run: python -m benchmarks.course code"
+    assert with_code(text) == text, "run: python -m tools.course code"
     assert len(BLOCK.findall(text)) == text.count("<!-- code:")
     assert "{literalinclude}" not in text  # which a repository's own pages do not show
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.course.measure import QUICK, SLOW
-from benchmarks.course.pictures import DRAWN, FOLDER, LANGUAGES, MAPS, pictures, read_data
+from tools.course.measure import QUICK, SLOW
+from tools.course.pictures import DRAWN, FOLDER, LANGUAGES, MAPS, pictures, read_data
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -21,7 +21,7 @@ def test_every_picture_is_the_one_that_the_script_draws():
     assert len(drawn) == len(LANGUAGES) * (len(DRAWN) + len(MAPS))
     for name, text in drawn.items():
         found = (FOLDER / name).read_text(encoding="utf-8")
-        assert found == text, f"{name}: run python -m benchmarks.course"
+        assert found == text, f"{name}: run python -m tools.course"
     assert {path.name for path in FOLDER.glob("*.svg")} == set(drawn)
 
 

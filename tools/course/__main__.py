@@ -1,29 +1,19 @@
 """Measures and draws the pictures of the course."""
 
-import argparse
 import json
 import sys
-from pathlib import Path
 
-from benchmarks.course.pictures import DATA, FOLDER, pictures, read_data
+from tools.course.pictures import DATA, FOLDER, pictures, read_data
 
 
 def main(arguments: list[str]) -> None:
-    """`measure [NAME…]`, `code`, `answers [FOLDER]`, or nothing: draw."""
+    """`measure [NAME…]`, `code`, or nothing: draw."""
     if arguments[:1] == ["code"]:
-        from benchmarks.course import code_blocks
+        from tools.course import code_blocks
 
         return code_blocks.write()
-    if arguments[:1] == ["answers"]:
-        from benchmarks.course import answers
-
-        parser = argparse.ArgumentParser(prog="python -m benchmarks.course answers")
-        parser.add_argument("folder", type=Path, nargs="?", default=answers.BLIND)
-        parser.add_argument("--result", metavar="NAME")
-        chosen = parser.parse_args(arguments[1:])
-        sys.exit(answers.main(chosen.folder, chosen.result))
     if arguments[:1] == ["measure"]:
-        from benchmarks.course.measure import QUICK, SLOW
+        from tools.course.measure import QUICK, SLOW
 
         known, data = {**QUICK, **SLOW}, read_data()
         for name in arguments[1:] or QUICK:

@@ -1,7 +1,7 @@
 """Code of the package inside the pages of the course, where every reader of Markdown sees it.
 
 `<!-- code: FILE NAME -->` before a block says what stands in it: a function, a class or a method of
-the file, or the whole file without a name. `python -m benchmarks.course code` writes the blocks
+the file, or the whole file without a name. `python -m tools.course code` writes the blocks
 again; a test compares them."""
 
 import ast

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.course.svg import (
+from tools.course.svg import (
     BLUE,
     GREY,
     INK,

@@ -1,13 +1,14 @@
 """Answers to the exercises by people who have not read the checks: wrong ones must fail, right ones
 must pass.
 
-    python -m benchmarks.course answers [FOLDER] [--result NAME]
+    python -m tests.course.judging [FOLDER] [--result NAME]
 
 The folder has one folder for each exercise (01_attention, 02_masks, …) with `wrong` and `right`,
 and in them one file for each answer, as a learner would save it; or one file for each exercise
 (01_attention.toml, …), as blind_answers has them, in which each wrong answer has its reason. A
 function that an answer leaves out is the reference's."""
 
+import argparse
 import multiprocessing
 import os
 import sys
@@ -116,7 +117,7 @@ def count_answers(answers: list[Answer]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def main(folder: Path, result: str | None) -> int:
+def judge_all(folder: Path, result: str | None) -> int:
     """Prints the counts and every answer that the checks misjudge."""
     with tempfile.TemporaryDirectory() as unpacked:
         files = answer_files(unpack(folder, Path(unpacked)))
@@ -142,3 +143,11 @@ def main(folder: Path, result: str | None) -> int:
     if result is not None:
         write_result(result, {"all": total, "misjudged": list(misjudged), "exercises": counts})
     return 1 if misjudged else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=BLIND)
+    parser.add_argument("--result", metavar="NAME")
+    chosen = parser.parse_args()
+    sys.exit(judge_all(chosen.folder, chosen.result))

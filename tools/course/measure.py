@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import clearhead as ch
-from benchmarks.course.studies import PLACEMENTS, depths, kinds
 from clearhead.decoding import BeamConfig, DecodeConfig, beam_search
 from clearhead.doctor.specimen import TutorialTransformer
 from clearhead.environment import data_folder
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.parts.attention import attention_weights
 from clearhead.parts.positions import sinusoid
+from tools.course.studies import PLACEMENTS, depths, kinds
 
 Measured = dict[str, Any]
 LINE = "To be, or not to be"
