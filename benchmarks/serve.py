@@ -37,8 +37,6 @@ import psutil
 import torch
 
 from benchmarks import serve_turns
-from benchmarks.serve_clients import latencies, load, percentiles
-from benchmarks.serve_faults import FAULTS
 from clearhead.api.loading import find_model
 from clearhead.config import ModelConfig
 from clearhead.decoding.engine import TOKENS_TOGETHER, CTranslate2Engine
@@ -49,6 +47,8 @@ from clearhead.environment import data_folder
 from clearhead.interop.model_folder import save_model
 from clearhead.models import build_model
 from clearhead.text.train import train_bpe
+from tests.serving.clients import latencies, load, percentiles
+from tests.serving.faults import FAULTS
 from tests.serving.process import RunningServer
 from tools.result import FOLDER, write_result
 

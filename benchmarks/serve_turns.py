@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 import psutil
 
-from benchmarks.serve_clients import Answer, Client, load, percentiles
 from benchmarks.serve_crowd import KINDS, crowd
-from benchmarks.serve_faults import counted
+from tests.serving.clients import Answer, Client, load, percentiles
+from tests.serving.faults import counted
 from tests.serving.process import RunningServer
 from tools.result import commit_of, write_result
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.defects import PRECISION, RECALL, found_in, judge
 from clearhead.config import DataConfig
 from clearhead.config.data import DEFECTS
 from clearhead.data.prepare import prepare
@@ -31,6 +30,7 @@ from clearhead.intake.equality import _connected, same_key
 from clearhead.intake.languages import _plain
 from clearhead.intake.sources import Cursor
 from tests.data.damage import RATES, Line, captions, damaged, everyday, small, write_files
+from tests.data.judging import PRECISION, RECALL, found_in, judge
 
 N = 800
 CAPTIONS = [f"multi30k/train.{code}.gz" for code in ("en", "de", "fr", "cs")]

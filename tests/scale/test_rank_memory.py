@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.rank_memory import MODELS, PAGES, RESULT, TABLES, compared, tables
+from tools.rank_memory_page import MODELS, PAGES, RESULT, TABLES, compared, tables
 
 MEASURED = json.loads(RESULT.read_text(encoding="utf-8"))["measured_mb"]
 

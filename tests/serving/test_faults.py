@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import serve_faults as faults
 from clearhead.cli import main
 from clearhead.serving.workers import PAUSE
+from tests.serving import faults
 from tests.serving.process import RunningServer
 
 pytestmark = pytest.mark.slow  # servers that are stopped and killed

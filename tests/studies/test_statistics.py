@@ -5,15 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.intervals import (
-    CASES,
-    PAGES,
-    coverage,
-    over_seeds,
-    over_seeds_and_sentences,
-    simulate,
-    with_coverage,
-)
 from clearhead.studies.statistics import (
     COVERAGE,
     N_BLOCKS,
@@ -24,6 +15,14 @@ from clearhead.studies.statistics import (
     difference,
     estimate,
 )
+from tests.studies.simulated import (
+    CASES,
+    coverage,
+    over_seeds,
+    over_seeds_and_sentences,
+    simulate,
+)
+from tools.coverage_page import PAGES, with_coverage
 from tools.result import FOLDER
 
 N_DRAWS = 1000
@@ -183,4 +182,4 @@ def test_the_stated_coverage_is_the_measured_one():
 @pytest.mark.parametrize("language", PAGES)
 def test_the_table_of_coverage_is_the_measured_one(language: str):
     text = PAGES[language].read_text(encoding="utf-8")
-    assert with_coverage(text, language) == text, "run: python -m benchmarks.intervals pages"
+    assert with_coverage(text, language) == text, "run: python -m tools.coverage_page"

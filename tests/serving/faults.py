@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from benchmarks.serve_clients import Answer, load
+from tests.serving.clients import Answer, load
 from tests.serving.process import RunningServer
 
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
