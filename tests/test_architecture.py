@@ -111,10 +111,19 @@ FILES = {
 }
 
 
-BENCHMARKS = {
+ELSEWHERE = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+    for folder in ("benchmarks", "tests", "tools")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 }
+MAY_IMPORT = {"tools": set[str](), "tests": {"tools"}, "benchmarks": {"tools", "tests"}}
+"""Folder beside the package → folders beside the package that it may import."""
+DOCTORS = {
+    "tests/doctor/diff/test_history.py",
+    "tests/doctor/test_no_false_alarm.py",
+    "tests/doctor/test_wild.py",
+}
+"""Allowed: the doctor's specimens are in benchmarks, where its trials measure with them."""
 KNOWN_CIRCLES = [
     {f"clearhead.doctor.{module}" for module in ("page", "plain", "report", "terminal")},
     {f"clearhead.doctor.diff.{module}" for module in ("page", "report", "terminal", "texts")},
@@ -175,7 +184,26 @@ def circles(edges: dict[str, set[str]]) -> list[set[str]]:
 def test_no_files_import_each_other_in_a_circle():
     ours = graph({f"clearhead/{file}": source for file, source in FILES.items()})
     assert [circle for circle in circles(ours) if circle not in KNOWN_CIRCLES] == []
-    assert circles(graph(BENCHMARKS)) == []
+    assert circles(graph(ELSEWHERE)) == []
+
+
+def forbidden_folders(file: str, source: str) -> set[str]:
+    """The folders beside the package that a file imports and may not."""
+    own, imported = file.split("/")[0], set[str]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imported.add(node.module.split(".")[0])
+    return (imported & MAY_IMPORT.keys()) - MAY_IMPORT[own] - {own}
+
+
+def test_tests_import_no_measurement_and_tools_import_neither():
+    wrong = {file: forbidden_folders(file, source) for file, source in ELSEWHERE.items()}
+    assert {file for file, folders in wrong.items() if folders} == DOCTORS
+    assert forbidden_folders("tests/x.py", "from benchmarks.step import x") == {"benchmarks"}
+    assert forbidden_folders("tools/x.py", "import tests.drawing") == {"tests"}
+    assert forbidden_folders("benchmarks/x.py", "from tests import drawing") == set()
 
 
 def test_a_planted_circle_is_found():
