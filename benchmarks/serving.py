@@ -19,8 +19,9 @@ import torch
 from benchmarks.recipe_scores_there import translated
 from benchmarks.recipes import BEAM, run_folder, split_documents, tokenizer_of_bleu
 from clearhead.config import BeamConfig, TranslateConfig
-from clearhead.decoding.engine import CTranslate2Engine, Engine, OwnEngine
+from clearhead.decoding.engine import CTranslate2Engine
 from clearhead.decoding.opening import open_folder
+from clearhead.decoding.text import Engine, OwnEngine
 from clearhead.evaluation.translation import translate_lines, translation_scores
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.training.report import read_metrics

@@ -21,11 +21,10 @@ from clearhead.config import (
 )
 from clearhead.decoding.engine import (
     CTranslate2Engine,
-    OwnEngine,
-    SeededPrompt,
     engine_folder,
     model_hash,
 )
+from clearhead.decoding.text import OwnEngine, SeededPrompt
 from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import CausalLM, Seq2Seq

@@ -12,13 +12,13 @@ from clearhead.cli import main
 from clearhead.config import BeamConfig, Choice, GenerateConfig, ModelConfig, TranslateConfig
 from clearhead.decoding import greedy
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.scoring import score_texts
 from clearhead.decoding.sentences import LanguagePair
 from clearhead.decoding.streaming import TextStream
 from clearhead.decoding.text import (
+    OwnEngine,
     encode_sources,
     generate_texts,
-    score_texts,
     stream_generated,
     translate_texts,
 )

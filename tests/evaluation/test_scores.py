@@ -11,7 +11,7 @@ import torch
 from clearhead.config import BeamConfig, ModelConfig, TranslateConfig
 from clearhead.decoding import score
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.engine import OwnEngine
+from clearhead.decoding.text import OwnEngine
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.perplexity import perplexity, windows
 from clearhead.evaluation.translation import (

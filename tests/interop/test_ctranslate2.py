@@ -18,8 +18,8 @@ from clearhead.cli import main
 from clearhead.config import BeamConfig, DecodeConfig, ModelConfig, TranslateConfig
 from clearhead.config.model import FeedForwardKind, Norm, PositionKind
 from clearhead.decoding import greedy
-from clearhead.decoding.engine import OwnEngine
 from clearhead.decoding.opening import open_folder
+from clearhead.decoding.text import OwnEngine
 from clearhead.errors import ConfigError, FolderError
 from clearhead.evaluation.translation import translate_lines
 from clearhead.interop.ctranslate2 import specification

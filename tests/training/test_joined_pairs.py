@@ -13,7 +13,7 @@ from clearhead.cli import main
 from clearhead.config import Recipe, recipe_toml
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
-from clearhead.decoding.text import score_texts
+from clearhead.decoding.scoring import score_texts
 from clearhead.errors import ClearheadError, ConfigError, InputError
 from clearhead.inspection.seeing import finished_text, subject_of
 from clearhead.training.beforehand import fit_model

@@ -1,10 +1,9 @@
 """Keywords of 0.2 that version 0.3 still takes, with a warning. The whole file ends with 0.4."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.api import answering
 from clearhead.api.keywords import chosen, warn_of_old
 from clearhead.api.results import DecodedText
 from clearhead.api.texts import Texts, as_list
@@ -15,6 +14,8 @@ from clearhead.errors import InputError
 from clearhead.intake.own import own_labels
 from clearhead.intake.own_text import OwnText, check_strings
 
+Answer = Callable[..., list[Any]]
+"""What the method answers in full, with names for the texts."""
 OLD = {"details", "n_best", "number", "called"}
 INSTEAD = {
     "n_best": "call translations(…, n_best=…)",
@@ -23,14 +24,14 @@ INSTEAD = {
 }
 
 
-def old_translate(model: TokenizedModel, texts: Texts, options: dict[str, Any]) -> Any:
+def old_translate(
+    model: TokenizedModel, texts: Texts, options: dict[str, Any], answer: Answer
+) -> Any:
     """`translate` with `details` or `n_best`."""
     details, number, called = _taken(options, "translations(…)")
     given, settings = as_list(texts), chosen(NBestOptions, options)
     names = _names(given, number, called)
-    answers: list[Any] = answering.translations(
-        model, given, settings, names, n_best=settings.n_best
-    )
+    answers: list[Any] = answer(model, given, settings, names, n_best=settings.n_best)
     if not details:
         answers = [[output.text for output in outputs] for outputs in answers]
     if settings.n_best == 1:
@@ -39,12 +40,14 @@ def old_translate(model: TokenizedModel, texts: Texts, options: dict[str, Any]) 
     return answers[0] if isinstance(texts, str) else answers
 
 
-def old_generate(model: TokenizedModel, prompts: Texts, options: dict[str, Any]) -> Any:
+def old_generate(
+    model: TokenizedModel, prompts: Texts, options: dict[str, Any], answer: Answer
+) -> Any:
     """`generate` with `details`."""
     details, number, called = _taken(options, "continuations(…)")
     given, settings = as_list(prompts), chosen(GenerateOptions, options)
     names = _names(given, number, called)
-    outputs = answering.continuations(model, given, settings, names, first_number=number)
+    outputs = answer(model, given, settings, names, first_number=number)
     whole = [output or _nothing(model) for output in outputs]
     answers = whole if details else [output.text for output in whole]
     return answers[0] if isinstance(prompts, str) else answers
@@ -60,24 +63,30 @@ def old_stream(options: Any) -> dict[str, Any]:
 
 
 def old_score(
-    model: TokenizedModel, texts: Texts, targets: Texts | None, options: dict[str, Any]
+    model: TokenizedModel,
+    texts: Texts,
+    targets: Texts | None,
+    options: dict[str, Any],
+    answer: Answer,
 ) -> Any:
     """`score` with `details`."""
     details, number, called = _taken(options, "token_scores(…)")
     given, wanted = as_list(texts), None if targets is None else as_list(targets)
     names = _names(given, number, called)
-    scores = answering.token_scores(model, given, wanted, chosen(ScoreOptions, options), names)
+    scores = answer(model, given, wanted, chosen(ScoreOptions, options), names)
     answers = scores if details else [scored.log_prob for scored in scores]
     return answers[0] if isinstance(texts, str) else answers
 
 
-def old_classify(model: TokenizedModel, texts: Texts, options: dict[str, Any]) -> Any:
+def old_classify(
+    model: TokenizedModel, texts: Texts, options: dict[str, Any], answer: Answer
+) -> Any:
     """`classify` with `details`."""
     details, number, called = _taken(options, "label_probabilities(…)")
     given = as_list(texts)
     names = _names(given, number, called)
     settings = chosen(ClassifyOptions, options)
-    whole = answering.label_probabilities(model, given, settings, names)
+    whole = answer(model, given, settings, names)
     answers = whole if details else [None if each is None else each.label for each in whole]
     return answers[0] if isinstance(texts, str) else answers
 

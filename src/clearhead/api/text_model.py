@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from clearhead.api import answering
 from clearhead.api.attending import text_attention
 from clearhead.api.keywords import chosen, takes
 from clearhead.api.old_calls import OLD, old_classify, old_generate, old_score, old_translate
 from clearhead.api.old_calls import old_stream as old_stream_options
-from clearhead.api.results import Classified, DecodedText, Scored
+from clearhead.api.results import Classified, classified
 from clearhead.api.texts import (
     Evaluating,
     Generating,
@@ -33,6 +32,7 @@ from clearhead.config.evaluate import (
 )
 from clearhead.config.options import (
     ClassifyOptions,
+    EngineOptions,
     GenerateOptions,
     NBestOptions,
     SamplingOptions,
@@ -40,7 +40,19 @@ from clearhead.config.options import (
     TranslateOptions,
 )
 from clearhead.config.tasks import ExportOptions, Software
+from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.results import DecodedText, Scored
+from clearhead.decoding.scoring import score_texts
+from clearhead.decoding.sentences import language_pair
+from clearhead.decoding.text import (
+    Engine,
+    generate_texts,
+    stream_generated,
+    translate_texts,
+    warn_of_cut,
+)
 from clearhead.errors import InputError
+from clearhead.evaluation.classification import label_texts
 from clearhead.inspection.attention import AttentionMap
 
 if TYPE_CHECKING:
@@ -61,8 +73,8 @@ class TextModel(TokenizedModel):
     def translate(self, texts: Texts, **options: Any) -> Any:
         """Each text in the other language. An empty text stays empty."""
         if OLD & options.keys():
-            return old_translate(self, texts, options)
-        answers = answering.translations(self, as_list(texts), chosen(TranslateOptions, options))
+            return old_translate(self, texts, options, translations)
+        answers = translations(self, as_list(texts), chosen(TranslateOptions, options))
         return _alike(texts, [outputs[0].text if outputs else "" for outputs in answers])
 
     @overload
@@ -76,7 +88,7 @@ class TextModel(TokenizedModel):
         """The best translations of each text, with their tokens and scores. An empty text has
         none."""
         wanted = chosen(NBestOptions, options)
-        answers = answering.translations(self, as_list(texts), wanted, n_best=wanted.n_best)
+        answers = translations(self, as_list(texts), wanted, n_best=wanted.n_best)
         return _alike(texts, answers)
 
     @overload
@@ -87,8 +99,8 @@ class TextModel(TokenizedModel):
     def generate(self, prompts: Texts, **options: Any) -> Any:
         """The text that follows each prompt. An empty prompt stays empty."""
         if OLD & options.keys():
-            return old_generate(self, prompts, options)
-        answers = answering.continuations(self, as_list(prompts), chosen(GenerateOptions, options))
+            return old_generate(self, prompts, options, continuations)
+        answers = continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, ["" if answer is None else answer.text for answer in answers])
 
     @overload
@@ -100,7 +112,7 @@ class TextModel(TokenizedModel):
     @takes(GenerateOptions)
     def continuations(self, prompts: Texts, **options: Any) -> Any:
         """What `generate` gives, with its tokens and scores; None for an empty prompt."""
-        answers = answering.continuations(self, as_list(prompts), chosen(GenerateOptions, options))
+        answers = continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, answers)
 
     @takes(SamplingOptions)
@@ -109,7 +121,7 @@ class TextModel(TokenizedModel):
         Without a prompt, it begins at `start`."""
         named = old_stream_options(options)
         text = one_string(prompt)
-        return answering.streamed(self, text, chosen(SamplingOptions, options), **named)
+        return streamed(self, text, chosen(SamplingOptions, options), **named)
 
     @overload
     def score(
@@ -124,7 +136,7 @@ class TextModel(TokenizedModel):
         """log p of each text. A translator scores `targets`, given the texts as sources. A
         language model scores whole texts; without a `start`, their first token is given."""
         if OLD & options.keys():
-            return old_score(self, texts, targets, options)
+            return old_score(self, texts, targets, options, token_scores)
         scores = self._scores(texts, targets, chosen(ScoreOptions, options))
         return _alike(texts, [scored.log_prob for scored in scores])
 
@@ -145,7 +157,7 @@ class TextModel(TokenizedModel):
         sources, wanted = as_list(texts), None if targets is None else as_list(targets)
         if wanted is not None and isinstance(texts, str) != isinstance(targets, str):
             raise InputError("text and target must be alike; give two strings, or two lists")
-        return answering.token_scores(self, sources, wanted, options)
+        return token_scores(self, sources, wanted, options)
 
     @overload
     def classify(self, texts: str, **options: Unpack[Labelling]) -> str | None: ...
@@ -155,9 +167,9 @@ class TextModel(TokenizedModel):
     def classify(self, texts: Texts, **options: Any) -> Any:
         """Each text's label; None for an empty text, and for one that is skipped."""
         if OLD & options.keys():
-            return old_classify(self, texts, options)
+            return old_classify(self, texts, options, label_probabilities)
         settings = chosen(ClassifyOptions, options)
-        answers = answering.label_probabilities(self, as_list(texts), settings)
+        answers = label_probabilities(self, as_list(texts), settings)
         return _alike(texts, [None if answer is None else answer.label for answer in answers])
 
     @overload
@@ -172,7 +184,7 @@ class TextModel(TokenizedModel):
     def label_probabilities(self, texts: Texts, **options: Any) -> Any:
         """What `classify` decides by: the probability of every label of each text."""
         settings = chosen(ClassifyOptions, options)
-        return _alike(texts, answering.label_probabilities(self, as_list(texts), settings))
+        return _alike(texts, label_probabilities(self, as_list(texts), settings))
 
     def attention(
         self,
@@ -219,6 +231,113 @@ class TextModel(TokenizedModel):
         from clearhead.api.exporting import export
 
         return export(self, out, to=to, check=check)
+
+
+# What the methods of the same names answer, with names for the texts: the command line calls these,
+# and its messages speak of lines. Without names, they are "text 1", "text 2", …
+
+
+def translations(
+    model: TokenizedModel,
+    texts: Sequence[str],
+    options: TranslateOptions,
+    names: Sequence[str] | None = None,
+    *,
+    n_best: int = 1,
+) -> list[list[DecodedText]]:
+    """The best translations of each text; none of an empty one."""
+    engine = _engine(model, model.opened.translator, options)
+    codec, names = model.opened.codec, _named(texts, names)
+    pair = None if options.split is None else language_pair(options.split)
+    config = options.config(n_best)
+    decoded = translate_texts(engine, codec, texts, config, names=names, split=pair)
+    longest = codec.longest_source(engine.config.max_length)
+    for name, each in zip(names, decoded):
+        done = "it was cut" if each.outputs else "left empty; split it, or try too_long='cut'"
+        warn_of_cut(name, len(each.given), each.n_cut, longest, done)
+    return [each.outputs for each in decoded]
+
+
+def continuations(
+    model: TokenizedModel,
+    prompts: Sequence[str],
+    options: GenerateOptions,
+    names: Sequence[str] | None = None,
+    *,
+    first_number: int = 1,
+) -> list[DecodedText | None]:
+    """What follows each prompt; nothing follows an empty one. The random numbers of a text are
+    those of its number."""
+    engine = _engine(model, model.opened.language_model, options)
+    codec, names, config = model.opened.codec, _named(prompts, names), options.config()
+    decoded = generate_texts(engine, codec, prompts, config, first_number=first_number, names=names)
+    for name, each in zip(names, decoded):
+        longest = engine.config.max_length
+        warn_of_cut(name, len(each.given), each.n_cut, longest, "its front was cut")
+    return [each.outputs[0] if each.outputs else None for each in decoded]
+
+
+def streamed(
+    model: TokenizedModel,
+    prompt: str,
+    options: SamplingOptions,
+    *,
+    number: int = 1,
+    called: str = "text",
+) -> Iterator[str]:
+    """The same for one prompt, piece by piece, by the model itself."""
+    opened = model.opened
+    return stream_generated(
+        opened.language_model, opened.codec, prompt, options.config(), number=number, called=called
+    )
+
+
+def token_scores(
+    model: TokenizedModel,
+    texts: Sequence[str],
+    targets: Sequence[str] | None,
+    options: ScoreOptions,
+    names: Sequence[str] | None = None,
+) -> list[Scored]:
+    """The log-probability of every token of the texts, or of the targets of a translator."""
+    writer = model.opened.writer
+    if model.opened.translates:
+        if targets is None:
+            raise InputError("targets= is missing: a translator scores translations; give them")
+        if len(targets) != len(texts):
+            raise InputError(f"{len(texts)} texts and {len(targets)} targets; give one for each")
+    elif targets is not None:
+        raise InputError("a language model scores whole texts; leave targets= out")
+    names = _named(texts, names)
+    return score_texts(writer, model.opened.codec, texts, targets, start=options.start, names=names)
+
+
+def label_probabilities(
+    model: TokenizedModel,
+    texts: Sequence[str],
+    options: ClassifyOptions,
+    names: Sequence[str] | None = None,
+) -> list[Classified | None]:
+    """The probability of every label; None of an empty text, or of one that is skipped."""
+    encoder, labels = model.opened.classifier
+    answers = label_texts(
+        encoder,
+        labels,
+        model.opened.codec,
+        texts,
+        batch=options.batch,
+        too_long=options.too_long,
+        names=_named(texts, names),
+    )
+    return [None if answer is None else classified(answer) for answer in answers]
+
+
+def _engine(model: TokenizedModel, module: GenerativeModel, options: EngineOptions) -> Engine:
+    return model.engine(module, options.engine, options.precision, options.engine_folder)
+
+
+def _named(texts: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:
+    return [f"text {number}" for number, _ in enumerate(texts, 1)] if names is None else names
 
 
 def _alike(given: Texts, answers: list[Any]) -> Any:

@@ -5,9 +5,8 @@ import argparse
 import json
 from typing import Any
 
-from clearhead.api import answering
 from clearhead.api.results import Classified
-from clearhead.api.text_model import TextModel
+from clearhead.api.text_model import TextModel, label_probabilities
 from clearhead.cli.calling import options_of
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
@@ -39,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
     options = options_of(namespace, ClassifyOptions)
-    answering.label_probabilities(model, [], options)  # refuses before a line is read
+    label_probabilities(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]
-        found = answering.label_probabilities(model, lines, options, names_of(chunk))
+        found = label_probabilities(model, lines, options, names_of(chunk))
         return [
             _shown(namespace, number, line, classified)
             for (number, line), classified in zip(chunk, found)

@@ -5,8 +5,7 @@ empty."""
 import argparse
 import json
 
-from clearhead.api import answering
-from clearhead.api.text_model import TextModel
+from clearhead.api.text_model import TextModel, continuations, streamed
 from clearhead.cli.calling import options_of
 from clearhead.cli.engines import add_engine_arguments
 from clearhead.cli.folders import add_folder, open_model
@@ -59,11 +58,11 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.greedy:
         namespace.temperature = 0.0
     model, options = open_model(namespace), options_of(namespace, GenerateOptions)
-    answering.continuations(model, [], options)  # refuses before a line is read
+    continuations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines, first = [line for _, line in chunk], chunk[0][0]
-        found = answering.continuations(model, lines, options, names_of(chunk), first_number=first)
+        found = continuations(model, lines, options, names_of(chunk), first_number=first)
         shown: list[str] = []
         for (number, line), each in zip(chunk, found):
             if namespace.format == "jsonl":
@@ -78,7 +77,7 @@ def run(namespace: argparse.Namespace) -> int:
         """Prints one text, token by token (by another engine, at once)."""
         if namespace.engine == "clearhead":
             how = options_of(namespace, SamplingOptions)
-            for piece in answering.streamed(model, line, how, number=number, called="line"):
+            for piece in streamed(model, line, how, number=number, called="line"):
                 print(piece, end="", flush=True)
             print(flush=True)
         else:

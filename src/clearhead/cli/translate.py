@@ -9,9 +9,8 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from clearhead.api import answering
 from clearhead.api.results import DecodedText
-from clearhead.api.text_model import TextModel
+from clearhead.api.text_model import TextModel, translations
 from clearhead.api.trained_run import TrainedRun
 from clearhead.cli.calling import options_of
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments
@@ -95,14 +94,12 @@ def run(namespace: argparse.Namespace) -> int:
             f"--details needs a run, whose training text is known, and {namespace.model} is only a "
             "model; name the run, or leave it out"
         )
-    answering.translations(model, [], options)  # refuses before a line is read
+    translations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         nonlocal picture
         lines = [line for _, line in chunk]
-        answers = answering.translations(
-            model, lines, options, names_of(chunk), n_best=options.n_best
-        )
+        answers = translations(model, lines, options, names_of(chunk), n_best=options.n_best)
         first = next((pair for pair in zip(lines, answers) if pair[1]), None)
         if picture is not None and first is not None:
             line, (best, *_) = first

@@ -1,5 +1,5 @@
-"""What runs a model: the model itself, which is the default, or CTranslate2, a real engine for when
-speed matters. Tokens in, tokens out; `decoding/text.py` does the text on both sides.
+"""CTranslate2, a real engine for when speed matters, in the place of the model itself. Tokens in,
+tokens out; `decoding/text.py` does the text on both sides.
 
 CTranslate2's folder is made from the model folder on first use, with its parity certificate, in the
 user's cache directory. It is never looked for in the model's own folder, which may come from
@@ -10,23 +10,20 @@ import hashlib
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
 from clearhead.config.decode import EngineName, EnginePrecision
-from clearhead.decoding.beam import beam_search
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint
-from clearhead.decoding.generation import greedy
 from clearhead.decoding.results import Output, StopReason
-from clearhead.decoding.sampling import sample
+from clearhead.decoding.text import Engine, OwnEngine, SeededPrompt
 from clearhead.environment import cache_folder
 from clearhead.errors import ConfigError, FolderError, InputError, ModelError, nearest
 from clearhead.interop.certificate import PARITY
@@ -37,79 +34,6 @@ from clearhead.interop.model_folder import read_description
 TOKENS_TOGETHER = 2048
 """Source tokens that CTranslate2 runs side by side."""
 _log = logging.getLogger("clearhead")
-
-
-class SeededPrompt(NamedTuple):
-    """A prompt, with the seed of its own random numbers."""
-
-    tokens: list[int]
-    seed: int
-    """Of this text alone, where tokens are drawn."""
-
-
-class Engine(Protocol):
-    """What translates and generates tokens: clearhead itself, or CTranslate2."""
-
-    @property
-    def config(self) -> ModelConfig:
-        """The configuration of the model."""
-        ...
-
-    def translate(
-        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
-    ) -> list[list[Output]]:
-        """The n best texts of each source."""
-        ...
-
-    def generate(
-        self,
-        prompts: Sequence[SeededPrompt],
-        ends: DecodeConfig,
-        how: GenerateConfig,
-        constraint: Constraint | None,
-    ) -> list[Output]:
-        """The text that follows each prompt."""
-        ...
-
-
-class OwnEngine:
-    """The model itself."""
-
-    def __init__(self, model: GenerativeModel) -> None:
-        self.model = model
-
-    @property
-    def config(self) -> ModelConfig:
-        """The configuration of the model."""
-        return self.model.config
-
-    def translate(
-        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
-    ) -> list[list[Output]]:
-        """The n best translations of each source, by clearhead's own beam search."""
-        if how.beam.width == 1:
-            texts = greedy(self.model, sources, ends, max_rows=how.batch)
-            divisors = [how.beam.normaliser(len(text.tokens)) for text in texts]
-            return [[replace(text, score=text.score / n)] for text, n in zip(texts, divisors)]
-        return beam_search(self.model, sources, ends, how.beam, max_sentences=how.batch)
-
-    def generate(
-        self,
-        prompts: Sequence[SeededPrompt],
-        ends: DecodeConfig,
-        how: GenerateConfig,
-        constraint: Constraint | None,
-    ) -> list[Output]:
-        """A continuation of each prompt, by clearhead's own sampling."""
-        return sample(
-            self.model,
-            [prompt.tokens for prompt in prompts],
-            ends,
-            how.choice,
-            seed=[prompt.seed for prompt in prompts],
-            constraint=constraint,
-            max_rows=how.batch,
-        )
 
 
 class CTranslate2Engine:

@@ -107,3 +107,8 @@ def check_prompt_fits(n_given: int, config: DecodeConfig, model: ModelConfig) ->
             f"the input and the new tokens make {longest} tokens, more than "
             f"max_length={model.max_length}; {remedy}"
         )
+
+
+def name_of(names: Sequence[str] | None, place: int) -> str:
+    """What messages call the text at this place."""
+    return f"text {place + 1}" if names is None else names[place]

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from clearhead.config.decode import Start
 from clearhead.decoding.cached import GenerativeModel, Ids, evaluating, in_full, padded
-from clearhead.decoding.inputs import checked_ids
-from clearhead.decoding.results import Output
+from clearhead.decoding.codec import Codec
+from clearhead.decoding.inputs import checked_ids, name_of
+from clearhead.decoding.results import Output, Scored
 from clearhead.errors import InputError
 from clearhead.models import Seq2Seq
 from clearhead.models.inputs import RealGiven
@@ -96,6 +98,57 @@ def _score_batch(model: GenerativeModel, pairs: Sequence[Fed]) -> list[list[floa
 
 def _given(real: Tensor | None) -> RealGiven:
     return "all" if real is None else real
+
+
+def score_texts(
+    model: GenerativeModel,
+    codec: Codec,
+    texts: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    start: Start = "auto",
+    names: Sequence[str] | None = None,
+) -> list[Scored]:
+    """log p of each token: of `targets`, given the texts as sources, for a translator; of the
+    texts themselves for a language model (without a `start`, their first token is given, and not
+    scored). An empty text has no tokens."""
+    seq2seq = isinstance(model, Seq2Seq)
+    pairs = seq2seq or codec.ids.target_start is not None
+    # Blanks are a text that a language model can continue, and none that can be translated.
+    filled = [place for place, text in enumerate(texts) if (text.strip() if pairs else text)]
+    if pairs:
+        if start != "auto":
+            raise InputError(f"start={start!r} is for language models; leave it out")
+        if targets is None or len(targets) != len(texts):
+            raise InputError("a translator scores pairs; give a target for each text")
+        for place in set(range(len(texts))) - set(filled):
+            if targets[place].strip():
+                raise InputError(
+                    f"{name_of(names, place)} is empty and its target is not: nothing is the "
+                    "translation of an empty text; leave the pair out"
+                )
+        given = codec.encode_sources([texts[place] for place in filled])
+        wanted = codec.encode_targets([targets[place] for place in filled])
+        together = max if seq2seq else sum
+        lengths = [together(map(len, pair)) for pair in zip(given, wanted)]
+    else:
+        ids = codec.encode_prompts([texts[place] for place in filled], start)
+        given, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
+        lengths = [len(each) for each in ids]
+    longest = model.config.max_length
+    for place, length in zip(filled, lengths):
+        if length > longest:
+            raise InputError(
+                f"{name_of(names, place)} has more tokens than the model takes ({longest}); split "
+                "it, or measure whole texts with clearhead evaluate"
+            )
+    found = score(model, given, wanted, start_id=codec.ids.decoder_start)
+    scored = {
+        place: Scored(tokens=tokens, log_probs=log_probs)
+        for place, tokens, log_probs in zip(filled, wanted, found)
+    }
+    nothing = Scored(tokens=[], log_probs=[])
+    return [scored.get(place, nothing) for place in range(len(texts))]
 
 
 @torch.inference_mode()

@@ -1,18 +1,22 @@
 """Text in, text out: encode, run texts of similar length side by side, decode the tokens. Every
-command and the Python API do it here, so that a text means the same tokens everywhere."""
+command and the Python API do it here, so that a text means the same tokens everywhere. What runs
+the model is the model itself (`OwnEngine`) or CTranslate2 (`decoding/engine.py`)."""
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
-from clearhead.config import GenerateConfig, TranslateConfig
-from clearhead.config.decode import Start, TooLongSource
+from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
+from clearhead.config.decode import TooLongSource
+from clearhead.decoding.beam import beam_search
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, one_of_strings
-from clearhead.decoding.engine import Engine, SeededPrompt
-from clearhead.decoding.results import DecodedText, Output, Scored, StopReason
-from clearhead.decoding.scoring import score
+from clearhead.decoding.generation import greedy
+from clearhead.decoding.inputs import name_of
+from clearhead.decoding.results import DecodedText, Output, StopReason
+from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentences import (
     Fits,
     LanguagePair,
@@ -22,9 +26,82 @@ from clearhead.decoding.sentences import (
 )
 from clearhead.decoding.streaming import StreamedPiece, stream_texts
 from clearhead.errors import InputError
-from clearhead.models import CausalLM, Seq2Seq
+from clearhead.models import CausalLM
 
 _log = logging.getLogger("clearhead")
+
+
+class SeededPrompt(NamedTuple):
+    """A prompt, with the seed of its own random numbers."""
+
+    tokens: list[int]
+    seed: int
+    """Of this text alone, where tokens are drawn."""
+
+
+class Engine(Protocol):
+    """What translates and generates tokens: clearhead itself, or CTranslate2."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """The configuration of the model."""
+        ...
+
+    def translate(
+        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+    ) -> list[list[Output]]:
+        """The n best texts of each source."""
+        ...
+
+    def generate(
+        self,
+        prompts: Sequence[SeededPrompt],
+        ends: DecodeConfig,
+        how: GenerateConfig,
+        constraint: Constraint | None,
+    ) -> list[Output]:
+        """The text that follows each prompt."""
+        ...
+
+
+class OwnEngine:
+    """The model itself."""
+
+    def __init__(self, model: GenerativeModel) -> None:
+        self.model = model
+
+    @property
+    def config(self) -> ModelConfig:
+        """The configuration of the model."""
+        return self.model.config
+
+    def translate(
+        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+    ) -> list[list[Output]]:
+        """The n best translations of each source, by clearhead's own beam search."""
+        if how.beam.width == 1:
+            texts = greedy(self.model, sources, ends, max_rows=how.batch)
+            divisors = [how.beam.normaliser(len(text.tokens)) for text in texts]
+            return [[replace(text, score=text.score / n)] for text, n in zip(texts, divisors)]
+        return beam_search(self.model, sources, ends, how.beam, max_sentences=how.batch)
+
+    def generate(
+        self,
+        prompts: Sequence[SeededPrompt],
+        ends: DecodeConfig,
+        how: GenerateConfig,
+        constraint: Constraint | None,
+    ) -> list[Output]:
+        """A continuation of each prompt, by clearhead's own sampling."""
+        return sample(
+            self.model,
+            [prompt.tokens for prompt in prompts],
+            ends,
+            how.choice,
+            seed=[prompt.seed for prompt in prompts],
+            constraint=constraint,
+            max_rows=how.batch,
+        )
 
 
 def reader_of(codec: Codec, longest: int) -> Fits:
@@ -81,7 +158,7 @@ def encode_sources(
             sources[place] = EncodedSource([], len(ids))
             continue
         cut = "cut" if too_long == "cut" else "refuse"
-        given = codec.fit_source(ids, longest, too_long=cut, name=_name(names, place))
+        given = codec.fit_source(ids, longest, too_long=cut, name=name_of(names, place))
         sources[place] = EncodedSource(given, len(ids) - len(given))
     return sources
 
@@ -178,7 +255,7 @@ def encode_prompts(
     """Each prompt as `stream_prompts` takes it, for a model that reads `longest` tokens."""
     found: list[EncodedPrompt] = []
     for place, ids in enumerate(codec.encode_prompts(prompts, config.start)):
-        name = _name(names, place)
+        name = name_of(names, place)
         given = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
         seed = seed_of_text(config.seed, first_number + place)
         found.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
@@ -251,57 +328,6 @@ def stream_generated(
     return (piece.text for piece in pieces if piece.text)
 
 
-def score_texts(
-    model: GenerativeModel,
-    codec: Codec,
-    texts: Sequence[str],
-    targets: Sequence[str] | None = None,
-    *,
-    start: Start = "auto",
-    names: Sequence[str] | None = None,
-) -> list[Scored]:
-    """log p of each token: of `targets`, given the texts as sources, for a translator; of the
-    texts themselves for a language model (without a `start`, their first token is given, and not
-    scored). An empty text has no tokens."""
-    seq2seq = isinstance(model, Seq2Seq)
-    pairs = seq2seq or codec.ids.target_start is not None
-    # Blanks are a text that a language model can continue, and none that can be translated.
-    filled = [place for place, text in enumerate(texts) if (text.strip() if pairs else text)]
-    if pairs:
-        if start != "auto":
-            raise InputError(f"start={start!r} is for language models; leave it out")
-        if targets is None or len(targets) != len(texts):
-            raise InputError("a translator scores pairs; give a target for each text")
-        for place in set(range(len(texts))) - set(filled):
-            if targets[place].strip():
-                raise InputError(
-                    f"{_name(names, place)} is empty and its target is not: nothing is the "
-                    "translation of an empty text; leave the pair out"
-                )
-        given = codec.encode_sources([texts[place] for place in filled])
-        wanted = codec.encode_targets([targets[place] for place in filled])
-        together = max if seq2seq else sum
-        lengths = [together(map(len, pair)) for pair in zip(given, wanted)]
-    else:
-        ids = codec.encode_prompts([texts[place] for place in filled], start)
-        given, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
-        lengths = [len(each) for each in ids]
-    longest = model.config.max_length
-    for place, length in zip(filled, lengths):
-        if length > longest:
-            raise InputError(
-                f"{_name(names, place)} has more tokens than the model takes ({longest}); split "
-                "it, or measure whole texts with clearhead evaluate"
-            )
-    found = score(model, given, wanted, start_id=codec.ids.decoder_start)
-    scored = {
-        place: Scored(tokens=tokens, log_probs=log_probs)
-        for place, tokens, log_probs in zip(filled, wanted, found)
-    }
-    nothing = Scored(tokens=[], log_probs=[])
-    return [scored.get(place, nothing) for place in range(len(texts))]
-
-
 def seed_of_text(seed: int, number: int) -> int:
     """The seed of the n-th text, from the common seed."""
     return seed * 2**32 + number
@@ -327,7 +353,3 @@ def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) ->
     if n_cut:
         told = "%s has %d tokens, and the model takes %d: %s"
         _log.warning(told, name, n_given + n_cut, longest, what)
-
-
-def _name(names: Sequence[str] | None, place: int) -> str:
-    return f"text {place + 1}" if names is None else names[place]

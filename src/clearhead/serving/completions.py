@@ -15,9 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from clearhead.config import Choice, GenerateConfig
-from clearhead.decoding.engine import SeededPrompt
 from clearhead.decoding.streaming import StreamedPiece
-from clearhead.decoding.text import seed_of_text, stream_prompts
+from clearhead.decoding.text import SeededPrompt, seed_of_text, stream_prompts
 from clearhead.errors import nearest
 from clearhead.serving.answers import answer_json
 from clearhead.serving.bodies import (
