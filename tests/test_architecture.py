@@ -124,11 +124,6 @@ DOCTORS = {
     "tests/doctor/test_wild.py",
 }
 """Allowed: the doctor's specimens are in benchmarks, where its trials measure with them."""
-KNOWN_CIRCLES = [
-    {f"clearhead.doctor.{module}" for module in ("page", "plain", "report", "terminal")},
-    {f"clearhead.doctor.diff.{module}" for module in ("page", "report", "terminal", "texts")},
-]
-"""Allowed: a report shows itself, in a terminal, as a page or in plain lines."""
 
 
 def graph(files: dict[str, str]) -> dict[str, set[str]]:
@@ -183,7 +178,7 @@ def circles(edges: dict[str, set[str]]) -> list[set[str]]:
 
 def test_no_files_import_each_other_in_a_circle():
     ours = graph({f"clearhead/{file}": source for file, source in FILES.items()})
-    assert [circle for circle in circles(ours) if circle not in KNOWN_CIRCLES] == []
+    assert circles(ours) == []
     assert circles(graph(ELSEWHERE)) == []
 
 

@@ -2,8 +2,8 @@
 
 from html import escape
 
+from .facts import ExaminationFacts
 from .findings import Cell, Finding, Outcome
-from .report import Examination
 from .texts import (
     Language,
     ability_name,
@@ -52,7 +52,7 @@ td:last-child, th:last-child { text-align: right; font-variant-numeric: tabular-
 """
 
 
-def as_html(report: Examination, language: Language = "en") -> str:
+def as_html(report: ExaminationFacts, language: Language = "en") -> str:
     """The report as one HTML page without external files."""
     title = escape(word("examination", language).format(subject=report.subject))
     return f"""<!doctype html>
@@ -66,7 +66,7 @@ def as_html(report: Examination, language: Language = "en") -> str:
 """
 
 
-def as_fragment(report: Examination, language: Language = "en") -> str:
+def as_fragment(report: ExaminationFacts, language: Language = "en") -> str:
     """For a notebook: the same, in a frame of its own, so that its style touches nothing else."""
     page = escape(as_html(report, language), quote=True)
     return (
@@ -74,7 +74,7 @@ def as_fragment(report: Examination, language: Language = "en") -> str:
     )
 
 
-def _body(report: Examination, language: Language) -> str:
+def _body(report: ExaminationFacts, language: Language) -> str:
     title = escape(word("examination", language).format(subject=report.subject))
     size = word("parameters", language).format(n=report.n_parameters)
     recognised = "".join(
@@ -95,7 +95,7 @@ def _body(report: Examination, language: Language) -> str:
 {_checks(report.outcomes, language)}"""
 
 
-def _finding(finding: Finding, report: Examination, language: Language) -> str:
+def _finding(finding: Finding, report: ExaminationFacts, language: Language) -> str:
     words = explain(finding, language)
     facts = {
         "place": finding.place and f"<code>{escape(place_name(finding.place, language))}</code>",

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from textwrap import indent
 
+from .facts import ExaminationFacts
 from .findings import Finding
-from .report import Examination
 from .texts import (
     Language,
     ability_name,
@@ -23,14 +23,20 @@ _STATUSES = ("passed", "found", "not applicable", "could not run")
 
 
 def as_plain(
-    report: Examination, language: Language = "en", *, notes: bool = False, checks: bool = False
+    report: ExaminationFacts,
+    language: Language = "en",
+    *,
+    notes: bool = False,
+    checks: bool = False,
 ) -> str:
     """What `terminal` shows, without boxes and colours: a note takes one line, unless `notes` are
     asked for; `checks` lists them by how they ended."""
     return "\n".join(_lines(report, language, notes, checks))
 
 
-def _lines(report: Examination, language: Language, notes: bool, checks: bool) -> Iterator[str]:
+def _lines(
+    report: ExaminationFacts, language: Language, notes: bool, checks: bool
+) -> Iterator[str]:
     size = word("parameters", language).format(n=report.n_parameters)
     yield f"{word('examination', language).format(subject=report.subject)}  {size}"
     for ability, how in report.recognised.items():
@@ -55,7 +61,7 @@ def _lines(report: Examination, language: Language, notes: bool, checks: bool) -
     yield summary(report.findings, report.outcomes, language)
 
 
-def _finding(finding: Finding, report: Examination, language: Language) -> Iterator[str]:
+def _finding(finding: Finding, report: ExaminationFacts, language: Language) -> Iterator[str]:
     words = explain(finding, language)
     yield f"{word(finding.severity, language)}  {words.title}  [{finding.case}]"
     yield f"  {words.seen}"

@@ -9,8 +9,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from .facts import ExaminationFacts
 from .findings import Cell, Finding
-from .report import Examination
 from .texts import (
     Language,
     ability_name,
@@ -40,7 +40,7 @@ _CELLS: dict[Cell, tuple[str, str]] = {
 
 
 def as_renderable(
-    report: Examination, language: Language = "en", *, notes: bool = False, checks: bool = True
+    report: ExaminationFacts, language: Language = "en", *, notes: bool = False, checks: bool = True
 ) -> RenderableType:
     """What rich can print: a heading, the findings, the checks by how they ended. A note takes one
     line; with `notes` it is explained like a finding, and each of many checks has its own line."""
@@ -63,7 +63,7 @@ def as_renderable(
 
 
 def as_text(
-    report: Examination, language: Language = "en", *, width: int = 100, notes: bool = False
+    report: ExaminationFacts, language: Language = "en", *, width: int = 100, notes: bool = False
 ) -> str:
     """The same without colour, for log files and failing tests: the findings only."""
     console = Console(file=StringIO(), width=width, no_color=True, highlight=False)
@@ -86,7 +86,7 @@ def _note(finding: Finding, language: Language) -> Text:
     )
 
 
-def _names(report: Examination, language: Language) -> RenderableType:
+def _names(report: ExaminationFacts, language: Language) -> RenderableType:
     """The checks, by how they ended."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -100,7 +100,7 @@ def _names(report: Examination, language: Language) -> RenderableType:
     return Group(Text(""), table, Text(""))
 
 
-def _heading(report: Examination, language: Language) -> RenderableType:
+def _heading(report: ExaminationFacts, language: Language) -> RenderableType:
     title = word("examination", language).format(subject=report.subject)
     size = word("parameters", language).format(n=report.n_parameters)
     table = Table.grid(padding=(0, 2))
@@ -110,7 +110,7 @@ def _heading(report: Examination, language: Language) -> RenderableType:
     return Group(heading, table, Text(""))
 
 
-def _finding(finding: Finding, report: Examination, language: Language) -> RenderableType:
+def _finding(finding: Finding, report: ExaminationFacts, language: Language) -> RenderableType:
     words = explain(finding, language)
     colour = _COLOURS[finding.severity]
     parts: list[RenderableType] = [Text(words.seen)]
@@ -172,7 +172,7 @@ def _picture(picture: list[list[Cell]]) -> Text:
     return text
 
 
-def _checks(report: Examination, language: Language) -> Table:
+def _checks(report: ExaminationFacts, language: Language) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=word("checks", language), title_justify="left")
     table.add_column("")
     table.add_column(word("check", language), no_wrap=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..texts import Language
 from .departures import Departure
+from .facts import PortFacts
 from .operations import SourceLine
-from .report import PortReport
 from .texts import cause_text, departure_title, verdict_text, weight_text, word
 
 _CODES = {"en": "en", "zh": "zh-Hans"}
@@ -40,7 +40,7 @@ pre .port { background: var(--mark); } pre .reference { background: var(--there)
 """
 
 
-def as_html(report: PortReport, language: Language = "en") -> str:
+def as_html(report: PortFacts, language: Language = "en") -> str:
     """The comparison as one HTML page without external files."""
     title = escape(
         word("comparison", language).format(port=report.port, reference=report.reference)
@@ -72,7 +72,7 @@ def as_html(report: PortReport, language: Language = "en") -> str:
 """
 
 
-def as_fragment(report: PortReport, language: Language = "en") -> str:
+def as_fragment(report: PortFacts, language: Language = "en") -> str:
     """For a notebook: the same, in a frame of its own."""
     page = escape(as_html(report, language), quote=True)
     return (
@@ -80,7 +80,7 @@ def as_fragment(report: PortReport, language: Language = "en") -> str:
     )
 
 
-def _weights(report: PortReport, language: Language) -> str:
+def _weights(report: PortFacts, language: Language) -> str:
     if not report.weights.findings:
         return ""
     items = "".join(

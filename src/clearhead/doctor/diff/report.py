@@ -1,61 +1,20 @@
-"""What a comparison found, as data. `terminal` and `page` show it."""
+"""The result of a comparison, which shows itself: as text, as JSON, and in a notebook."""
 
-import json
-import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from ..facts import json_text
 from ..texts import Language
 from .departures import Departure, Walk
+from .facts import PortFacts
 from .operations import SourceLine
 from .steps import Steps
 from .texts import cause_text, departure_title, verdict_text, weight_text, word
-from .weights import CommonWeights
 
 
-@dataclass(frozen=True)
-class PortReport:
+class PortReport(PortFacts):
     """The result of `diff`: weights, departures, and steps with a cache."""
-
-    reference: str
-    port: str
-    n_parameters: tuple[int, int]
-    weights: CommonWeights
-    walk: Walk
-    padded: Walk | None
-    """The same with padding, where both take a mask."""
-    steps: Steps | None
-    inputs: str
-    seconds: float
-
-    @property
-    def same(self) -> bool:
-        """Whether the port computes what the reference does, up to rounding."""
-        padded = self.padded is None or self.padded.same
-        stepped = self.steps is None or self.steps.same
-        return self.walk.same and not self.departures and padded and stepped
-
-    @property
-    def departures(self) -> list[Departure]:
-        """Lines at which the port computes something else, rounding left out."""
-        return [d for d in self._all() if not d.is_rounding]
-
-    @property
-    def rounding(self) -> list[Departure]:
-        """Lines at which the two differ by less than single precision does."""
-        return [d for d in self._all() if d.is_rounding]
-
-    def _all(self) -> Iterator[Departure]:
-        yield from self.walk.departures
-        known = {d.line for d in self.walk.departures}
-        further = [] if self.padded is None else self.padded.departures
-        stepped = () if self.steps is None else self.steps.departures
-        yield from (d for d in (*further, *stepped) if d.line not in known)
-
-    def fails(self) -> bool:
-        """Whether the exit code is 1."""
-        return not self.same
 
     def to_json(self, language: Language = "en") -> str:
         """Facts and sentences; the facts are the same in every language."""
@@ -81,7 +40,7 @@ class PortReport:
             "rounding": [_of_departure(d, language) for d in self.rounding],
             "steps": None if self.steps is None else _of_steps(self.steps),
         }
-        return json.dumps(_finite(content), ensure_ascii=False, indent=2, allow_nan=False)
+        return json_text(content)
 
     def __str__(self) -> str:
         try:
@@ -152,14 +111,3 @@ def _of_steps(steps: Steps) -> dict[str, Any]:
         "position": steps.position,
         "problem": steps.problem,
     }
-
-
-def _finite(value: Any) -> Any:
-    """NaN and infinity are no JSON: they become their names."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

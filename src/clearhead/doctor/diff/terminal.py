@@ -10,15 +10,15 @@ from rich.text import Text
 
 from ..texts import Language
 from .departures import Departure
+from .facts import PortFacts
 from .operations import SourceLine
-from .report import PortReport
 from .texts import cause_text, departure_title, verdict_text, weight_text, word
 
 _MAX_LINES = 6
 _MAX_FINDINGS = 12
 
 
-def as_renderable(report: PortReport, language: Language = "en") -> RenderableType:
+def as_renderable(report: PortFacts, language: Language = "en") -> RenderableType:
     """What rich can print: a heading, weights, departures, and the result."""
     parts: list[RenderableType] = [_heading(report, language)]
     if report.weights.findings:
@@ -30,7 +30,7 @@ def as_renderable(report: PortReport, language: Language = "en") -> RenderableTy
     return Group(*parts)
 
 
-def as_text(report: PortReport, language: Language = "en", *, width: int = 100) -> str:
+def as_text(report: PortFacts, language: Language = "en", *, width: int = 100) -> str:
     """The same without colour, for log files and failing tests."""
     console = Console(file=StringIO(), width=width, no_color=True, highlight=False)
     console.print(as_renderable(report, language))
@@ -38,7 +38,7 @@ def as_text(report: PortReport, language: Language = "en", *, width: int = 100) 
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-def _heading(report: PortReport, language: Language) -> RenderableType:
+def _heading(report: PortFacts, language: Language) -> RenderableType:
     title = word("comparison", language).format(port=report.port, reference=report.reference)
     walk = report.walk
     common = word("of", language).format(n=walk.n_common, m=walk.n_operations)
@@ -58,7 +58,7 @@ def _heading(report: PortReport, language: Language) -> RenderableType:
     return Group(Text(title, style="bold"), table, Text(""))
 
 
-def _weights(report: PortReport, language: Language) -> RenderableType:
+def _weights(report: PortFacts, language: Language) -> RenderableType:
     findings = report.weights.findings
     lines = [Text(weight_text(finding, language)) for finding in findings[:_MAX_FINDINGS]]
     if len(findings) > _MAX_FINDINGS:

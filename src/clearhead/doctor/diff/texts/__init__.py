@@ -9,7 +9,7 @@ from ...texts import Language, listed
 
 if TYPE_CHECKING:
     from ..departures import Departure
-    from ..report import PortReport
+    from ..facts import PortFacts
     from ..weights import WeightFinding
 
 
@@ -67,7 +67,7 @@ def weight_text(finding: "WeightFinding", language: Language) -> str:
     )
 
 
-def verdict_text(report: "PortReport", language: Language) -> str:
+def verdict_text(report: "PortFacts", language: Language) -> str:
     """The last line."""
     texts, walk = sentences(language)["verdicts"], report.walk
     if not walk.same and not report.weights.common:

@@ -1,0 +1,52 @@
+"""What a comparison found, as data. `report` shows it: `terminal` and `page` read it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .departures import Departure, Walk
+from .steps import Steps
+from .weights import CommonWeights
+
+
+@dataclass(frozen=True)
+class PortFacts:
+    """Weights, departures, and steps with a cache."""
+
+    reference: str
+    port: str
+    n_parameters: tuple[int, int]
+    weights: CommonWeights
+    walk: Walk
+    padded: Walk | None
+    """The same with padding, where both take a mask."""
+    steps: Steps | None
+    inputs: str
+    seconds: float
+
+    @property
+    def same(self) -> bool:
+        """Whether the port computes what the reference does, up to rounding."""
+        padded = self.padded is None or self.padded.same
+        stepped = self.steps is None or self.steps.same
+        return self.walk.same and not self.departures and padded and stepped
+
+    @property
+    def departures(self) -> list[Departure]:
+        """Lines at which the port computes something else, rounding left out."""
+        return [d for d in self._all() if not d.is_rounding]
+
+    @property
+    def rounding(self) -> list[Departure]:
+        """Lines at which the two differ by less than single precision does."""
+        return [d for d in self._all() if d.is_rounding]
+
+    def _all(self) -> Iterator[Departure]:
+        yield from self.walk.departures
+        known = {d.line for d in self.walk.departures}
+        further = [] if self.padded is None else self.padded.departures
+        stepped = () if self.steps is None else self.steps.departures
+        yield from (d for d in (*further, *stepped) if d.line not in known)
+
+    def fails(self) -> bool:
+        """Whether the exit code is 1."""
+        return not self.same
