@@ -17,7 +17,7 @@ from torch import nn
 import clearhead as ch
 from clearhead import doctor
 from clearhead.api import study_worker
-from clearhead.api.results import Classified, DecodedText, Scored
+from clearhead.api.results import Classified, Output, Scored
 from clearhead.cli import main
 from tests.api.conftest import PAIRS, tiny_recipe
 from tests.models.own import OWN, SquaredReLU
@@ -56,7 +56,7 @@ def test_a_string_gives_a_string_and_a_list_or_a_generator_a_list(translator: ch
     assert translator.translate((text for text in ["aei", "", "bfj"]), max_new=6) == many
     assert translator.translate([]) == []
     (detail,) = translator.translations("aei", max_new=6)
-    assert isinstance(detail, DecodedText) and detail.text == one
+    assert isinstance(detail, Output) and detail.text == one
     assert len(detail.tokens) == len(detail.pieces) == len(detail.log_probs)
     best = translator.translations(["aei"], max_new=6, n_best=3)
     assert [len(texts) for texts in best] == [3] and best[0][0].score >= best[0][1].score

@@ -16,9 +16,9 @@ import clearhead as ch
 from clearhead.api import serving as serving_api
 from clearhead.config import GenerateConfig
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.results import DecodedText
+from clearhead.decoding.results import Output
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
-from clearhead.decoding.text import Decoded, EncodedSource
+from clearhead.decoding.text import AnsweredText, EncodedSource
 from clearhead.errors import ConfigError, FolderError, InputError
 from clearhead.interop.model_folder import TokenIds
 from clearhead.serving import stored as stored_files
@@ -260,11 +260,9 @@ def test_limits_are_checked():
             Limits(**wrong)
 
 
-def said(text: str) -> DecodedText:
+def said(text: str) -> Output:
     tokenizer: Any = None  # nobody asks for the pieces
-    return DecodedText(
-        text=text, tokens=[], log_probs=[], score=0.0, stop="end", tokenizer=tokenizer
-    )
+    return Output(text=text, tokens=[], log_probs=[], score=0.0, stop="end", tokenizer=tokenizer)
 
 
 class Model:
@@ -276,13 +274,13 @@ class Model:
         self.free = threading.Event()
         self.free.set()
 
-    def __call__(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
+    def __call__(self, sources: Sequence[EncodedSource], n_best: int) -> list[AnsweredText]:
         self.free.wait(10)
         time.sleep(self.seconds_per_sentence * len(sources))
         self.batches.append([source.given[0] for source in sources])
         if any(source.given[0] == 666 for source in sources):
             raise RuntimeError("planted")
-        return [Decoded(source.given, 0, [said(str(source.given[0]))]) for source in sources]
+        return [AnsweredText(source.given, 0, [said(str(source.given[0]))]) for source in sources]
 
 
 def of(name: int, n: int, size: int = 10) -> list[EncodedSource]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.api.keywords import chosen, warn_of_old
-from clearhead.api.results import DecodedText
+from clearhead.api.results import Output
 from clearhead.api.texts import Texts, as_list
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import check_at_least
@@ -104,9 +104,9 @@ def _names(texts: Sequence[str], number: int, called: str) -> list[str]:
     return [f"{called} {place}" for place, _ in enumerate(texts, number)]
 
 
-def _nothing(model: TokenizedModel) -> DecodedText:
+def _nothing(model: TokenizedModel) -> Output:
     """The answer to an empty text."""
-    return DecodedText(
+    return Output(
         text="", tokens=[], log_probs=[], score=0.0, stop="end", tokenizer=model.target_tokenizer
     )
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from clearhead.decoding.results import DecodedText, Scored
+from clearhead.decoding.results import Output, Scored
 
-__all__ = ["Classified", "DecodedText", "Scored", "classified"]
+__all__ = ["Classified", "Output", "Scored", "classified"]
 
 
 @dataclass(frozen=True, kw_only=True)

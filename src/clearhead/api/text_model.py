@@ -41,7 +41,7 @@ from clearhead.config.options import (
 )
 from clearhead.config.tasks import ExportOptions, Software
 from clearhead.decoding.cached import GenerativeModel
-from clearhead.decoding.results import DecodedText, Scored
+from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score_texts
 from clearhead.decoding.sentences import language_pair
 from clearhead.decoding.text import (
@@ -78,11 +78,9 @@ class TextModel(TokenizedModel):
         return _alike(texts, [outputs[0].text if outputs else "" for outputs in answers])
 
     @overload
-    def translations(self, texts: str, **options: Unpack[NBest]) -> list[DecodedText]: ...
+    def translations(self, texts: str, **options: Unpack[NBest]) -> list[Output]: ...
     @overload
-    def translations(
-        self, texts: ManyTexts, **options: Unpack[NBest]
-    ) -> list[list[DecodedText]]: ...
+    def translations(self, texts: ManyTexts, **options: Unpack[NBest]) -> list[list[Output]]: ...
     @takes(NBestOptions)
     def translations(self, texts: Texts, **options: Any) -> Any:
         """The best translations of each text, with their tokens and scores. An empty text has
@@ -104,11 +102,11 @@ class TextModel(TokenizedModel):
         return _alike(prompts, ["" if answer is None else answer.text for answer in answers])
 
     @overload
-    def continuations(self, prompts: str, **options: Unpack[Generating]) -> DecodedText | None: ...
+    def continuations(self, prompts: str, **options: Unpack[Generating]) -> Output | None: ...
     @overload
     def continuations(
         self, prompts: ManyTexts, **options: Unpack[Generating]
-    ) -> list[DecodedText | None]: ...
+    ) -> list[Output | None]: ...
     @takes(GenerateOptions)
     def continuations(self, prompts: Texts, **options: Any) -> Any:
         """What `generate` gives, with its tokens and scores; None for an empty prompt."""
@@ -244,7 +242,7 @@ def translations(
     names: Sequence[str] | None = None,
     *,
     n_best: int = 1,
-) -> list[list[DecodedText]]:
+) -> list[list[Output]]:
     """The best translations of each text; none of an empty one."""
     engine = _engine(model, model.opened.translator, options)
     codec, names = model.opened.codec, _named(texts, names)
@@ -265,7 +263,7 @@ def continuations(
     names: Sequence[str] | None = None,
     *,
     first_number: int = 1,
-) -> list[DecodedText | None]:
+) -> list[Output | None]:
     """What follows each prompt; nothing follows an empty one. The random numbers of a text are
     those of its number."""
     engine = _engine(model, model.opened.language_model, options)

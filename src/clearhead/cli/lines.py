@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TextIO
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from clearhead.api.results import DecodedText
+from clearhead.api.results import Output
 from clearhead.cli.console import TextConsole
 from clearhead.cli.spelling import as_flags
 from clearhead.cli.terminal import visible
@@ -297,7 +297,7 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
             print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
 
 
-def as_json(found: DecodedText) -> dict[str, Any]:
+def as_json(found: Output) -> dict[str, Any]:
     """Every detail of an output."""
     return {
         "text": found.text,

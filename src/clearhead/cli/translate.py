@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from clearhead.api.results import DecodedText
+from clearhead.api.results import Output
 from clearhead.api.text_model import TextModel, translations
 from clearhead.api.trained_run import TrainedRun
 from clearhead.cli.calling import options_of
@@ -137,7 +137,7 @@ def _draw(path: Path, found: AttentionMap) -> None:
     print(f"drawn: {path}", file=sys.stderr)
 
 
-def _shown(namespace: argparse.Namespace, number: int, line: str, found: list[DecodedText]) -> str:
+def _shown(namespace: argparse.Namespace, number: int, line: str, found: list[Output]) -> str:
     if namespace.format == "jsonl":
         whole = {"line": number, "source": line, "translations": [as_json(one) for one in found]}
         return json.dumps(whole, ensure_ascii=False) + "\n"

@@ -1,10 +1,10 @@
-"""The result of every strategy. The tokenizer turns it into text (`decode`), `attention_of` gives
-its attention."""
+"""The result of every strategy. `attention_of` gives its attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from clearhead.errors import InputError
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.visible import label_of
 
@@ -15,7 +15,7 @@ allowed nothing more."""
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The tokens that a model generated."""
+    """What a model generated: tokens, and their text where a tokenizer has decoded them."""
 
     tokens: list[int]
     """The new tokens only, the end included where it was chosen."""
@@ -25,28 +25,24 @@ class Output:
     score: float
     """What texts are compared by: the sum of `log_probs`, divided by the beam's length penalty."""
     stop: StopReason
+    text: str = ""
+    """What the tokens say, where a tokenizer has decoded them."""
+    tokenizer: Tokenizer | None = field(default=None, repr=False, compare=False)
 
     @property
     def log_prob(self) -> float:
         """Of the whole text."""
         return sum(self.log_probs, 0.0)
 
-
-@dataclass(frozen=True, kw_only=True)
-class DecodedText(Output):
-    """A text that a model generated, and how."""
-
-    text: str
-    tokenizer: Tokenizer = field(repr=False, compare=False)
-    """Of the text."""
-
     @property
     def pieces(self) -> list[str]:
         """Each token as text; blanks and line ends have signs."""
+        if self.tokenizer is None:
+            raise InputError("these tokens have no tokenizer; decode them with the model's own")
         return [label_of(token, self.tokenizer) for token in self.tokens]
 
     def __str__(self) -> str:
-        return self.text
+        return repr(self) if self.tokenizer is None else self.text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.generation import greedy
 from clearhead.decoding.inputs import name_of
-from clearhead.decoding.results import DecodedText, Output, StopReason
+from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentences import (
     Fits,
@@ -117,14 +117,14 @@ def reader_of(codec: Codec, longest: int) -> Fits:
     return fits
 
 
-class Decoded(NamedTuple):
+class AnsweredText(NamedTuple):
     """What became of one text; without outputs if it was empty."""
 
     given: list[int]
     """The tokens that the model was given."""
     n_cut: int
     """Tokens of the text that the model was not given."""
-    outputs: list[DecodedText]
+    outputs: list[Output]
 
     @property
     def texts(self) -> list[str]:
@@ -165,7 +165,7 @@ def encode_sources(
 
 def translate_sources(
     engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
-) -> list[Decoded]:
+) -> list[AnsweredText]:
     """Translations of each source, the best first, in the order of the sources."""
     filled = [place for place, source in enumerate(sources) if source.given]
     by_length = sorted(filled, key=lambda place: len(sources[place].given))
@@ -173,15 +173,17 @@ def translate_sources(
     found = engine.translate([sources[place].given for place in by_length], ends, config)
     outputs = dict(zip(by_length, found))
     return [
-        Decoded(source.given, source.n_cut, [_text_of(each, codec) for each in outputs.get(n, [])])
+        AnsweredText(
+            source.given, source.n_cut, [_text_of(each, codec) for each in outputs.get(n, [])]
+        )
         for n, source in enumerate(sources)
     ]
 
 
-def _text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> DecodedText:
+def _text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
     """The output with its text, which may depend on the tokens that it stands behind."""
     text = codec.target.decode(output.tokens, behind=behind)
-    return DecodedText(**vars(output), text=text, tokenizer=codec.target)
+    return replace(output, text=text, tokenizer=codec.target)
 
 
 def translate_texts(
@@ -192,7 +194,7 @@ def translate_texts(
     *,
     names: Sequence[str] | None = None,
     split: LanguagePair | None = None,
-) -> list[Decoded]:
+) -> list[AnsweredText]:
     """Translations of each text, the best first, in the order of the texts. An empty text has none.
     `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
     each text are translated one by one."""
@@ -209,10 +211,12 @@ def translate_texts(
     return [join_sentences(each, [next(found) for _ in each.sentences], split) for each in cut]
 
 
-def join_sentences(text: SplitText, found: Sequence[Decoded], pair: LanguagePair) -> Decoded:
+def join_sentences(
+    text: SplitText, found: Sequence[AnsweredText], pair: LanguagePair
+) -> AnsweredText:
     """One text again: its n-th translation is made of the n-th of each sentence."""
     n_best = max((len(each.outputs) for each in found), default=0)
-    outputs: list[DecodedText] = []
+    outputs: list[Output] = []
     for rank in range(n_best):
         # A short sentence may have fewer translations than another: then its last.
         chosen = [min(rank, len(each.outputs) - 1) for each in found]
@@ -222,7 +226,7 @@ def join_sentences(text: SplitText, found: Sequence[Decoded], pair: LanguagePair
         ]
         early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
         outputs.append(
-            DecodedText(
+            Output(
                 text=text.joined(written, pair.joint),
                 tokenizer=parts[0].tokenizer,
                 tokens=[token for part in parts for token in part.tokens],
@@ -232,7 +236,7 @@ def join_sentences(text: SplitText, found: Sequence[Decoded], pair: LanguagePair
             )
         )
     given = [token for each in found for token in each.given]
-    return Decoded(given, sum(each.n_cut for each in found), outputs)
+    return AnsweredText(given, sum(each.n_cut for each in found), outputs)
 
 
 class EncodedPrompt(NamedTuple):
@@ -270,7 +274,7 @@ def generate_texts(
     *,
     first_number: int = 1,
     names: Sequence[str] | None = None,
-) -> list[Decoded]:
+) -> list[AnsweredText]:
     """The text that follows each prompt. An empty prompt has none. A text depends on the seed and
     on the number of its prompt (the first has `first_number`), not on the other prompts."""
     longest = engine.config.max_length
@@ -283,10 +287,10 @@ def generate_texts(
     seeded = [encoded[place].given for place in by_length]
     found = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
     outputs = dict(zip(by_length, found))
-    decoded: list[Decoded] = []
+    decoded: list[AnsweredText] = []
     for place, (given, n_cut) in enumerate(encoded):
         own = [_text_of(outputs[place], codec, given.tokens)] if place in outputs else []
-        decoded.append(Decoded(given.tokens if own else [], n_cut, own))
+        decoded.append(AnsweredText(given.tokens if own else [], n_cut, own))
     return decoded
 
 

@@ -10,7 +10,7 @@ from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
 from clearhead.decoding.opening import open_codec, open_folder
 from clearhead.decoding.sentences import LanguagePair, SplitText, split_text
 from clearhead.decoding.text import (
-    Decoded,
+    AnsweredText,
     EncodedSource,
     encode_sources,
     join_sentences,
@@ -60,7 +60,7 @@ class SplitTexts:
         sentences = [sentence for text in self.texts for sentence in text.sentences]
         self.sources = encode_sources(translator.codec, sentences, translator.longest, "refuse")
 
-    def joined(self, found: Sequence[Decoded]) -> list[list[str]]:
+    def joined(self, found: Sequence[AnsweredText]) -> list[list[str]]:
         """The translations of each text, the best first. A text of blanks is its own."""
         rest = iter(found)
         answers: list[list[str]] = []
@@ -86,7 +86,7 @@ class ServedTranslator:
         """The texts as sentences that the model can read."""
         return SplitTexts(self, texts)
 
-    def translate(self, sources: Sequence[EncodedSource], n_best: int) -> list[Decoded]:
+    def translate(self, sources: Sequence[EncodedSource], n_best: int) -> list[AnsweredText]:
         """The n best translations of each sentence."""
         beam = BeamConfig(width=max(self.how.beam, n_best), n_best=n_best)
         config = TranslateConfig(beam=beam, max_new=self.how.max_new)
