@@ -3,8 +3,10 @@
 import argparse
 import ast
 import inspect
+import re
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +16,23 @@ from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU
 
-ALONE = {"quickstart", "runs", "describe", "data", "learn", "play"}
+ROW = re.search(
+    r"^\| `cli` \|(.*)$",
+    (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8"),
+    flags=re.M,
+)
+assert ROW is not None
+ALONE = set(re.findall(r"`(\w+)`", ROW[1]))
 """They show things, and change nothing that Python could not see itself; `learn` is for people."""
 CALLING = sorted(set(VERBS) - ALONE)
 
 
 def module_of(verb: str) -> Any:
     return import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
+
+
+def test_architecture_names_the_verbs_that_call_no_function_of_the_api():
+    assert {verb for verb in VERBS if not hasattr(module_of(verb), "CALLS")} == ALONE
 
 
 @pytest.mark.parametrize("verb", CALLING)
