@@ -8,7 +8,7 @@ from clearhead.config import TrainConfig
 from clearhead.models import preset
 from clearhead.scale import plan
 from clearhead.scale.memory import RankLayout, rank_memory
-from clearhead.scale.simulated import simulate, simulate_whole
+from tests.scale.one_rank import simulate, simulate_whole
 
 FSDP = TrainConfig(parallel="fsdp", precision="bf16")
 

@@ -1,7 +1,6 @@
 """Checkpoints and failures: how often to save, and what share of the time is training."""
 
 import math
-import random
 
 
 def best_interval(save: float, between_failures: float) -> float:
@@ -23,29 +22,3 @@ def goodput(interval: float, save: float, restart: float, between_failures: floa
     except OverflowError:  # no segment is ever whole
         return 0.0
     return interval / (between_failures * per_segment)
-
-
-def simulated_goodput(
-    interval: float,
-    save: float,
-    restart: float,
-    between_failures: float,
-    *,
-    segments: int = 10_000,
-    seed: int = 1,
-) -> float:
-    """The same by playing it through, failure by failure: what the formula is checked against."""
-    draw = random.Random(seed)
-    clock, done = 0.0, 0
-    failure = draw.expovariate(1 / between_failures)
-    needed = interval + save
-    while done < segments:
-        if clock + needed <= failure:
-            clock += needed
-            done += 1
-            needed = interval + save
-        else:
-            clock = failure
-            failure = clock + draw.expovariate(1 / between_failures)
-            needed = restart + interval + save
-    return segments * interval / clock

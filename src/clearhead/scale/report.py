@@ -7,7 +7,7 @@ from clearhead.scale.figures import Figure
 from clearhead.scale.layouts import USABLE, LayoutCandidate
 from clearhead.scale.memory import RankLayout
 from clearhead.scale.planned import PlannedRun
-from clearhead.scale.published import PublishedFamily, middle
+from clearhead.scale.published import PublishedFamily
 
 GIB = 2**30
 
@@ -135,13 +135,6 @@ def published_lines(families: Iterable[PublishedFamily]) -> list[str]:
                 f"time {family.error(run):+.1%}{miss}"
             )
     return lines
-
-
-def joint_error(families: Iterable[PublishedFamily]) -> tuple[float, float]:
-    """One utilisation for several families, and the largest error in time that it makes."""
-    implied = [run.utilisation for family in families for run in family.runs if run.fitted]
-    best = middle(implied)
-    return best, max(abs(each / best - 1) for each in implied)
 
 
 def readable(figure: Figure) -> str:
