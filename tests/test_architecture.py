@@ -40,7 +40,9 @@ def imports(tree: ast.AST, file: str = "") -> set[str]:
             case ast.Import(names=names):
                 found |= {alias.name for alias in names}
             case ast.ImportFrom(module="clearhead", names=names):
-                found |= {f"clearhead.{alias.name}" for alias in names if alias.name != "__version__"}
+                found |= {
+                    f"clearhead.{alias.name}" for alias in names if alias.name != "__version__"
+                }
             case ast.ImportFrom(module=str(module), level=0):
                 found.add(module)
             case ast.ImportFrom(module=module, level=level) if level and file.startswith("doctor/"):
