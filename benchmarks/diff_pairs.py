@@ -9,8 +9,10 @@ returns a module with its weights (the port's may import the reference's), and `
      "bugs": [{"lines": [27, 28], "causes": ["factor"], "note": "divided by sqrt(d_model)"}]}
 
 `lines` are the lines of port.py that a reader would change, or, where something is missing, those
-around the place; `causes` are the kinds of docs/en/doctor/diff.md that are right. A pair without
-bugs is healthy. `kind`, `address` (of the thread that a bug comes from) and `note` may be left out.
+around the place; `also_lines` are further ones that are right as well; `causes` are the kinds of
+docs/en/doctor/diff.md that are right. A pair without bugs is healthy. `kind`, `address` (of the
+thread that a bug comes from), `also_lines` and `note` may be left out.
+
 A bug counts as located if a departure is reported at one of its lines; as named if that departure
 has one of its causes; any other cause that is named counts as wrong. Each pair is a process of its
 own, with 600 s; the first departure is also counted alone.
@@ -42,20 +44,23 @@ def run_pair(folder: Path) -> dict[str, Any]:
     try:
         code, printed, said = forked(_run, folder, expected.get("kind"), seconds=SECONDS)
     except RuntimeError as error:
-        return {"pair": folder.name, "error": str(error)}
-    seconds = round(time.monotonic() - started, 1)
-    if code not in (0, 1):
-        return {"pair": folder.name, "error": said.strip()[-400:], "seconds": seconds}
-    report = json.loads(printed)
+        code, printed, said = 2, "", str(error)
+    report: dict[str, Any] = {"same": False, "departures": []}
+    problem = {}
+    if code in (0, 1):
+        report = json.loads(printed)
+    else:
+        problem = {"error": said.strip()[-400:].replace(f"{folder}/", "")}
     bugs = expected.get("bugs", [])
     found = [_judged(bug, report["departures"]) for bug in bugs]
-    lines = {line for bug in bugs for line in bug["lines"]}
+    lines = {line for bug in bugs for line in _lines(bug)}
     elsewhere = [d for d in report["departures"] if _line(d) not in lines]
     return {
         "pair": folder.name,
         **({"address": expected["address"]} if "address" in expected else {}),
+        **problem,
         "same": report["same"],
-        "seconds": seconds,
+        "seconds": round(time.monotonic() - started, 1),
         "bugs": found,
         "elsewhere": [f"{_line(d)}: {d['text']}" for d in elsewhere],
         "wrong causes": sum(bug["named wrongly"] for bug in found)
@@ -77,7 +82,7 @@ def _run(folder: Path, kind: str | None) -> tuple[int, str, str]:
 
 
 def _judged(bug: dict[str, Any], departures: list[dict[str, Any]]) -> dict[str, Any]:
-    here = [d for d in departures if _line(d) in bug["lines"]]
+    here = [d for d in departures if _line(d) in _lines(bug)]
     kinds = [d["cause"]["kind"] for d in here if d["cause"] is not None]
     return {
         "note": bug.get("note", ""),
@@ -88,28 +93,47 @@ def _judged(bug: dict[str, Any], departures: list[dict[str, Any]]) -> dict[str, 
     }
 
 
+def _lines(bug: dict[str, Any]) -> list[int]:
+    return [*bug["lines"], *bug.get("also_lines", [])]
+
+
 def _line(departure: dict[str, Any]) -> int | None:
     line = departure["line"]
     return line["line"] if line is not None and Path(line["file"]).name == "port.py" else None
 
 
 def summary(pairs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The counts over all pairs."""
-    bugs = [bug for pair in pairs for bug in pair.get("bugs", [])]
-    several = [pair for pair in pairs if len(pair.get("bugs", [])) > 1]
-    healthy = [pair for pair in pairs if pair.get("bugs") == []]
+    """The counts over all pairs. A pair that cannot be compared counts as a miss."""
+    single = [pair for pair in pairs if len(pair["bugs"]) == 1]
+    several = [pair for pair in pairs if len(pair["bugs"]) > 1]
+    healthy = [pair for pair in pairs if not pair["bugs"]]
     return {
         "pairs": len(pairs),
         "errors": sum("error" in pair for pair in pairs),
+        "one bug": _counts(single),
+        "several bugs": {
+            **_counts(several),
+            "all located": sum(all(bug["located"] for bug in pair["bugs"]) for pair in several),
+        },
+        "healthy": {
+            "pairs": len(healthy),
+            "the same": sum(pair["same"] for pair in healthy),
+            "wrong causes": sum(pair["wrong causes"] for pair in healthy),
+        },
+        "slowest, in seconds": max((pair["seconds"] for pair in pairs), default=0),
+    }
+
+
+def _counts(pairs: list[dict[str, Any]]) -> dict[str, int]:
+    bugs = [bug for pair in pairs for bug in pair["bugs"]]
+    return {
+        "pairs": len(pairs),
         "bugs": len(bugs),
         "located": sum(bug["located"] for bug in bugs),
         "named": sum(bug["named"] for bug in bugs),
-        "wrong causes": sum(pair.get("wrong causes", 0) for pair in pairs),
-        "pairs of several bugs": len(several),
-        "all located": sum(all(bug["located"] for bug in pair["bugs"]) for pair in several),
-        "healthy": len(healthy),
-        "healthy and the same": sum(pair["same"] for pair in healthy),
-        "slowest, in seconds": max((pair.get("seconds", 0) for pair in pairs), default=0),
+        "wrong causes": sum(pair["wrong causes"] for pair in pairs),
+        "pairs with a wrong cause": sum(pair["wrong causes"] > 0 for pair in pairs),
+        "first line is right": sum(pair["first line is right"] for pair in pairs),
     }
 
 

@@ -195,6 +195,30 @@ def test_a_length_first_decoder_with_a_mask_is_recognised_even_if_it_ignores_it(
     assert [finding.case for finding in report.findings] == cases
 
 
+class BareTables(nn.Module):
+    """Every weight is a parameter of its own; the inner matrix has more rows than the table."""
+
+    def __init__(self):
+        super().__init__()
+        sizes = {"table": 30, "places": 40, "up": 64}
+        self.weights = nn.ParameterDict(
+            {name: torch.randn(n, WIDTH) * 0.1 for name, n in sizes.items()}
+        )
+
+    def forward(self, ids):
+        w = self.weights
+        x = w["table"][ids] + w["places"][: ids.shape[1]]
+        x = x + x.cumsum(dim=1) / torch.arange(1, ids.shape[1] + 1)[:, None]
+        x = x + torch.relu(x @ w["up"].t()) @ w["up"]
+        return x @ w["table"].t()
+
+
+def test_a_table_of_tokens_that_is_a_bare_parameter_says_how_large_the_vocabulary_is():
+    torch.manual_seed(0)
+    report = examine(BareTables(), kind="decoder", only=["causal", "context", "batch"])
+    assert report.recognised["vocabulary"] == "30" and report.healthy, report
+
+
 class Leaks(Pair):
     """targets are for the loss; one sequence feeds both sides."""
 

@@ -159,9 +159,20 @@ def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
 
 
 def _tables(model: nn.Module) -> list[int]:
-    """The sizes of a model's tables, the largest first."""
+    """The sizes of a model's tables, the largest first. Where no nn.Embedding is one, a matrix that
+    belongs to no layer of torch's may be: `self.table[tokens]`."""
     sizes = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+    if not sizes:
+        owners = [m for m in model.modules() if not _is_layer_of_torch(m)]
+        bare = [p for owner in owners for p in owner.parameters(recurse=False) if p.dim() == 2]
+        sizes = {len(parameter) for parameter in bare}
     return sorted(sizes, reverse=True)
+
+
+def _is_layer_of_torch(module: nn.Module) -> bool:
+    holders = ("torch.nn.modules.container", "torch.nn.modules.module")
+    defined = type(module).__module__
+    return defined.startswith("torch.nn.modules.") and defined not in holders
 
 
 def _pad_id(model: nn.Module) -> int | None:
