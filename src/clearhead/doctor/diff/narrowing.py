@@ -3,7 +3,6 @@ that, given what the reference's operation reads, computes what the reference do
 what it reads is."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice, pairwise, product
 
 from torch import Tensor
@@ -128,10 +127,9 @@ def _behind(
         return [Cut("operand", place, theirs, fitting[0], place, readers, cut.score)]
     best: Cut | None = None
     for layout in list(layouts(s.reference.values({theirs})[theirs], operation.shape))[:4]:
-        tried = s.at(operation, theirs, layout)
-        score = s.score(tried)
-        if best is None or score > best.score:
-            best = replace(tried, score=score)
+        tried = s.scored(s.at(operation, theirs, layout))
+        if best is None or tried.score > best.score:
+            best = tried
     if best is None:
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
     return narrowed(s, best, depth - 1)

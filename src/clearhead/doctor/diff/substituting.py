@@ -2,6 +2,7 @@
 equals again. Which value goes where is found by trying: the place after which most tensors have an
 equal is where the port departs."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ _WINDOW = 60
 """How many results behind it are asked whether they have an equal again."""
 _SOON = 12
 _LAYOUTS = 3
+_MIXES = ("mm", "bmm", "convolution", "sum", "mean", "amax", "var_mean", "var", "std")
+"""They give another result if elements are in another order, whatever the fingerprint says."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Cut:
     calls: frozenset[int] = frozenset()
     """insert, operand and order: the calls that read it."""
     score: int = 0
+    is_firm: bool = False
+    """Whether results that mix elements have an equal again, so that their order is right."""
     also: tuple[int, ...] = ()
     """replace: other operations that make the same table again, which are one with this one."""
 
@@ -100,34 +105,43 @@ class Substitution:
 
     def _best_of(self, trials: Iterable[tuple[int, Cut]]) -> Cut | None:
         started, found, since = time.thread_time(), None, 0
+        firm: dict[int, Cut] = {}
         for number, (_, cut) in enumerate(trials):
             late = time.thread_time() - started > _SECONDS and number >= _MIN_TRIALS
             if late or number >= _MAX_TRIALS or since >= _MIN_TRIALS:
                 break
-            score = self.score(cut)
+            cut = self.scored(cut)
             since += found is not None
-            better = found is None or (score, -cut.place) > (found.score, -found.place)
-            if score > 0 and better:
-                found, since = replace(cut, score=score), 0
+            if cut.score <= 0:
+                continue
+            if found is None or (cut.score, -cut.place) > (found.score, -found.place):
+                found, since = cut, 0
+            is_firm = cut.is_firm and cut.kind == "replace"
+            if is_firm and (cut.place not in firm or cut.score > firm[cut.place].score):
+                firm[cut.place] = cut
+        # What lies behind the first departure is judged once the reference's value is there.
+        if found is not None and firm and min(firm) < found.place:
+            return firm[min(firm)]
         return found
 
     def _repeats(self, cut: Cut, before: Collection[Cut]) -> bool:
         """Whether an earlier cut was at the same lines of both programs."""
         return any(self._pattern(cut) == self._pattern(other) for other in before)
 
-    def score(self, cut: Cut) -> int:
-        """How many more results have an equal with the reference's value in place, less those that
-        no longer have one."""
+    def scored(self, cut: Cut) -> Cut:
+        """With how many more results have an equal with the reference's value in place, less those
+        that no longer have one."""
         # Most trials fail at once: what reads the value next has no equal either.
-        if self._gain(cut, self._end(max(cut.place, self.frontier[0]), _SOON)) <= 0:
-            return 0
-        return self._gain(cut, self.end)
+        if self._gain(cut, self._end(max(cut.place, self.frontier[0]), _SOON))[0] <= 0:
+            return cut
+        score, is_firm = self._gain(cut, self.end)
+        return replace(cut, score=score, is_firm=is_firm)
 
-    def _gain(self, cut: Cut, last: int) -> int:
+    def _gain(self, cut: Cut, last: int) -> tuple[int, bool]:
         try:
             changed = self.replay.change(cut.change, stop_after=last)
         except (CannotReplayError, *CALL_ERRORS):
-            return 0
+            return 0, False
         asked = [
             replace(self.operations[i], fingerprint=fingerprint(tensor))
             for i, tensor in changed.items()
@@ -136,9 +150,13 @@ class Substitution:
             and tensor.numel()
         ]
         now = self.matching.equals(asked)
-        gained = sum(o.index in now and not self.matching.knows(o.index) for o in asked)
-        lost = sum(o.index not in now and self.matching.knows(o.index) for o in asked)
-        return gained - lost
+        known = self.matching.knows
+        gained = [o for o in asked if o.index in now and not known(o.index) and _says_much(o)]
+        # With a key in the place of a query, what follows is what the port has of the key already.
+        fresh = [o for o in gained if not self.matching.is_used(now[o.index].index)]
+        lost = sum(o.index not in now and known(o.index) for o in asked)
+        is_firm = lost == 0 and any(o.name in _MIXES for o in fresh)
+        return len(gained) - lost, is_firm
 
     def _end(self, start: int, window: int = _WINDOW) -> int:
         counted = 0
@@ -174,8 +192,12 @@ class Substitution:
                     yield 4 + i, Cut("bypass", place, theirs, value, source)
         for source in entries:
             for j, index in enumerate(refs):
-                if not self.theirs[index].from_tokens:
-                    continue
+                whole = math.prod(self.operations[source].shape)
+                if (
+                    not self.theirs[index].from_tokens
+                    or math.prod(self.theirs[index].shape) < whole
+                ):
+                    continue  # one number for a row of them makes all that follows the same
                 for n, value in enumerate(_in_shape(values[index], self.operations[source].shape)):
                     for calls in self._wrong_readers(source):
                         place = next(o.index for o in self.operations if o.call in calls)
@@ -275,6 +297,12 @@ class Substitution:
         value = self.reference.values({theirs})[theirs]
         fitting = _in_shape(value, self.operations[place].shape)
         return Cut("replace", place, root(self.theirs, theirs), fitting[0]) if fitting else None
+
+
+def _says_much(operation: Operation) -> bool:
+    """Zeros, and one number everywhere, are equal to too much."""
+    found = operation.fingerprint
+    return found is not None and min(found.numbers[3:]) < max(found.numbers[3:])
 
 
 def _in_shape(value: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
