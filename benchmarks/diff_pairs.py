@@ -15,7 +15,7 @@ thread that a bug comes from), `also_lines` and `note` may be left out.
 
 A bug counts as located if a departure is reported at one of its lines; as named if that departure
 has one of its causes; any other cause that is named counts as wrong. Each pair is a process of its
-own, with 600 s; the first departure is also counted alone.
+own, with 1800 s; the first departure is also counted alone.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from benchmarks.forked import forked
 from clearhead.cli import main as main_command
 from tools.result import write_result
 
-SECONDS = 600
+SECONDS = 1800
 
 
 def run_pair(folder: Path) -> dict[str, Any]:
