@@ -8,13 +8,14 @@ from torch import nn
 
 from clearhead.doctor.diff import compare_weights, diff
 from clearhead.doctor.diff.weights import WeightFinding
+from tests.doctor.diff.healthy import pair
 from tests.doctor.diff.planted import FAMILIES, port, reference
+from tests.interop.hugging import KINDS
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=[*(f"port {f}" for f in FAMILIES), *(f"clearhead {f}" for f in KINDS)])
 def models(request: pytest.FixtureRequest, tmp_path: Path):
-    original = reference(request.param)
-    return original, port(request.param, original, tmp_path)
+    return pair(f"{request.param} eager", tmp_path)[:2]
 
 
 def findings(models: tuple[nn.Module, nn.Module]) -> list[WeightFinding]:
@@ -24,7 +25,7 @@ def findings(models: tuple[nn.Module, nn.Module]) -> list[WeightFinding]:
 def square(model: nn.Module) -> str:
     """A square matrix of the last layer."""
     named = [n for n, p in model.named_parameters() if p.dim() == 2 and len(set(p.shape)) == 1]
-    return next(n for n in reversed(named) if any(c.isdigit() for c in n))
+    return next(n for n in reversed(named) if ".1." in n)
 
 
 def attention_pair(model: nn.Module) -> tuple[str, str] | None:
@@ -63,11 +64,26 @@ def test_rows_in_another_order_are_named(models):
 def test_keys_and_values_that_are_swapped_are_named(models):
     names = attention_pair(models[1])
     if names is None:
-        pytest.skip("one fused matrix holds both: the forward pass tells them apart")
+        fused = models[1].get_parameter("blocks.1.attn.qkv.weight")
+        fused.data = fused.data[torch.arange(len(fused)).unflatten(0, (3, -1))[[0, 2, 1]].flatten()]
+        (found,) = findings(models)
+        assert (found.kind, found.port) == ("permuted", "blocks.1.attn.qkv.weight")
+        return
     one, other = (models[1].get_parameter(name) for name in names)
     one.data, other.data = other.data, one.data
     found = findings(models)
     assert {(f.kind, f.port) for f in found} == {("swapped", name) for name in names}
+
+
+def test_keys_and_values_that_are_swapped_in_a_fused_matrix_are_named():
+    reference = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("q_proj", "k_proj", "v_proj")})
+    port = nn.ModuleDict({"qkv": nn.Linear(8, 24)})
+    for order, wrong in (("qkv", []), ("qvk", ["v_proj.weight", "k_proj.weight"])):
+        parts = [reference[f"{letter}_proj"].weight.data for letter in order]
+        port["qkv"].weight.data = torch.cat(parts)
+        port["qkv"].bias.data = torch.cat([reference[f"{a}_proj"].bias.data for a in "qkv"])
+        found = findings((reference, port))
+        assert [f.reference for f in found if f.kind == "swapped"] == wrong, found
 
 
 def test_layers_that_are_one_off_are_named(models):
@@ -100,7 +116,15 @@ def test_a_tensor_that_holds_another_layers_is_a_duplicate(models):
     assert [(f.kind, f.port) for f in findings(models)] == [("duplicated", name)]
 
 
-def test_tables_that_are_no_longer_tied_are_named(tmp_path: Path):
+def test_tables_that_are_no_longer_tied_are_named(models):
+    shared = models[0].get_input_embeddings().weight
+    if models[0].get_output_embeddings().weight is not shared:
+        pytest.skip("the reference has two tables; tied ones are below")
+    models[1].lm_head = nn.Linear(shared.shape[1], shared.shape[0], bias=False)
+    assert [(f.kind, f.port) for f in findings(models)] == [("untied", "lm_head.weight")]
+
+
+def test_tables_of_a_llama_that_are_no_longer_tied_are_named(tmp_path: Path):
     original = reference("llama", tie_word_embeddings=True)
     copy = port("llama", original, tmp_path)
     assert findings((original, copy)) == []

@@ -7,41 +7,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from .weight_roles import WeightFinding, WeightMatch, swapped
 from .weight_rows import RowIndex, RowMatch, as_matrix, describe_rows
 
 _ENOUGH = 0.1
 """Below this share of common numbers, the two have no common weights."""
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 """A part of a name that is a number: a layer's, not the 1 of `norm_1`."""
-_ROLES = {
-    "query": ("q", "query", "wq", "q_proj", "q_lin", "to_q", "linear_q", "w_q", "query_proj"),
-    "key": ("k", "key", "wk", "k_proj", "k_lin", "to_k", "linear_k", "w_k", "key_proj"),
-    "value": ("v", "value", "wv", "v_proj", "v_lin", "to_v", "linear_v", "w_v", "value_proj"),
-    "gate": ("gate", "gate_proj", "w_gate", "fc_gate"),
-    "up": ("up", "up_proj", "w_up", "fc_up"),
-}
-
-
-@dataclass(frozen=True)
-class WeightMatch:
-    """A parameter of the reference, and where it stands in the port."""
-
-    reference: str
-    port: str
-    how: str
-    """equal, transposed, slice, heads, rotary, permuted, split or reordered."""
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class WeightFinding:
-    """Something about the weights that is probably not meant."""
-
-    kind: str
-    """missing, initial, other, swapped, layer, untied, duplicated, transposed or permuted."""
-    reference: str = ""
-    port: str = ""
-    detail: str = ""
 
 
 @dataclass
@@ -71,11 +43,13 @@ def compare_weights(reference: nn.Module, port: nn.Module) -> CommonWeights:
         if not _is_constant(tensor):
             matched[name] = _matches(name, tensor, index)
     _add_biases(theirs, ours, matched)
+    fixed = _fixed(reference)
+    matched = {name: options for name, options in matched.items() if options or name not in fixed}
     templates = _templates(matched)
     found.matches = [
         _usual(name, options, templates) for name, options in matched.items() if options
     ]
-    numbers = {name: t.numel() for name, t in theirs.items() if not _is_constant(t)}
+    numbers = {name: theirs[name].numel() for name in matched}
     present = sum(numbers[match.reference] for match in found.matches)
     found.share = present / max(sum(numbers.values()), 1)
     if not found.common:
@@ -83,10 +57,11 @@ def compare_weights(reference: nn.Module, port: nn.Module) -> CommonWeights:
         return found
     taken = _taken(reference, found.matches, matched)
     untied = _untied(reference, ours, taken)
-    loose = {name: t for name, t in ours.items() if name not in {f.port for f in untied}}
+    known = {f.port for f in untied} | _buffers_of(reference, ours)
+    loose = {name: t for name, t in ours.items() if name not in known}
     found.findings = [
         *_wrong_layout(found.matches, theirs),
-        *_swapped(found.matches),
+        *swapped(found.matches),
         *_other_layer(found.matches, reference),
         *untied,
         *_left_over(theirs, loose, matched, templates, taken),
@@ -96,6 +71,19 @@ def compare_weights(reference: nn.Module, port: nn.Module) -> CommonWeights:
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters() if p.numel()}
+
+
+def _fixed(model: nn.Module) -> set[str]:
+    """Parameters that are not learnt beside others that are: a table of sinusoids, which a port may
+    compute."""
+    learnt = {name: p.requires_grad for name, p in model.named_parameters()}
+    return {name for name in learnt if not learnt[name]} if any(learnt.values()) else set()
+
+
+def _buffers_of(reference: nn.Module, ours: dict[str, Tensor]) -> set[str]:
+    """Parameters of the port that the reference has as buffers."""
+    buffers = [b.flatten() for b in reference.buffers()]
+    return {name for name, t in ours.items() if any(b.equal(t.flatten()) for b in buffers)}
 
 
 def _is_constant(tensor: Tensor) -> bool:
@@ -113,13 +101,18 @@ def _matches(name: str, tensor: Tensor, index: RowIndex) -> list[WeightMatch]:
     parts = index.parts(tensor)
     covered = {int(row) for part in parts for row in part.rows}
     if len(covered) == len(as_matrix(tensor)):
-        names = ", ".join(part.name for part in parts)
-        return [WeightMatch(name, names, "split")]
+        return [_split(name, parts)]
     parts = index.parts(tensor.t()) if tensor.dim() == 2 else []
     covered = {int(row) for part in parts for row in part.rows}
     if tensor.dim() == 2 and len(covered) == tensor.shape[1]:
-        return [WeightMatch(name, ", ".join(part.name for part in parts), "split")]
+        return [_split(name, parts)]
     return found
+
+
+def _split(name: str, parts: list[RowMatch]) -> WeightMatch:
+    """The parts in the order in which they stand in the whole."""
+    ordered = sorted(parts, key=lambda part: int(part.rows.min()))
+    return WeightMatch(name, ", ".join(part.name for part in ordered), "split")
 
 
 def _add_biases(
@@ -211,24 +204,6 @@ def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list
 
 def _is_square(tensor: Tensor) -> bool:
     return tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
-
-
-def _role(name: str) -> str | None:
-    parts = name.lower().split(".")
-    for role, words in _ROLES.items():
-        if any(part in words for part in parts):
-            return role
-    return None
-
-
-def _swapped(matches: list[WeightMatch]) -> list[WeightFinding]:
-    """The key's weights where the port has its value's: by what the two call them."""
-    found: list[WeightFinding] = []
-    for match in matches:
-        one, other = _role(match.reference), _role(match.port)
-        if one is not None and other is not None and one != other:
-            found.append(WeightFinding("swapped", match.reference, match.port))
-    return found
 
 
 def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[WeightFinding]:
