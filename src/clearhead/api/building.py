@@ -23,11 +23,11 @@ def build_model(
     """A model with its initial weights, from a configuration or the name of a preset. The same seed
     gives the same weights; on the device "meta" there are none, and no memory is used.
 
-    A part of your own is a class, given in the place of one of clearhead's: it is built as
-    `Part(config)` (an attention, a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`),
-    and its constructor gives it its initial weights. Norms and feed-forward networks are called
-    with (batch, length, d_model); positions with the numbers of the positions, and what they return
-    is added to the embeddings.
+    Your own part is a class that replaces one of clearhead's. It is built as `Part(config)` (an
+    attention, which must be a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`), and
+    its constructor initialises its weights. The model calls norms and feed-forward networks with
+    (batch, length, d_model). It calls positions with the numbers of the positions, and adds the
+    result to the embeddings.
     """
     if not isinstance(config, ModelConfig | str):
         raise InputError(

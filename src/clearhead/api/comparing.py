@@ -33,14 +33,14 @@ def diff(
 ) -> PortReport:
     """Find the line at which a port departs from its reference, and why.
 
-    Both are any `torch.nn.Module`; what `load` returns; the folder of a run, a model folder, a
+    Each model is any `torch.nn.Module`; what `load` returns; the folder of a run, a model folder, a
     Hugging Face folder (no code in it is run), the name of a shipped model; or FILE.py:NAME, a
-    model or a function that builds one with its weights, whose file is run, and may hold `calls`.
+    model or a function that builds one with its weights. That file is run, and may define `calls`.
 
-    `inputs`: what both are called with; without it, tokens are drawn, and models are called as in
-    `examine`. `copy_weights` copies the reference's weights, where the two have none in common and
-    shapes determine which goes where. `steps=False` leaves out the cache; `seconds` bounds the
-    search. Neither model is changed.
+    `inputs`: what both models are called with; without it, tokens are drawn at random, and the
+    models are called as in `examine`. `copy_weights` copies the reference's weights if the two have
+    no weights in common and the shapes determine which goes where. `steps=False` leaves out the
+    cache; `seconds` limits the time of the search. Neither model is changed.
     """
     check_whole("seed", seed)
     if vocab_size is not None:

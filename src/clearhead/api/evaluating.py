@@ -31,14 +31,15 @@ def evaluate(
     prepared: str | Path | None = None,
     **options: Unpack[Measuring],
 ) -> Evaluation:
-    """How good a model is. Of a run, on its own test set (or the `split`), unless text is given.
+    """Measure how good a model is; a run is measured on its own test set (or the `split`) unless
+    you give text.
 
     A translator: BLEU and chrF++ (the extra `eval`) of translations of `source` against
     `reference`, with 95 % intervals, and whether it differs from the model `against`; with `exact`,
-    the share of lines that are right to the last character. Without a model, the `hypothesis`,
+    the share of lines that are correct to the last character. Without a model, the `hypothesis`,
     which is the output of any system, is scored in the same way, and `against` is another output.
     A language model: perplexity of `text`. An encoder: accuracy of a classifier, or loss on masked
-    tokens, on the data in `prepared`. Options that are not for this kind of model are refused.
+    tokens, on the data in `prepared`. An option that does not apply to the model is an error.
     """
     given: dict[str, Any] = {
         "source": source,

@@ -41,12 +41,12 @@ def examine(
 
     `model`: any `torch.nn.Module`; what `load` returns; the folder of a run, a model folder, a
     Hugging Face folder (no code in it is run), the name of a shipped model; or FILE.py:NAME, a
-    model or a function that builds one, whose file is run, and may hold `calls`.
+    model or a function that builds one. That file is run, and may define `calls`.
 
-    `kind` and `vocab_size` are read from the model where it says them. `calls` tells how to call a
-    model whose signature is not a common one. `quick` leaves out training and compilation; `only`
-    names the checks to make. `fresh`: whether the weights are untrained (None: those of a module
-    and of FILE.py are, others are not). `language` is that of errors. The model is not changed.
+    `kind` and `vocab_size` are read from the model if it has them. `calls` says how to call a model
+    with an unusual signature. `quick` leaves out training and compilation; `only` names the checks
+    to run. `fresh`: whether the weights are untrained (None: those of a module and of FILE.py are,
+    others are not). `language` is the language of errors. The model is not changed.
     """
     check_whole("seed", seed)
     for name, size in (("vocab_size", vocab_size), ("max_length", max_length)):

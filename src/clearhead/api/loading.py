@@ -20,11 +20,11 @@ def load(
     norm: PartGiven = None,
     positions: PartGiven = None,
 ) -> TextModel:
-    """A model that takes and gives text.
+    """Open a model that takes and returns text.
 
     `path` is the folder of a run, a model folder, a Hugging Face folder (no code in it is run), or
-    the name of a shipped model; a folder of that name wins. A model that was saved with parts of
-    your own needs their classes.
+    the name of a shipped model; if a folder has that name, the folder is opened. A model that was
+    saved with your own parts needs their classes.
     """
     own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
     found = find_model(path, own)
@@ -47,7 +47,8 @@ def find_model(path: str | Path, own: OwnParts = NONE) -> TextModel:
 
 
 def import_model(folder: str | Path, out: str | Path) -> TextModel:
-    """Read a Hugging Face folder into a new model folder, and open that. No code in it is run."""
+    """Convert a Hugging Face folder into a new model folder, and open the new one. No code in the
+    Hugging Face folder is run."""
     path = as_path("out", out)
     import_huggingface(as_path("folder", folder), path)
     return TextModel(path)

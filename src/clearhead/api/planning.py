@@ -30,14 +30,14 @@ def plan(
     assumptions: Assumptions | Mapping[str, float] | None = None,
 ) -> ClusterPlan:
     """Memory, layout, time and cost of training on `gpus` accelerators of a `kind`, from arithmetic
-    alone; `print` shows all of it. What a run takes on this machine: `training_plan`.
+    alone; `print` shows all of it. For what a run takes on this machine, use `training_plan`.
 
     `what` is a recipe (also its name or path), a model's configuration, or the name of a preset. A
-    recipe brings the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a
-    step; a model needs `tokens`. `train` replaces the training settings of the recipe, or those
-    with which a model alone is planned (bf16, logits in chunks). `name` is shown for a model whose
-    configuration is given. `assumptions`: what you know better, such as {"price": 2.5}; see
-    `clearhead.scale.Assumptions`.
+    recipe contains the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a
+    step; for a model alone, give `tokens`. `train` replaces the training settings of the recipe, or
+    those assumed for a model alone (bf16, logits in chunks). `name` is the name to show for a model
+    that is given by its configuration. `assumptions`: values to use instead of the assumed ones,
+    such as {"price": 2.5}; see `clearhead.scale.Assumptions`.
     """
     for option, value, kind_wanted, remedy in (
         ("name", name, str | None, "give a text"),

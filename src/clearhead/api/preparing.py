@@ -33,12 +33,12 @@ def prepare(
 ) -> Corpus:
     """Turn a recipe's text into token files: train the tokenizer, encode, write a manifest.
 
-    A folder that is finished is only checked, one that was interrupted is continued; `overwrite`
-    makes it anew.
+    If the folder is finished, it is only checked; if preparing was interrupted, it resumes.
+    `overwrite` prepares the text again.
 
-    `data` are settings on top of the recipe's, such as `{"vocab_size": 4000}`. The folder keeps
-    them, and training from it needs them no more. `clean` names kinds of defects whose documents
-    are removed (`[]`: all kinds), each listed in the folder's removed.tsv.
+    `data` are settings that replace the recipe's, such as `{"vocab_size": 4000}`. The folder
+    records them, so you need not repeat them for training. `clean` names the kinds of defects whose
+    documents are removed (`[]`: all kinds); the folder's removed.tsv lists each of them.
     """
     own = as_recipe(recipe)
     if not isinstance(data, Mapping | None):

@@ -47,7 +47,7 @@ class SizedRecipe(Recipe):
 
     reasons: tuple[str, ...] = ()
     defects: Defects
-    """What is wrong with the text, by kind, found before anything was removed."""
+    """What is wrong with the text, by kind, counted before anything was removed."""
 
 
 @takes(NewOptions)
@@ -68,8 +68,8 @@ def recipe_for(
 
     `text` says what there is: `OwnText.pairs(rows)` for a translator, `OwnText.texts(strings)` for
     a language model, `OwnText.labelled(rows)` for a classifier, and other constructors for columns,
-    files and tables. Text in memory is written into `folder`, where the recipe's run finds it
-    again. What is wrong with the text is in the recipe's `defects`.
+    files and tables. Text in memory is written into `folder`, from which the recipe's run reads it.
+    The recipe's `defects` say what is wrong with the text.
     """
     if old:
         text = old_own_text(text, old)

@@ -55,18 +55,20 @@ def serve(
     client_seconds: float = Limits.client_seconds,
     log_level: str = "info",
 ) -> None:
-    """Answers requests over HTTP until SIGTERM or Ctrl-C, and then finishes what it accepted.
+    """Serve models over HTTP until SIGTERM or Ctrl-C; requests that were accepted are still
+    answered.
 
-    `models` are what `load` takes; NAME=PATH gives one a name. Translators answer to
+    `models` are what `load` takes; NAME=PATH gives a model a name. Translators have
     LibreTranslate's API and need a pair of languages, at the end of the name of their folder
-    (multi30k-de-en) or as their name (de-en=PATH). Decoders answer to OpenAI's API, classifiers to
-    POST /classify. `workers`: processes, each with one core and all models. `precision`,
-    `engine_folder`, `beam`, `max_new`: see `TextModel.translate`. `api_keys`: a file with a key on
-    each line; without it, the variable CLEARHEAD_API_KEYS; without that, every client may ask.
-    `allow_origin`: sites whose pages may ask. `max_characters` and `max_texts` of a request,
-    `max_waiting` tokens of a model's queue, `seconds` for an answer: what is more is refused.
-    `max_connections` of a worker, and `max_per_address` of them from one address (a proxy is one);
-    a client has `client_seconds` to send a request, and as long to read the answer.
+    (multi30k-de-en) or as their name (de-en=PATH). Decoders have OpenAI's API, classifiers POST
+    /classify. `workers`: the number of processes, each with one core and all models. `precision`,
+    `engine_folder`, `beam`, `max_new`: see `TextModel.translate`. `api_keys`: a file with one key
+    per line; without it, the variable CLEARHEAD_API_KEYS; without both, no key is needed.
+    `allow_origin`: sites whose pages may send requests. The server refuses what exceeds these
+    limits: `max_characters` and `max_texts` of a request, `max_waiting` tokens in a model's queue,
+    `seconds` for an answer. `max_connections` limits the connections of a worker, and
+    `max_per_address` those from one address (a proxy is one address). A client has `client_seconds`
+    to send a request, and the same time to read the answer.
     """
     _check_main_thread()
     for package in PACKAGES:
@@ -127,8 +129,8 @@ def _check_main_thread() -> None:
         if threading.current_thread() is threading.main_thread():
             return
     raise ClearheadError(
-        "a server cannot be started in a notebook or in another thread than the main one; run it "
-        "in a terminal, or as a process of its own: clearhead serve MODEL"
+        "a server cannot be started in a notebook or outside the main thread; run it in a "
+        "terminal, or in a separate process: clearhead serve MODEL"
     )
 
 

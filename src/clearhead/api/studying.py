@@ -57,7 +57,7 @@ _log = logging.getLogger("clearhead")
 
 def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
     """A study: the name of a shipped one, or the path of a .toml file. Its runs and results are in
-    `folder`, which is studies/NAME unless given."""
+    `folder`, by default studies/NAME."""
     if not isinstance(what, str | Path) or not str(what):
         raise InputError(f"study={what!r:.60} is not a name; give one, or the path of a .toml file")
     plan = load_study(what)
@@ -73,18 +73,18 @@ class Study:
 
     @property
     def result(self) -> StudyResult:
-        """Every arm with finished runs, against the baseline."""
+        """Every arm that has finished runs, compared with the baseline."""
         refuse_unusual(self.folder)
         return compare(self.plan, read_lines(self.folder / RESULTS))
 
     def table(self, *, times: bool = True) -> str:
-        """The result as text. Without `times`, nothing that another run of the study would
+        """The result as text. Without `times`, it leaves out what another run of the study would
         change."""
         return table(self.result, times=times)
 
     def page(self, out: str | Path) -> list[Path]:
-        """Writes the result into a folder: NAME.md and NAME.zh-CN.md, a picture for each, and the
-        lines that they were made from."""
+        """Write the result into a folder: NAME.md and NAME.zh-CN.md, a picture for each, and the
+        lines from which they were made."""
         return write_pages(self.result, as_path("out", out))
 
     def run(
@@ -95,12 +95,12 @@ class Study:
         parts: Sequence[str] = (),
         say: Say | None = None,
     ) -> StudyResult:
-        """Runs what is missing: every arm with every seed, `workers` side by side (one for each
-        core unless given), each a process with one thread. Killed at any moment, the same call
-        resumes. It first says how long it will take; with `only_plan` that is all.
+        """Do the missing runs: every arm with every seed, each in a process with one thread,
+        `workers` at a time (by default one for each core). If it is killed at any moment, the same
+        call resumes. It first says how long it will take; with `only_plan` it does nothing else.
 
-        `parts` repeats the parts of the study's file, as "ROLE=FILE.py:NAME": FILE.py is run, and
-        a study that somebody sent runs no file that you have not named."""
+        `parts` repeats the parts of the study's file, as "ROLE=FILE.py:NAME". FILE.py is run, so a
+        study from somebody else may run only the files that you name."""
         if workers is not None and (type(workers) is not int or workers < 1):
             raise InputError(f"workers={workers!r} must be a whole number of at least 1; try 1")
         say, n_workers = say or _log.info, workers or os.cpu_count() or 1

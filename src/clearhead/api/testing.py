@@ -5,9 +5,9 @@ from clearhead.errors import InputError
 
 
 def selftest(device: str | None = None) -> SelfTest:
-    """Invariants, a training step, a resumed run and a decode on a device, compared with the CPU in
-    fp64. `device`: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or the CPU.
-    `print` shows a report that you can send in; `passed` says whether all is well."""
+    """Check a device: invariants, a training step, a resumed run and decoding, compared with the
+    CPU in fp64. `device`: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or the CPU.
+    `print` shows a report that you can send in; `passed` says whether every check passed."""
     if not isinstance(device, str | None):
         raise InputError(
             f"device={device!r:.60} is a {type(device).__name__}; give a name, such as 'cpu'"

@@ -52,7 +52,7 @@ class TokenizedModel:
         return open_folder(self.folder, own_parts=self.own_parts, dtype=self.dtype)
 
     def open(self) -> None:
-        """Read the weights now, rather than when they are needed."""
+        """Read the weights now rather than when they are first needed."""
         assert self.opened is not None
 
     def __repr__(self) -> str:

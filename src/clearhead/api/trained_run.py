@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TrainedRun(TextModel):
-    """The model of a run, and what the run has left: `.recipe`, `.metrics`."""
+    """The model of a run, with the run's `.recipe` and `.metrics`."""
 
     is_run = True
 
@@ -37,7 +37,7 @@ class TrainedRun(TextModel):
 
     @property
     def recipe(self) -> Recipe:
-        """Every key, as it was used."""
+        """The recipe with the value of every key that the run used."""
         return recipe_of_run(self.folder)
 
     @property
@@ -46,8 +46,8 @@ class TrainedRun(TextModel):
         return read_metrics(self.folder / METRICS)
 
     def learnt_from(self, text: str, *, n_nearest: int = 3) -> LearntFrom:
-        """What the training text has of this one: how many lines contain each of its pieces, and
-        the training pairs that are most like it. Needs the prepared data of the run."""
+        """How the training text relates to this text: how many lines contain each of its pieces,
+        and which training pairs are most similar. Needs the prepared data of the run."""
         return self._training_text.ask(text, n_nearest)
 
     @cached_property
@@ -55,8 +55,8 @@ class TrainedRun(TextModel):
         folder = data_of_run(self.folder, PREPARED)
         if not is_prepared(folder):
             raise DataError(
-                f"{folder} holds no prepared data, and only they tell what {self.folder} learnt "
-                "from; restore them, or prepare the run's recipe again"
+                f"{folder} holds no prepared data, which show what {self.folder} learnt from; "
+                "restore them, or prepare the run's recipe again"
             )
         return TrainingText(open_corpus(folder))
 

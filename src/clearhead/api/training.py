@@ -70,12 +70,12 @@ def train(
     listeners: Sequence[Listener] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedRun:
-    """Train a recipe's model, and return the run, which takes and gives text.
+    """Train a recipe's model, and return the run, which takes and returns text.
 
-    Data that are not prepared are prepared first. A run that was stopped or killed resumes from its
-    newest checkpoint. The four parts replace those that the recipe names: see `build_model`.
-    `listeners` receive every step; without any, what `clearhead train` prints is logged (logger
-    "clearhead"). `progress` receives how far preparing has come.
+    If the data are not prepared, `train` prepares them first. A run that was stopped or killed
+    resumes from its newest checkpoint. The four parts replace those that the recipe names: see
+    `build_model`. `listeners` receive every step; without listeners, `train` logs what `clearhead
+    train` prints (logger "clearhead"). `progress` receives the progress of preparing.
     """
     found = as_recipe(recipe)
     TrainOptions(threads=threads)
@@ -108,9 +108,9 @@ def training_plan(
     positions: PartGiven = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainingPlan:
-    """What a run takes on this machine: sizes from arithmetic, time from a few real steps that are
-    discarded. Data that are not prepared are prepared first; nothing else is written. The
-    arguments are those of `train`. For many accelerators: `plan`."""
+    """Estimate what a run takes on this machine: sizes by arithmetic, time from a few real steps,
+    which are discarded. If the data are not prepared, they are prepared first; nothing else is
+    written. The arguments are those of `train`. For many accelerators, use `plan`."""
     found = as_recipe(recipe)
     TrainOptions(threads=threads)
     parts = own_parts(
