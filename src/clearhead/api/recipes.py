@@ -32,11 +32,11 @@ def recipe(
     model: Values | ModelConfig | None = None,
     train: Values | TrainConfig | None = None,
 ) -> Recipe:
-    """What a run is made of, checked.
+    """Make a recipe, which holds all settings of a run, and check it.
 
-    `source` is the name of a shipped recipe, the path of a .toml file, or a recipe; without one,
-    `data` must be a whole table. The tables are values that replace the source's, or whole
-    configurations:
+    `source` is the name of a shipped recipe, the path of a .toml file, or a recipe; without a
+    source, `data` must be a complete table. Each table gives values that replace the source's, or
+    is a complete configuration:
 
         recipe("multi30k-de-en", train={"steps": 200})
         recipe(name="mine", data=DataConfig(…), model=ModelConfig(…))

@@ -118,7 +118,7 @@ class Evaluating(Measuring, total=False):
 
 
 def one_string(given: object) -> str:
-    """The text, if it is a single one."""
+    """The text, if it is a single string."""
     if isinstance(given, str):
         return given
     raise InputError(f"text={given!r:.60} is a {type(given).__name__}; give one string")

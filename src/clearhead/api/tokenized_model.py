@@ -91,7 +91,7 @@ class TokenizedModel:
         precision: EnginePrecision = EngineOptions.precision,
         engine_folder: str | Path | None = EngineOptions.engine_folder,
     ) -> Engine:
-        """What runs the model. CTranslate2 is opened once, from the folder: it knows nothing of
+        """What runs the model. CTranslate2 is opened once, from the folder, and does not see
         changes to `.model`."""
         if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
             return engine_of(model, model_folder(self.folder), engine, precision)
