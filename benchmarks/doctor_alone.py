@@ -87,9 +87,9 @@ def _specimens(chosen: tuple[str, ...]):
     package = types.ModuleType("clearhead")
     sys.modules |= {"clearhead": package, "clearhead.doctor": transformer_doctor}
     sys.path.insert(0, str(ROOT))
-    from tests.doctor.specimens import attentions, inside, layers, pairs, serving, uses
+    from tests.doctor.specimens import around, attentions, inside, layers, pairs, serving, uses
 
-    for group in (attentions, layers, uses, pairs, inside, serving):
+    for group in (around, attentions, layers, uses, pairs, inside, serving):
         for specimen in group.SPECIMENS:
             if chosen and not specimen.name.startswith(chosen):
                 continue

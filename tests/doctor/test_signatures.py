@@ -130,3 +130,69 @@ def test_tokens_by_keyword_and_logits_in_a_field_are_found(build):
     torch.manual_seed(0)
     assert found(build(), "decoder", "causal", "context", "positions", "mixing") == {}
     assert found(build(leaks=True), "decoder", "causal") == {"causal.leak": "error"}
+
+
+class Batch(Pair):
+    """A batch as a loader of data made it"""
+
+    def forward(self, batch, mode="train"):
+        source, read = batch
+        return self.translate(source, read)
+
+
+class BatchWithTargets(Pair):
+    def forward(self, batch, mode="train"):
+        source, read, _ = batch
+        return self.translate(source, read)
+
+
+class WholeTarget(Pair):
+    def forward(self, src, tgt):
+        return self.translate(src, tgt[:, :-1])
+
+
+@pytest.mark.parametrize("build", [Batch, BatchWithTargets, WholeTarget])
+def test_a_batch_in_one_tuple_and_a_target_that_is_cut_inside_are_taken(build):
+    torch.manual_seed(0)
+    checks = ("causal", "source", "positions", "lengths", "target_leak")
+    assert found(build(), "encoder-decoder", *checks) == {}
+    assert found(build(leaks=True), "encoder-decoder", "causal") == {"causal.leak": "error"}
+
+
+class TokensAndLengths(healthy.Encoder):
+    def forward(self, batch):
+        tokens, lengths = batch
+        return super().forward(tokens, torch.arange(tokens.shape[1]) >= lengths[:, None])
+
+
+class ForgetsLengths(healthy.Encoder):
+    def forward(self, batch):
+        return super().forward(batch[0])
+
+
+def test_tokens_beside_their_lengths_in_one_tuple_are_taken():
+    torch.manual_seed(0)
+    assert found(TokensAndLengths(), "encoder", "padding", "context") == {}
+    assert set(found(ForgetsLengths(), "encoder", "padding")) == {"padding.right"}
+
+
+class BareTable(Decoder):
+    """Tokens are rows of a parameter: no nn.Embedding says how large the vocabulary is."""
+
+    def __init__(self, *, leaks=False):
+        super().__init__(leaks=leaks)
+        self.table = nn.Parameter(torch.randn(VOCAB, WIDTH))
+        self.places = nn.Parameter(torch.randn(LIMIT, WIDTH))
+        del self.embedding
+
+    def forward(self, tokens):
+        x = self.table[tokens] + self.places[: tokens.shape[1]]
+        for block in self.blocks:
+            x, _ = block(x, self.allowed(tokens.shape[1], tokens.shape[1]))
+        return self.scores(x)
+
+
+def test_the_vocabulary_is_known_where_tokens_are_rows_of_a_parameter():
+    torch.manual_seed(0)
+    assert found(BareTable(), "decoder", "causal", "context") == {}
+    assert found(BareTable(leaks=True), "decoder", "causal") == {"causal.leak": "error"}

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from clearhead.doctor import Examination, examine
-from tests.doctor.specimens import attentions, inside, layers, pairs, serving, uses
+from tests.doctor.specimens import around, attentions, inside, layers, pairs, serving, uses
 from tests.doctor.specimens.specimen import Specimen
 
-ROOMS = (attentions, layers, uses, pairs, inside, serving)
+ROOMS = (around, attentions, layers, uses, pairs, inside, serving)
 SPECIMENS = [specimen for room in ROOMS for specimen in room.SPECIMENS]
 # The rows of our list of tutorial defects that show in behaviour.
 BEHAVIOURAL = {1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 22, 23, 25, 26, 28, 29, 30, 31}

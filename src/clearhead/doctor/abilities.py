@@ -4,7 +4,9 @@ Each function returns the entries of `Calls` that it found and how they are show
 of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty answer.
 """
 
+import math
 import typing
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +19,9 @@ from .form import CALL_ERRORS, Form, arguments_of
 from .generating import NOTHING, Found, find_generate
 from .patient import CallInputs, Patient
 
-_LABELS = ("labels", "lm_labels", "targets", "gold")
+_LABELS = ("labels", "lm_labels", "targets", "label", "gold")
+Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
+_N_SPECIAL = 5
 _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 
 
@@ -27,6 +31,14 @@ def find_loss(patient: Patient, form: Form) -> Found:
     name = next((n for n in _LABELS if n in arguments_of(model)), None)
     if form.inside is not None and patient.kind == "decoder" and form.targets is None:
         return {"own_loss": form.call}, {"loss": "loss = model(…)"}
+    if form.drops_last and form.inside is None:
+
+        def own_loss(model: nn.Module, inputs: CallInputs) -> Tensor:
+            return _loss_in(form.call(model, inputs))
+
+        with torch.no_grad():
+            own_loss(model, patient.draw(patient.rows(2)))
+        return {"own_loss": own_loss}, {"loss": "loss = model(…)"}
     if name is not None and form.shifts_itself and form.tokens is None:
 
         def labelled(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Any:
@@ -36,7 +48,7 @@ def find_loss(patient: Patient, form: Form) -> Found:
     if name is None or form.methods or form.shifts_itself or form.inside is not None:
         return NOTHING
     if form.pooled or form.vocab_size != patient.vocab_size:
-        return NOTHING  # targets are not tokens
+        return _loss_of_classes(patient, form, name)
 
     def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
         if not form.length_first:
@@ -49,6 +61,9 @@ def find_loss(patient: Patient, form: Form) -> Found:
     # Hugging Face's word for "the inputs again, and the model shifts them".
     shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
     inputs = patient.draw(patient.rows(3))
+    filled = _filled_token(patient, loss)
+    if filled is not None:
+        return {"fills": filled}, {"loss": f"loss = model(…, {name}=…), where tokens are {filled}"}
     taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
         targets = inputs.tokens.clone()
@@ -67,12 +82,74 @@ def find_loss(patient: Patient, form: Form) -> Found:
     # Token 0 is the last that was tried: where it counts, none is known that does not.
     ignores = counts[ignored] in (1.0, 0.5) or ignored in (-100, -1, patient.pad_id)
     found = {"loss": loss, "labelled": loss, "loss_shift": shift}
-    found |= {"ignored": ignored, "ignores": ignores}
+    found |= {"ignored": ignored, "ignores": ignores, **_from_labels(patient, form, name)}
     told = f", {ignored} is ignored" if ignores else ""
     return found, {"loss": f"loss = model(…, {name}=…){told}"}
 
 
-def _share(loss: Any, model: nn.Module, inputs: CallInputs, ignored: int) -> float:
+def _loss_of_classes(patient: Patient, form: Form, name: str) -> Found:
+    """Labels are classes, of whole sequences or of each token."""
+    if form.length_first or form.exact_length is not None:
+        return NOTHING
+
+    def loss(model: nn.Module, inputs: CallInputs, labels: Tensor) -> Tensor:
+        return _loss_in(form.call(model, inputs, **{name: labels}))
+
+    inputs = patient.draw(patient.rows(3))
+    labels = inputs.tokens % form.vocab_size
+    with torch.no_grad():
+        loss(patient.plain, inputs, labels[:, 0] if form.pooled else labels)
+    return {"class_loss": loss}, {"loss": f"loss = model(…, {name}=…)"}
+
+
+def _from_labels(patient: Patient, form: Form, name: str) -> dict[str, Any]:
+    """An encoder-decoder that is given labels only makes what its decoder reads of them."""
+    reads = arguments_of(patient.model).get(form.tokens or "")
+    if not form.two_sequences or reads is None or reads.default is not None:
+        return {}
+
+    def from_labels(model: nn.Module, inputs: CallInputs, labels: Tensor) -> Tensor:
+        output = form.call(model, inputs, **{name: labels, str(form.tokens): None})
+        return form.returned_logits(output, inputs)
+
+    inputs = patient.draw(patient.rows(2))
+    try:
+        with torch.no_grad():
+            from_labels(patient.plain, inputs, inputs.tokens)
+    except CALL_ERRORS:
+        return {}
+    return {"from_labels": from_labels}
+
+
+def _filled_token(patient: Patient, loss: Loss) -> int | None:
+    """The token that stands for what is to be predicted, where no other position is a target: such
+    a model may see everything. Among ordinary tokens it finds nothing to learn."""
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
+    places = torch.zeros_like(inputs.tokens, dtype=torch.bool)
+    places[:, ::3] = True
+
+    def measured(tokens: Tensor, targets: Tensor) -> float:
+        with torch.no_grad():
+            return float(loss(model, replace(inputs, tokens=tokens), targets.clone()))
+
+    targets, others = inputs.tokens, patient.other_tokens(inputs.tokens)
+    try:
+        if 0 < abs(measured(inputs.tokens, targets)) < math.inf:
+            return None
+        for token in (*range(_N_SPECIAL), patient.vocab_size - 1):
+            tokens = inputs.tokens.masked_fill(places, token)
+            whole, here, elsewhere = (
+                measured(tokens, torch.where(changed, others, targets))
+                for changed in (torch.zeros_like(places), places, ~places)
+            )
+            if 0 < whole < math.inf and whole == elsewhere != here:
+                return token
+    except CALL_ERRORS:
+        pass
+    return None
+
+
+def _share(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> float:
     """The loss of a row beside one of nothing but this target, as a share of the row's own: 1 where
     the target does not count, a half where it is divided by all."""
     inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()

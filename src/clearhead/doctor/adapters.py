@@ -5,8 +5,9 @@ import inspect
 import torch
 
 from .calling import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
-from .form import CALL_ERRORS, arguments_of, describe, has_forward
+from .form import CALL_ERRORS, arguments_of, has_forward
 from .masks import is_mask
+from .outputs import describe
 from .patient import CallInputs, Patient
 from .texts import Language, error_text
 

@@ -1,7 +1,6 @@
 """Attention seen from below: every softmax over scores and every fused kernel that a call runs,
 whatever the code above them looks like."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,16 @@ if hasattr(_aten, "_safe_softmax"):  # torch 2.5 and later
 _PRODUCT = {_aten.bmm.default, _aten.baddbmm.default}
 _DIVIDE = {_aten.div.Tensor, _aten.div_.Tensor, _aten.div.Scalar}
 _SCALE = {_aten.mul.Tensor, _aten.mul_.Tensor, _aten.mul.Scalar, *_DIVIDE}
+# What comes out of these has no scale yet.
+_FRESH = {
+    *_PRODUCT,
+    *_SOFTMAX,
+    _aten.mm.default,
+    _aten.addmm.default,
+    _aten.linear.default,
+    _aten.convolution.default,
+    _aten.native_layer_norm.default,
+}
 
 
 @dataclass
@@ -35,9 +44,9 @@ class Attention:
     product: Tensor | None = None
     """The bare products of queries and keys that the scores were made of."""
     d_head: int | None = None
-    scaled_before: tuple[float, float] = (1.0, 1.0)
-    """The number that queries and keys were multiplied with before their product: in the module
-    itself, and in it and all modules around it."""
+    scaled_before: float = 1.0
+    """The number that queries and keys were multiplied with between their projections and their
+    product."""
     queries: Tensor | None = None
     keys: Tensor | None = None
     values: Tensor | None = None
@@ -51,8 +60,7 @@ class _Module:
     """What has happened since a module's forward began."""
 
     path: str
-    products: list[tuple[Tensor, Tensor, Tensor, tuple[float, float]]] = field(default_factory=list)
-    factors: list[tuple[int, float]] = field(default_factory=list)
+    products: list[tuple[Tensor, Tensor, Tensor, float]] = field(default_factory=list)
 
 
 class _Mode(TorchDispatchMode):
@@ -66,18 +74,16 @@ class _Trace(_Mode):
         super().__init__()
         self.shapes = shapes
         self.running: list[_Module] = [_Module("")]
+        self.scales = _Scales()
         self.seen: list[Attention] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         here = self.running[-1]
-        if func in _SCALE and (factor := _factor(func, args)) is not None:
-            here.factors.append((args[0].numel(), factor))
-        elif func in _PRODUCT and tuple(result.shape[-2:]) in self.shapes:
+        self.scales.follow(func, args, result)
+        if func in _PRODUCT and tuple(result.shape[-2:]) in self.shapes:
             queries, keys = args[-2:]
-            sizes = {queries.numel(), keys.numel()}
-            around = [factor for module in self.running for factor in module.factors]
-            before = _product(here.factors, sizes), _product(around, sizes)
+            before = self.scales.of(queries) * self.scales.of(keys)
             # baddbmm adds a bias and multiplies with a number: the bare product is asked for.
             bare = result.clone() if func is _aten.bmm.default else queries @ keys
             here.products.append((bare, queries.clone(), keys.clone(), before))
@@ -111,8 +117,49 @@ class _Trace(_Mode):
             seen.applied = weights.clone().view(seen.weights.shape)
 
 
-def _product(factors: list[tuple[int, float]], sizes: set[int]) -> float:
-    return math.prod(factor for numel, factor in factors if numel in sizes)
+class _Scales:
+    """The number that a tensor was multiplied with since it came out of a matrix or a norm. It is
+    followed from operation to operation, so that what scales an embedding, or another layer's
+    queries, is not counted."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Tensor, float]] = {}
+        """By id; the tensor is kept, so that no other gets its id."""
+
+    def of(self, tensor: Tensor) -> float:
+        """1 where nothing is known."""
+        return self._known.get(id(tensor), (tensor, 1.0))[1]
+
+    def follow(self, func: Any, args: Any, result: Any) -> None:
+        """Note the scale of what an operation returned."""
+        scale = 1.0 if func in _FRESH else self._carried(func, args)
+        if scale is None:
+            return
+        if func in _SCALE and (factor := _factor(func, args)) is not None:
+            scale *= factor
+        for tensor in _tensors(result):
+            self._known[id(tensor)] = (tensor, scale)
+
+    def _carried(self, func: Any, args: Any) -> float | None:
+        """That of the largest tensors that went in: a bias may be added to them. None where they
+        differ, or where one comes from elsewhere."""
+        if func in _SCALE:  # a rotation multiplies by cosines, which have no scale
+            if not any(id(value) in self._known for value in args[:2]):
+                return None
+            one, other = (self.of(value) for value in args[:2])
+            return one / other if func in _DIVIDE else one * other
+        given = _tensors(args)
+        size = max((tensor.numel() for tensor in given), default=0)
+        scales = {self._known.get(id(t), (t, None))[1] for t in given if t.numel() == size}
+        return scales.pop() if len(scales) == 1 else None
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """The tensors among arguments or results, also those in a list."""
+    if isinstance(values, torch.Tensor):
+        return [values]
+    items = values if isinstance(values, tuple | list) else []
+    return [tensor for item in items for tensor in _tensors(item)]
 
 
 def _factor(func: Any, args: Any) -> float | None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from . import feeding
 from .calling import STARTS
 from .feeding import Feeding
-from .form import CALL_ERRORS, Form, arguments_of, logits_in
+from .form import CALL_ERRORS, Form, arguments_of
+from .outputs import logits_in
 from .patient import Patient, change_size
 
 _RESETS = ("reset_kv_cache", "reset_cache", "clear_kv_cache", "clear_cache")

@@ -194,12 +194,31 @@ class InPairs(WayOfCalling):
         yield replace(plain, pair_offset=patient.vocab_size - n_places), shown
 
 
+class InATuple(WayOfCalling):
+    """`model(batch)`, as a loader of data made it: tokens beside their lengths, or a source beside
+    what the decoder reads and, in some, beside its targets."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """Of a model that needs one argument."""
+        if len(signature.needed) != 1 or plain.tokens is not None:
+            return
+        if signature.patient.kind != "encoder-decoder":
+            mask = MaskForm("lengths", "(batch,) lengths", True, torch.long, always=True)
+            shown = "logits = model((tokens, lengths))"
+            yield replace(plain, bundle=("tokens", "lengths"), masks={"real": mask}), shown
+            return
+        for bundle in (("source", "tokens"), ("source", "tokens", "tokens")):
+            shown = f"logits = model(({', '.join(bundle)}))"
+            yield replace(plain, bundle=bundle, two_sequences=True), shown
+
+
 WAYS: tuple[WayOfCalling, ...] = (
     TwoSequences(),
     OneSequence(),
     WithTargets(),
     WithPlaces(),
     InPairs(),
+    InATuple(),
 )
 
 
@@ -209,7 +228,7 @@ def forms(patient: Patient) -> Iterator[Shown]:
     found = list(_batch_first(patient))
     yield from found
     for form, shown in found:
-        if form.masks and not (form.methods or form.one_by_one):
+        if form.masks and not (form.methods or form.one_by_one or form.bundle):
             yield replace(form, length_first=True), shown
 
 

@@ -57,6 +57,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     ("relative.places", "cache"),
     ("shared.norm", "gradients"),
     ("shared.layers", "residual"),
+    ("sinusoids.whole", "positions"),
     ("positions", "gradients.none padding.left"),
     ("gradients", "overfits gradient_value tied"),
     ("modes.differ", "knows_the_future padding_finite"),

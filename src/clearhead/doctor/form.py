@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .mask_form import MaskForm
+from .outputs import candidates, describe, logits_in, states_in, tensors_in
 from .patient import CallInputs, in_pieces
 
 CALL_ERRORS = (
@@ -49,7 +50,9 @@ class Form:
     """By role: "real" and "source_real"; further arguments that describe the same tokens are "real
     2", "source_real 2" and so on; one that is causal only and optional is "real causal"."""
     rest: tuple[str, ...] = ()
-    """Masks that go in as further positional arguments (`*args`), by role."""
+    """Masks that go in as further positional arguments (`*args`), by name."""
+    bundle: tuple[str, ...] = ()
+    """What stands in the one tuple that the model takes: "source", "tokens", masks by name."""
     flag: str | None = None
     """An argument that switches a causal mask on, which a single token does not need: it sees all
     that is in a cache."""
@@ -72,7 +75,7 @@ class Form:
     inside: str | None = None
     """The module whose output the logits are, where only a loss comes back."""
     drops_last: bool = False
-    """With `inside`: the last token is a target only, and gets no logits."""
+    """The last token is a target only, and gets no logits."""
     pooled: bool = False
     """One vector comes back for a whole sequence."""
     max_rows: int | None = None
@@ -105,6 +108,10 @@ class Form:
 
         masks = self.mask_arguments(model, inputs)
         args, kwargs = [], {**self.constants, **masks}
+        if self.bundle:
+            known = {"source": inputs.source, "tokens": inputs.tokens, **kwargs}
+            others = {name: value for name, value in kwargs.items() if name not in self.bundle}
+            return model(tuple(known[name] for name in self.bundle), **{**others, **more})
         if self.flag is not None and inputs.tokens.shape[1] > 1:
             kwargs[self.flag] = True
         if self.two_sequences and self.source is None:
@@ -155,7 +162,7 @@ class Form:
             return self._logits(model, self.filled(inputs))[:, :length]
         if self.inside is not None and not self.drops_last:
             return self.checked(self._inside(model, inputs, 0), inputs)
-        if self.shifts_itself or self.inside is not None:
+        if self.shifts_itself or self.drops_last:
             # One token more, which no logits that are asked for may depend on.
             more = torch.cat((inputs.tokens, inputs.tokens[:, -1:]), dim=1)
             real = inputs.real
@@ -164,6 +171,8 @@ class Form:
             longer = replace(inputs, tokens=more, real=real)
             if self.inside is not None:
                 return self.checked(self._inside(model, longer, 1), inputs)
+            if self.drops_last:
+                return self.checked(self._output(model, longer, 1), inputs)
             return self.checked(self._output(model, longer)[:, 1:], inputs)
         return self.checked(self._output(model, inputs), inputs)
 
@@ -183,18 +192,15 @@ class Form:
         return places.expand_as(tokens) if self.places_by_row else places
 
     def more_outputs(self, model: nn.Module, inputs: CallInputs) -> list[Tensor]:
-        """Scores of whole sequences, (batch, classes), that stand beside the logits in a tuple."""
+        """Vectors of whole sequences, (batch, width), that stand beside the logits."""
         output = self.raw(model, self.filled(inputs) if self.exact_length else inputs)
-        found = output if isinstance(output, tuple | list) else []
         batch = len(inputs.tokens)
-        return [
-            t
-            for t in found
-            if isinstance(t, torch.Tensor) and t.dim() == 2 and len(t) == batch and t.requires_grad
-        ]
+        tensors = [t for t in tensors_in(output) if t.dim() == 2 and t.requires_grad]
+        return [t for t in tensors if len(t) == batch]
 
-    def _output(self, model: nn.Module, inputs: CallInputs) -> Tensor:
-        output, shape = self.raw(model, inputs), inputs.tokens.shape
+    def _output(self, model: nn.Module, inputs: CallInputs, dropped: int = 0) -> Tensor:
+        output = self.raw(model, inputs)
+        shape = (len(inputs.tokens), inputs.tokens.shape[1] - dropped)
         if self.pooled and (vector := self.vector_in(output, inputs)) is not None:
             return vector[:, None].expand(-1, shape[1], -1)
         if self.head is not None:
@@ -209,7 +215,7 @@ class Form:
     def vector_in(self, output: Any, inputs: CallInputs) -> Tensor | None:
         """One vector for each sequence, in what came back."""
         batch = len(inputs.tokens)
-        vectors = (t for t in _candidates(output) if t.dim() == 2 and t.is_floating_point())
+        vectors = (t for t in candidates(output) if t.dim() == 2 and t.is_floating_point())
         return next((t for t in vectors if len(t) == batch and t.shape[1] > 1), None)
 
     def _inside(self, model: nn.Module, inputs: CallInputs, dropped: int) -> Tensor:
@@ -318,58 +324,3 @@ def has_forward(model: nn.Module) -> bool:
     """Whether the model defines forward."""
     forward = getattr(type(model), "forward", None)
     return "forward" in vars(model) or forward is not nn.Module.forward
-
-
-def logits_in(
-    output: Any,
-    shape: tuple[int, ...],
-    vocab_size: int | None,
-    length_first: bool = False,
-    flat: bool = False,
-) -> Tensor | None:
-    """A tensor of (batch, length, vocab), or if `flat` of (batch · length, vocab): by itself, as
-    `.logits`, in a dict as "logits", or the first such of a tuple, a dict or a dataclass."""
-    batch, length = shape[:2]
-    for tensor in _candidates(output):
-        if vocab_size is not None and tensor.shape[-1:] != (vocab_size,):
-            continue
-        if tensor.dim() == 3 and length_first and tensor.shape[:2] == (length, batch):
-            return tensor.transpose(0, 1)
-        if tensor.dim() == 3 and not length_first and tensor.shape[:2] == (batch, length):
-            return tensor
-        if flat and tensor.dim() == 2 and len(tensor) == batch * length:
-            return tensor.view(batch, length, -1)
-    return None
-
-
-def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -> Tensor:
-    """The hidden states (batch, length, width) in an output; raises if there are none."""
-    states = logits_in(output, shape, None, length_first)
-    if states is None:
-        raise ValueError(f"no states of (batch, length, width) came back, but {describe(output)}")
-    return states
-
-
-def _candidates(output: Any) -> list[Tensor]:
-    if isinstance(output, torch.Tensor):
-        return [output]
-    if isinstance(output, dict):
-        return _candidates(output["logits"] if "logits" in output else list(output.values()))
-    if isinstance(found := getattr(output, "logits", None), torch.Tensor):
-        return [found]
-    if is_dataclass(output):
-        return _candidates(list(vars(output).values()))
-    if isinstance(output, tuple | list):
-        return [tensor for item in output for tensor in _candidates(item)]
-    return []
-
-
-def describe(output: Any) -> str:
-    """What came back, in a few words."""
-    if isinstance(output, torch.Tensor):
-        return str(tuple(output.shape))
-    if isinstance(output, tuple | list):
-        return "(" + ", ".join(describe(item) for item in output[:4]) + ")"
-    if isinstance(output, dict):
-        return "{" + ", ".join(f"{key}: {describe(v)}" for key, v in list(output.items())[:4]) + "}"
-    return "nothing" if output is None else type(output).__name__

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .form import CALL_ERRORS, HEADS, Form, logits_in, states_in
+from .form import CALL_ERRORS, HEADS, Form
+from .outputs import logits_in, states_in
 from .patient import CallInputs, Patient, change_size
 from .witness import watch, watching
 
@@ -48,10 +49,11 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
         output, tables = _call(model, form, inputs)
         sizes = list(dict.fromkeys([patient.vocab_size, *tables["tokens"]]))
         shape = inputs.tokens.shape
-        for size in sizes:
-            flat = logits_in(output, shape, size, form.length_first) is None
-            if not flat or logits_in(output, shape, size, flat=True) is not None:
-                form = replace(form, vocab_size=size, flat=flat)
+        for size, dropped in product(sizes, (0, 1) if form.two_sequences else (0,)):
+            sized = (shape[0], shape[1] - dropped)
+            flat = logits_in(output, sized, size, form.length_first) is None
+            if not flat or logits_in(output, sized, size, flat=True) is not None:
+                form = replace(form, vocab_size=size, flat=flat, drops_last=bool(dropped))
                 break
         else:
             found = _of_an_encoder(form, inputs, output) if patient.kind == "encoder" else None
@@ -71,10 +73,11 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
     form.logits(model, patient.draw(2))
     if form.length_first and not _has_rows_apart(patient, form):
         raise ValueError("batch and length are mixed up")
-    if patient.has_source and form.inside is None and _shifts_itself(patient, form):
+    whole = form.inside is None and not form.drops_last
+    if patient.has_source and whole and _shifts_itself(patient, form):
         form = replace(form, shifts_itself=True)
     usual = form.max_rows is None and form.exact_length is None and form.pair_offset is None
-    if usual and not form.length_first and _is_length_first(patient, form):
+    if usual and not (form.length_first or form.bundle) and _is_length_first(patient, form):
         form = replace(form, length_first=True)
         free = replace(patient, equal_lengths=False)
         try:  # batches had to be equal, not lengths
@@ -94,8 +97,9 @@ def _call(model: nn.Module, form: Form, inputs: CallInputs) -> tuple[Any, dict[s
         if isinstance(module, nn.Embedding) and isinstance(asked, torch.Tensor):
             for role in ("tokens", "source"):
                 tokens = getattr(inputs, role)
-                if tokens is not None and asked.dim() == 2 and asked.t().equal(tokens):
-                    tables[role].append(module.num_embeddings)
+                if tokens is not None and asked.dim() == 2:
+                    same = (asked.t().equal(tokens), asked.equal(tokens[:, :-1]))
+                    tables[role] += [module.num_embeddings] if any(same) else []
                 if tokens is None or asked.shape != tokens.shape:
                     continue
                 # The tokens themselves, or moved by one; positions are alike in all rows.

@@ -134,7 +134,8 @@ def _is_causal(patient: Patient, form: Form) -> bool:
 
 
 def hides(patient: Patient, form: Form, role: str) -> bool:
-    """Whether another token in the place that is said to be padding changes nothing elsewhere."""
+    """Whether another token in the place that is said to be padding changes nothing elsewhere, and
+    another one in a place that is not changes something."""
     inputs = patient.draw(5)  # not 3 again: a model may have as many heads as rows
     name = "tokens" if role == "real" else "source"
     tokens: Tensor = getattr(inputs, name)
@@ -143,13 +144,17 @@ def hides(patient: Patient, form: Form, role: str) -> bool:
         return False
     hidden = torch.ones_like(tokens, dtype=torch.bool)
     hidden[:, place] = False
-    other = tokens.clone()
-    other[:, place] = patient.other_tokens(other[:, place])
+    changed: list[Tensor] = []
+    for n in (place, -1 if place < tokens.shape[1] - 1 else 0):
+        changed.append(tokens.clone())
+        changed[-1][:, n] = patient.other_tokens(tokens[:, n])
     with torch.no_grad():
-        one, two = (
+        one, two, three = (
             form.logits(patient.plain, replace(inputs, **{name: given, role: hidden}))
-            for given in (tokens, other)
+            for given in (tokens, *changed)
         )
+    if change_size(one, three) < _SAME * 1e-2:
+        return False
     if role == "real":
         elsewhere = [n for n in range(tokens.shape[1]) if n != place]
         one, two = one[:, elsewhere], two[:, elsewhere]
@@ -243,12 +248,14 @@ def _passed_on(patient: Patient, form: Form, role: str, names: tuple[str, ...]) 
 
 
 def _with_memory(patient: Patient, form: Form, mask: MaskForm) -> Form:
-    """torch's Transformer takes the source's mask twice: for the encoder, and for attention to what
-    the encoder returned."""
+    """Some take the mask of the source twice: for the encoder, and for attention to what that
+    returned (`memory_key_padding_mask`, `src_tgt_mask`). The second is the argument with which the
+    padding of the source is hidden, and without which it is not."""
     if hides(patient, form, "source_real"):
         return form
+    used = {given.argument for given in form.masks.values()}
     for name in arguments_of(patient.plain):
-        if is_mask(name) and "mem" in name.lower() and name != mask.argument:
+        if is_mask(name) and name not in used:
             again = {"source_real 2": replace(mask, argument=name)}
             both = replace(form, masks={**form.masks, **again})
             try:

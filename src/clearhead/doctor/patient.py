@@ -115,6 +115,15 @@ class Calls:
     """Whether there is one; if not, `ignored` is a target like others."""
     labelled: Callable[[nn.Module, CallInputs, Tensor], Any] | None = None
     """A call with labels, also where they are what the decoder reads."""
+    class_loss: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
+    """The loss of a model that scores classes: one for each sequence if it is `pooled`, or one for
+    each token."""
+    from_labels: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
+    """The logits of an encoder-decoder that is given labels only, and makes what its decoder reads
+    of them."""
+    fills: int | None = None
+    """The token in whose place tokens are predicted, and nowhere else: a masked language model's,
+    whose decoder may see everything."""
     own_loss: Callable[[nn.Module, CallInputs], Tensor] | None = None
     """The loss of a model that makes its targets of its tokens itself."""
     packed: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None

@@ -38,6 +38,7 @@ _LIMITS = (
 )
 _BATCHES = ("max_batch_size", "batch_size")
 _MOST_ROWS, _SHORTEST, _LONGEST = 64, 4, 512
+_MOST_TABLES = 6
 _PADS = (
     "pad_id",
     "pad_token_id",
@@ -72,6 +73,42 @@ def recognise(
         remedy = nearest_text(kind, KINDS, language)
         raise RecognitionError(error_text("wrong_kind", language, kind=kind, nearest=remedy))
     kind = kind or _kind(model, language)
+    how = (vocab_size, pad_id, max_length, calls, seed, fresh, language)
+    try:
+        return _recognised_as(kind, model, *how)
+    except RecognitionError:
+        if kind != "decoder" or calls is not None:
+            raise
+        # A decoder that returns classes of whole sequences is examined as what it is used for.
+        patient = _classifier(model, *how)
+        if patient is None:
+            raise
+        return patient
+
+
+def _classifier(model: nn.Module, *how: Any) -> Patient | None:
+    """A model whose output is one vector for a sequence, and not of the vocabulary's size, which is
+    what a decoder that returns the last logits only has."""
+    try:
+        patient = _recognised_as("encoder", model, *how)
+    except RecognitionError:
+        return None
+    width = patient.logits(patient.plain, patient.draw(2)).shape[-1]
+    return patient if patient.pooled and width != patient.vocab_size else None
+
+
+def _recognised_as(
+    kind: ModelKind,
+    model: nn.Module,
+    vocab_size: int | None,
+    pad_id: int | None,
+    max_length: int | None,
+    calls: Calls | None,
+    seed: int,
+    fresh: bool,
+    language: Language,
+) -> Patient:
+    """The first way of calling, and size of the vocabulary, under which the model answers."""
     problems: list[RecognitionError] = []
     sizes = [vocab_size] if vocab_size else _vocab_sizes(model, language)
     ways = _unusual_sizes(model, problems) if calls is None else iter([{}, {"max_rows": 1}])
@@ -148,11 +185,13 @@ def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
 
 
 def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
-    """What the model says; else the sizes of its tables, one of which is the vocabulary's."""
+    """What the model says; else the sizes of its tables, one of which is the vocabulary's; else, of
+    a model that looks tokens up in a bare parameter, those of its matrices."""
     known = _setting(model, ("vocab_size", "n_vocab", "num_tokens"))
     if known is not None:
         return [known]
-    tables = _tables(model)
+    matrices = {len(p) for p in model.parameters() if p.dim() == 2 and len(p) > 1}
+    tables = _tables(model) or sorted(matrices, reverse=True)[:_MOST_TABLES]
     if not tables:
         raise RecognitionError(error_text("no_vocabulary", language))
     return tables

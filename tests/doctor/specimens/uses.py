@@ -278,7 +278,11 @@ SPECIMENS = [
     ),
     Specimen("labels shifted by two", "decoder", ShiftedByTwo, LabelDecoder, "loss_value.shift_2"),
     Specimen(
-        "softmax inside the loss", "decoder", LossOfProbabilities, Smoothed, "loss_value.other"
+        "softmax inside the loss",
+        "decoder",
+        LossOfProbabilities,
+        Smoothed,
+        "loss_value.probabilities",
     ),
     Specimen(
         "micro-batches averaged by batch",

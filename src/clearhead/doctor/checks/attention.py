@@ -1,6 +1,5 @@
-"""Attention itself: its weights, and the scale of its scores."""
+"""Attention itself: its weights, and what stands in place of hidden scores."""
 
-import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -12,19 +11,13 @@ from ..attention_trace import (
     plain_kernels,
     trace_attention,
 )
-from ..blocks import is_norm
 from ..findings import Finding, NotApplicableError
 from ..patient import CallInputs, Patient
-from ..witness import watch
-
-# Scores of a standard deviation of 1 are what the division by √d_head is for; at twice that the
-# largest of ten weights is above a half before anything was learnt.
-_WIDE = 2.0
 
 
 def weights(patient: Patient) -> Iterator[Finding]:
     """A query's weights sum to one over the keys; it can see itself, and all of the source."""
-    seen = _seen(patient, patient.draw(3))
+    seen = attentions_in(patient, patient.draw(3))
     for attention in seen:
         if attention.axis != -1:
             sums = attention.weights.sum(dim=-1)
@@ -120,7 +113,7 @@ def _others(
     """Weights that are handed out are among those that a plain call uses."""
     inputs = patient.draw(patient.rows(3))
     try:
-        used = _seen(patient, inputs)
+        used = attentions_in(patient, inputs)
     except NotApplicableError:
         return  # other kernels than a softmax: nothing to compare with
     with torch.no_grad():
@@ -136,102 +129,10 @@ def _others(
             return
 
 
-def attention_scale(patient: Patient) -> Iterator[Finding]:
-    """Scores are q·k/√d_head.
-
-    Two calls with different tokens tell masks and biases, which stay, from products, which
-    change: score = slope · product + what stays.
-    """
-    model = patient.plain
-    one = _seen(patient, patient.draw(3), model)
-    other = _seen(patient, patient.draw(3, seed=1), model)
-    for first, second in zip(one, other):
-        if first.product is None or second.product is None or first.d_head is None:
-            continue
-        slope = _slope(first, second)
-        if slope is None:
-            continue
-        scales = {slope * before for before in first.scaled_before}
-        numbers = {"d_head": first.d_head, "right": first.d_head**-0.5}
-        spread = float(first.scores[first.weights > 0].std())
-        if _all_near(scales, first.d_head**-0.5) or first.d_head == 1 or _of_length_one(first):
-            continue
-        numbers |= {"scale": slope * first.scaled_before[0], "spread": spread}
-        if _all_near(scales, 1.0) and (spread > _WIDE or not _scaled_by_weights(first)):
-            severity = "note" if _normalised(patient, first) else "warning"
-            yield Finding("attention_scale.missing", severity, numbers, place=first.place)
-            return
-        wide = [n for n in _widths(patient, first) if _all_near(scales, n**-0.5)]
-        if wide:
-            numbers["d_model"] = wide[0]
-            yield Finding("attention_scale.d_model", "warning", numbers, place=first.place)
-            return
-        if _all_near(scales, 1 / first.d_head):
-            yield Finding("attention_scale.d_head", "warning", numbers, place=first.place)
-            return
-        if _all_near(scales, first.d_head**0.5):
-            yield Finding("attention_scale.multiplied", "error", numbers, place=first.place)
-            return
-
-
-def _widths(patient: Patient, attention: Attention) -> list[int]:
-    """The widths that may be taken for that of a head: of all heads together, and of what the
-    modules around the attention are given, where each head is a module of its own."""
-    assert attention.d_head is not None
-    model, inputs = patient.plain, patient.draw(2)
-    with torch.no_grad():
-        visits = watch(model, lambda: patient.logits(model, inputs))
-    around = [v for v in visits if f"{attention.place}.".startswith(f"{v.path}.")]
-    widths = [t.shape[-1] for visit in around for t in visit.given if t.dim() == 3]
-    if attention.weights.dim() == 4:
-        widths.append(attention.d_head * attention.weights.shape[1])
-    return sorted({width for width in widths if width > attention.d_head})
-
-
-def _scaled_by_weights(attention: Attention) -> bool:
-    """Queries that are smaller than keys by about √d_head: the scale is in the initial weights, as
-    in T5."""
-    assert attention.queries is not None and attention.keys is not None and attention.d_head
-    ratio = float(attention.queries.std() / attention.keys.std().clamp(min=1e-12))
-    return ratio < 2 * attention.d_head**-0.5 and ratio < 0.7
-
-
-def _of_length_one(attention: Attention) -> bool:
-    """Queries and keys whose product is a cosine, but for its scale: any scale may be meant."""
-    if attention.queries is None or attention.keys is None:
-        return False
-    queries, keys = attention.queries.norm(dim=-1), attention.keys.norm(dim=-1)
-    lengths = queries[..., :, None] * keys[..., None, :] / attention.scaled_before[0]
-    return bool(((lengths - 1).abs() < 0.01).all())
-
-
-def _normalised(patient: Patient, attention: Attention) -> bool:
-    """Whether queries and keys have norms of their own, whose weights can be the scale."""
-    parts = patient.plain.get_submodule(attention.place).children()
-    norms = [p for p in parts if is_norm(p) and next(p.parameters(), None) is not None]
-    return sum(next(p.parameters()).numel() == attention.d_head for p in norms) > 1
-
-
-def _all_near(scales: set[float], right: float) -> bool:
-    return all(math.isclose(scale, right, rel_tol=0.01) for scale in scales)
-
-
-def _slope(first: Attention, second: Attention) -> float | None:
-    """By how much scores change with products; None if that is not one number."""
-    assert first.product is not None and second.product is not None
-    open_to_both = (first.weights > 0) & (second.weights > 0)
-    change = (first.scores - second.scores)[open_to_both].double()
-    product = (first.product - second.product)[open_to_both].double()
-    if not product.numel() or not product.any():
-        return None
-    slope = float((change @ product) / (product @ product))
-    rest = change - slope * product
-    return slope if float(rest.norm()) < 0.01 * float(change.norm()) else None
-
-
-def _seen(
+def attentions_in(
     patient: Patient, inputs: CallInputs, model: torch.nn.Module | None = None
 ) -> list[Attention]:
+    """Every attention of a call; the specimen is called if no model is given."""
     length = inputs.tokens.shape[1] + patient.calls.inner_length
     shapes = {(length, length)}
     if inputs.source is not None:
@@ -250,7 +151,7 @@ _WEAK, _STRONG = 1e3, 1e5
 
 def mask_strength(patient: Patient) -> Iterator[Finding]:
     """What stands in place of a hidden score."""
-    for attention in _seen(patient, patient.draw(3)):
+    for attention in attentions_in(patient, patient.draw(3)):
         hidden = attention.scores[attention.weights == 0]
         hidden = hidden[hidden.isfinite()]
         if attention.axis != -1 or not hidden.numel():

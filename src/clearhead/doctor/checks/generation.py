@@ -125,7 +125,8 @@ def top_k(patient: Patient) -> Iterator[Finding]:
 
 
 def past_the_limit(patient: Patient) -> Iterator[Finding]:
-    """Asked for more than the positions hold, generation slides or refuses in words."""
+    """Asked for more than the positions hold, generation slides or refuses in words; sliding, it
+    keeps the last tokens."""
     model, prompt = scene(patient)
     limit = patient.max_length
     if limit is None or limit > 64:
@@ -133,6 +134,30 @@ def past_the_limit(patient: Patient) -> Iterator[Finding]:
     error = error_of(patient, model, prompt, limit + 2)
     if error is not None and is_unclear(error):
         yield Finding("past_the_limit.crash", "note", {"limit": limit, "error": text_of(error)})
+    elif error is None and _reads_the_first_again(patient, model, prompt, limit):
+        yield Finding("past_the_limit.first", "warning", {"limit": limit})
+
+
+def _reads_the_first_again(
+    patient: Patient, model: nn.Module, prompt: CallInputs, limit: int
+) -> bool:
+    """Whether some module is given the first tokens, as many as the limit, more often than one
+    token fewer of them: after the step at which they are all there is, others have come."""
+    given: dict[str, list[Tensor]] = defaultdict(list)
+
+    def leave(path: str, _: nn.Module, arguments: Any, __: Any) -> None:
+        args, kwargs = arguments
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
+        given[path] += [t.clone() for t in tensors if t.dim() == 2 and not t.is_floating_point()]
+
+    with watching(model, leave=leave):
+        run = generate(patient, model, prompt, limit + 2, **greedy_settings(patient))
+    text = torch.cat((run.prefix, run.tokens), dim=1)
+    first, before = text[:, :limit], text[:, : limit - 1]
+    return any(
+        sum(map(first.equal, tensors)) > max(sum(map(before.equal, tensors)), 1)
+        for tensors in given.values()
+    )
 
 
 def encodes_once(patient: Patient) -> Iterator[Finding]:

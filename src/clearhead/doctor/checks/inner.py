@@ -65,10 +65,14 @@ def initialisation(patient: Patient) -> Iterator[Finding]:
 
 def sinusoids(patient: Patient) -> Iterator[Finding]:
     """A table of fixed numbers that begins with sin 0 and cos 0 is one of sinusoids."""
-    tables = dict(_tables(patient.plain))
-    if not tables:
+    tables = dict(_tables(patient))
+    whole = [name for name, table in tables.items() if _is_cut_off(table)]
+    sinusoids = {name: _rows(t) for name, t in tables.items() if _looks_sinusoidal(t)}
+    if not whole and not sinusoids:
         raise NotApplicableError("no_sinusoids")
-    for name, table in tables.items():
+    for name in whole:
+        yield Finding("sinusoids.whole", "warning", {"name": name})
+    for name, table in sinusoids.items():
         pairs = [(table[:, 0::2], table[:, 1::2]), table.chunk(2, dim=1)]
         sums = [one.square() + other.square() for one, other in pairs]
         errors = [float((total - 1).abs().max()) for total in sums]
@@ -87,7 +91,16 @@ def sinusoids(patient: Patient) -> Iterator[Finding]:
             yield Finding("sinusoids.exponent", "warning", {"name": name, "base": base})
 
 
-def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _tables(patient: Patient) -> Iterator[tuple[str, Tensor]]:
+    """Matrices of fixed numbers, by name: frozen parameters, buffers, tensors that modules keep; no
+    table of tokens, mask or rotation."""
+    model = patient.plain
+    sizes = (patient.vocab_size, patient.source_vocab_size)
+    tokens = [
+        module.weight
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) and module.num_embeddings in sizes
+    ]
     frozen = [(n, p) for n, p in model.named_parameters() if not p.requires_grad]
     kept = [
         (f"{path}.{name}".strip("."), value)
@@ -96,23 +109,38 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if isinstance(value, torch.Tensor)
     ]
     for name, tensor in [*frozen, *model.named_buffers(), *kept]:
-        if tensor.is_complex():  # rotations
+        if tensor.is_complex() or any(tensor is table for table in tokens):
             continue
         table = tensor.detach().double()
         while table.dim() > 2 and 1 in table.shape:
             table = table.squeeze(table.shape.index(1))
         if table.dim() != 2 or min(table.shape) < 8 or table.shape[1] % 2:
             continue
-        if any(word in name.lower() for word in ("cos", "sin", "rot", "rope", "freq", "mask")):
-            continue
-        begins = ((table[0].abs() < 1e-6) | ((table[0] - 1).abs() < 1e-6)).all()
-        plain = ((table == 0) | (table == 1)).all()
-        table = table[(table != 0).any(dim=1)]  # a row of zeros is the pad's
-        if (
-            len(table)
-            and begins
-            and not plain
-            and table.abs().max() <= 1.001
-            and table.isfinite().all()
-        ):
+        if not any(word in name.lower() for word in ("cos", "sin", "rot", "rope", "freq", "mask")):
             yield name, table
+
+
+def _rows(table: Tensor) -> Tensor:
+    """Without a row of zeros, which is the pad's."""
+    return table[(table != 0).any(dim=1)]
+
+
+def _looks_sinusoidal(table: Tensor) -> bool:
+    """It begins with sin 0 and cos 0, or with a pad's zeros, and sines and cosines come up to 1."""
+    begins = bool(((table[0].abs() < 1e-6) | ((table[0] - 1).abs() < 1e-6)).all())
+    whole = table.equal(table.round())
+    return begins and not whole and 0.9 < float(table.abs().max()) <= 1.001
+
+
+def _is_cut_off(table: Tensor) -> bool:
+    """Sines and cosines of which only whole numbers are left: the first row, sin 0 and cos 0, and
+    next to nothing else."""
+    zeros, ones = torch.zeros_like(table[0]), torch.ones_like(table[0])
+    pairs = torch.arange(len(zeros), device=table.device)
+    firsts = (
+        torch.where(pairs % 2 == 1, ones, zeros),
+        torch.where(pairs * 2 < len(ones), zeros, ones),
+    )
+    begins = any(table[0].equal(first) for first in firsts)
+    rest = table[1:]
+    return begins and rest.equal(rest.round()) and float((rest != 0).double().mean()) < 0.4

@@ -56,6 +56,8 @@ def knows_the_future(patient: Patient) -> Iterator[Finding]:
     """New random tokens at every step: no model can do better than their entropy."""
     if patient.is_frozen or patient.kind == "encoder":
         raise NotApplicableError("frozen" if patient.is_frozen else "encoder")
+    if patient.calls.fills is not None:
+        raise NotApplicableError("fills")
     model = patient.training_copy()
     symbols = len(patient.draw(64, symbols=_N_SYMBOLS).tokens.unique())
     length = _length(patient)

@@ -18,6 +18,9 @@ def loss_value(patient: Patient) -> Iterator[Finding]:
     if patient.calls.own_loss is not None:
         yield from _own_loss(patient)
         return
+    if patient.calls.class_loss is not None:
+        yield from _loss_of_classes(patient)
+        return
     logits, draws, losses = _drawn(patient)
     right, shift, loss = patient.calls.loss_shift, _seen_shift(patient), float(losses[0])
     if shift == right:
@@ -35,7 +38,30 @@ def loss_value(patient: Patient) -> Iterator[Finding]:
         yield Finding("loss_value.smoothing_sign", "error", numbers)
         return
     expected = float(_cross_entropy(logits, draws[0], right))
+    if _explained(patient, logits.softmax(dim=-1), draws, right, losses):
+        numbers = {"loss": loss, "expected": expected}
+        yield Finding("loss_value.probabilities", "error", numbers)
+        return
     yield Finding("loss_value.other", "warning", {"loss": loss, "expected": expected})
+
+
+def _loss_of_classes(patient: Patient) -> Iterator[Finding]:
+    """Probabilities in place of scores are known; otherwise it may be of any kind."""
+    assert patient.calls.class_loss is not None
+    model, inputs = patient.noisy.eval(), patient.draw(patient.rows(4))
+    losses, expected, of_probabilities = [], [], []
+    with torch.no_grad():
+        logits = patient.logits(model, inputs).double()
+        scores = logits[:, 0] if patient.pooled else logits.flatten(0, 1)
+        for seed in (1, 2, 3):
+            drawn = patient.draw(len(inputs.tokens), seed=seed).tokens % logits.shape[-1]
+            labels = drawn[:, 0] if patient.pooled else drawn
+            losses.append(float(patient.calls.class_loss(model, inputs, labels)))
+            expected.append(float(F.cross_entropy(scores, labels.flatten())))
+            of_probabilities.append(float(F.cross_entropy(scores.softmax(-1), labels.flatten())))
+    if all(map(_near, losses, of_probabilities)) and not all(map(_near, losses, expected)):
+        numbers = {"loss": losses[0], "expected": expected[0]}
+        yield Finding("loss_value.probabilities", "error", numbers)
 
 
 def _drawn(patient: Patient) -> tuple[Tensor, list[Tensor], list[Tensor]]:
@@ -83,9 +109,44 @@ def _own_loss(patient: Patient) -> Iterator[Finding]:
 
 def ignored_targets(patient: Patient) -> Iterator[Finding]:
     """Targets that do not count change nothing, and a batch of nothing else has a loss."""
+    if patient.calls.own_loss is not None:
+        yield from _counts_padding(patient)
+        return
     if not patient.calls.ignores:
         raise NotApplicableError("nothing_ignored")
     yield from _of_every_draw(patient, _ignored_targets)
+
+
+def _counts_padding(patient: Patient) -> Iterator[Finding]:
+    """A loss that an encoder-decoder computes of its target leaves padding out: sentences of one
+    batch are of different lengths."""
+    assert patient.calls.own_loss is not None
+    if patient.pad_id is None or not patient.has_source or patient.length < _N_IGNORED + 2:
+        raise NotApplicableError("nothing_ignored")
+    model, n_pads = patient.noisy.eval(), _N_IGNORED
+    losses: list[float] = []
+    counted: list[list[float]] = []
+    right: list[list[float]] = []
+    for seed in (1, 2, 3):
+        inputs = patient.draw(patient.rows(4), seed=seed)
+        inputs.tokens[:, -n_pads:] = patient.pad_id
+        with torch.no_grad():
+            losses.append(float(patient.calls.own_loss(model, inputs)))
+            logits, targets = _shifted(patient.logits(model, inputs), inputs.tokens, 1)
+        counted.append(_means(logits, targets, patient.pad_id))
+        right.append(_means(logits[:, :-n_pads], targets[:, :-n_pads], patient.pad_id))
+    for all_targets, real_targets in zip(zip(*counted), zip(*right)):
+        if all(map(_near, losses, real_targets)):
+            return
+        if all(map(_near, losses, all_targets)):
+            numbers = {"ignored": patient.pad_id, "loss": losses[0], "right": real_targets[0]}
+            yield Finding("ignored_targets.counted", "error", numbers)
+            return
+
+
+def _means(logits: Tensor, targets: Tensor, pad_id: int) -> list[float]:
+    """The mean cross-entropy, and that of each kind of label smoothing."""
+    return [float(_cross_entropy(logits, targets, 0)), *smoothed(logits, targets, pad_id)]
 
 
 def _of_every_draw(

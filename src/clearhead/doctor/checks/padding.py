@@ -11,6 +11,7 @@ from ..attention_trace import trace_attention
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError, Severity
 from ..patient import CallInputs, Patient, change_size
+from ..witness import differs
 
 _N_PADS = 3
 
@@ -28,6 +29,26 @@ def padding(patient: Patient) -> Iterator[Finding]:
     for role in roles(patient):
         for side in _sides(patient):
             yield from _one_side(patient, role, side)
+    yield from _vectors(patient)
+
+
+def _vectors(patient: Patient) -> Iterator[Finding]:
+    """An encoder's vector of a whole sequence, which comes back beside the states of its tokens."""
+    more = patient.calls.more_outputs
+    asked = patient.kind == "encoder" and not patient.pooled and "tokens" in roles(patient)
+    if more is None or not asked or patient.rows(2) < 2:
+        return
+    inputs = patient.draw(2, *_room(patient))
+    padded = pad(patient, inputs, "tokens", "right")
+    if _change(patient, inputs, padded, "tokens", "right") is not None:
+        return  # said already: padding changes the states themselves
+    for one, other in zip(*(more(patient.specimen, given) for given in (inputs, padded))):
+        # What has as many numbers as there are tokens is no vector of a sequence.
+        if one.shape == other.shape and differs(one, other, patient.tolerance):
+            case = "right" if "real" in patient.calls.masks else "no_mask"
+            numbers = {"n_pads": _N_PADS, "change": change_size(one, other), "role": "tokens"}
+            yield Finding(f"padding.{case}", "error", numbers, origin="pooled")
+            return
 
 
 def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:

@@ -21,8 +21,8 @@ _APART = 1e-4
 
 def causal(patient: Patient) -> Iterator[Finding]:
     """Change one token at a time: no earlier logits may move."""
-    if patient.kind == "encoder":
-        raise NotApplicableError("encoder")
+    if patient.kind == "encoder" or patient.calls.fills is not None:
+        raise NotApplicableError("encoder" if patient.kind == "encoder" else "fills")
     change = reach(patient)
     leaks = (change > patient.tolerance).triu(1)
     if not leaks.any():
@@ -85,9 +85,14 @@ def _by_length(patient: Patient) -> Iterator[Finding]:
 
 
 def target_leak(patient: Patient) -> Iterator[Finding]:
-    """Nothing that is as long as the source may depend on the target."""
+    """Nothing that is as long as the source may depend on the target; and what a decoder reads,
+    where the model makes it of labels, is moved by one."""
     if not patient.has_source:
         raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
+    found = [*_unmoved_labels(patient)]
+    yield from found
+    if patient.equal_lengths and found:
+        return
     if patient.equal_lengths:
         raise NotApplicableError("equal_lengths")
     # With sources of two lengths: something else in the model may be as large as one of them.
@@ -95,6 +100,23 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
     places = [_where_the_source_changes(patient, length) for length in lengths]
     if all(place is not None for place in places):
         yield Finding("target_leak.encoder", "error", place=places[0])
+
+
+def _unmoved_labels(patient: Patient) -> Iterator[Finding]:
+    """The label of a position changes its own logits, and none before it."""
+    if patient.calls.from_labels is None:
+        return
+    inputs, place = patient.draw(2), patient.length // 2
+    labels = inputs.tokens.clone()
+    labels[:, place] = patient.other_tokens(labels[:, place])
+    with torch.no_grad():
+        one, other = (
+            patient.calls.from_labels(patient.specimen, inputs, given)
+            for given in (inputs.tokens, labels)
+        )
+    moved = [differs(one[:, n], other[:, n], patient.tolerance) for n in range(place + 1)]
+    if moved == [False] * place + [True]:
+        yield Finding("target_leak.labels", "error", {"position": place})
 
 
 def _where_the_source_changes(patient: Patient, n_source: int) -> str | None:
@@ -245,12 +267,18 @@ def _blind(patient: Patient, role: str, length: int, place: int = 0) -> Iterator
         return  # nothing meets: another check says so
     after = _watched(patient, replace(inputs, **{role: swapped}))
     ordered = first_change(before, after, moved)
-    if ordered is None or not _inside(ordered, meeting):
+    if ordered is None or not (_inside(ordered, meeting) or _beside(before, ordered, meeting)):
         yield Finding(f"positions.{role}", "warning", place=meeting)
 
 
 def _inside(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
+
+
+def _beside(visits: list[Visit], path: str, other: str) -> bool:
+    """Whether two modules are given the same, as heads are that are modules of their own."""
+    one, two = (next((v.given for v in visits if v.path == p), []) for p in (path, other))
+    return bool(one) and len(one) == len(two) and all(map(torch.equal, one, two))
 
 
 @once_per_patient

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError
 from ..form import CALL_ERRORS
+from ..outputs import tensors_in
 from ..patient import CallInputs, Patient, change_size
 from ..seeding import set_seed
 from ..witness import watching
@@ -27,6 +27,10 @@ _STEPS = (1e-3, 1e-4, 1e-5)
 _FAINT, _SLOPE_ALLOWED = 0.01, 0.03
 _LONG, _MANY, _FEW = 256, 64, 8
 _TABLE_ALLOWED = 0.1
+# The largest singular value of a table of random numbers is within a few per cent of what chance
+# gives; that of trained vectors, which share a direction, is several times as large.
+_LARGER_THAN_CHANCE = 1.15
+_NUDGE = 0.02
 
 
 def output(patient: Patient) -> Iterator[Finding]:
@@ -89,6 +93,9 @@ def gradients(patient: Patient) -> Iterator[Finding]:
     if detached:
         yield Finding("gradients.detached", "error", _names(detached), place=detached[0])
     yield from _wrong_row(patient)
+    if patient.fresh:
+        yield from _frozen_table(patient)
+        yield from _stuck(patient, inputs, targets)
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if any(p.grad is None for _, p in trained):
         _learn_from_more(patient, model)
@@ -161,7 +168,7 @@ def _learnt_elsewhere(patient: Patient) -> set[str]:
             path: str, _module: nn.Module, _given: Any, output: Any, kept: list[Tensor] = returned
         ) -> None:
             if not path:
-                kept += _learnable(output)
+                kept += [t for t in tensors_in(output) if t.requires_grad]
 
         try:
             with watching(model, leave=leave):
@@ -172,18 +179,6 @@ def _learnt_elsewhere(patient: Patient) -> set[str]:
             continue  # in training it may need more than it is given here
         learnt |= {name for name, p in model.named_parameters() if p.grad is not None}
     return learnt
-
-
-def _learnable(output: Any) -> list[Tensor]:
-    """The tensors in what a model returned that pass a gradient back."""
-    if isinstance(output, torch.Tensor):
-        return [output] if output.requires_grad else []
-    if isinstance(output, dict):
-        output = list(output.values())
-    elif is_dataclass(output):
-        output = list(vars(output).values())
-    items = output if isinstance(output, tuple | list) else []
-    return [tensor for item in items for tensor in _learnable(item)]
 
 
 def _wrong_row(patient: Patient) -> Iterator[Finding]:
@@ -198,6 +193,67 @@ def _wrong_row(patient: Patient) -> Iterator[Finding]:
             numbers = {"index": module.padding_idx, "pad": patient.pad_id}
             yield Finding("gradients.pad_row", "warning", numbers, place=path)
             return
+
+
+def _frozen_table(patient: Patient) -> Iterator[Finding]:
+    """A table of tokens that holds random numbers is learnt, as all other matrices are."""
+    tables = {
+        f"{path}.weight": module.weight
+        for path, module in patient.model.named_modules()
+        if isinstance(module, nn.Embedding)
+    }
+    matrices = [(n, p) for n, p in patient.model.named_parameters() if p.dim() > 1]
+    if not all(p.requires_grad for n, p in matrices if n not in tables):
+        return  # most of the model may rightly be kept as it is
+    sizes = (patient.vocab_size, patient.source_vocab_size)
+    for name, weight in tables.items():
+        if not weight.requires_grad and len(weight) in sizes and _is_random(weight.detach()):
+            place = name.removesuffix(".weight")
+            yield Finding("gradients.frozen", "warning", {"names": place}, place=place)
+            return
+
+
+def _is_random(table: Tensor) -> bool:
+    """Independent numbers have no common direction; trained vectors, sinusoids and codes have, or
+    are whole numbers."""
+    table = table[(table != 0).any(dim=1)].double()
+    if table.numel() == 0 or table.equal(table.round()):
+        return False
+    n_rows, width = table.shape
+    largest = float(table.std()) * (n_rows**0.5 + width**0.5)
+    return float(torch.linalg.matrix_norm(table, 2)) < _LARGER_THAN_CHANCE * largest
+
+
+def _stuck(patient: Patient, inputs: CallInputs, targets: Tensor) -> Iterator[Finding]:
+    """Zeros that are multiplied, such as a gate and the matrix in front of it, wait for each other:
+    with the weights that the model begins with, none of them has a gradient; with noise on them
+    alone, they have."""
+    model = patient.copy()
+
+    def learn() -> None:
+        model.zero_grad()
+        logits = patient.logits(model, inputs)
+        F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+
+    def size(parameter: Tensor) -> float:
+        return 0.0 if parameter.grad is None else float(parameter.grad.to_dense().abs().max())
+
+    learn()
+    waiting = {
+        name: p
+        for name, p in model.named_parameters()
+        if p.requires_grad and not p.detach().any() and not size(p)
+    }
+    if not waiting:
+        return
+    with torch.no_grad():
+        for parameter in waiting.values():
+            parameter += _NUDGE * torch.randn_like(parameter)
+    learn()
+    rounding = 1e-6 * max(map(size, model.parameters()))
+    woken = [name for name, parameter in waiting.items() if size(parameter) > rounding]
+    if woken:
+        yield Finding("gradients.stuck", "error", _names(woken), place=_common(woken))
 
 
 def gradient_value(patient: Patient) -> Iterator[Finding]:
