@@ -17,11 +17,12 @@ from clearhead.config.model import (
     PositionPairs,
     PositionSpacing,
 )
-from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.models.assemble import assemble
 from clearhead.models.initialise import initialise
 
 MAX_LENGTH = 29
+LABELS = ("good", "bad", "so so")
 EVERY_NIGHT = os.environ.get("CLEARHEAD_DRAWS") == "full"
 
 
@@ -41,12 +42,16 @@ def configs(
     family: str | None = None,
     positions: str | None = None,
     residual: bool | None = None,
+    labels: bool | None = None,
     p_dropout: float = 0.0,
 ) -> ModelConfig:
-    """Every option, every value; sizes small and all different, so that a swapped axis fails."""
+    """Every option, every value; sizes small and all different, so that a swapped axis fails. With
+    `labels=False` no classifiers, whose logits have no length."""
     family = family or draw(one_of(Family))
     positions = positions or draw(one_of(PositionKind))
     n_heads = draw(st.sampled_from([1, 2, 3, 4, 6]))
+    if labels is None:
+        labels = draw(st.booleans())
     table = positions in ("sinusoidal", "learned")
     return ModelConfig(
         family=family,  # pyright: ignore
@@ -79,6 +84,7 @@ def configs(
         embedding_scale=draw(st.booleans()),
         embedding_norm=draw(st.booleans()),
         n_segments=draw(st.sampled_from([0, 2])) if family == "encoder" else 0,
+        labels=LABELS if labels and family == "encoder" else (),
         tie_output=draw(st.booleans()),
         output_bias=draw(st.booleans()),
         p_dropout=p_dropout,
@@ -115,11 +121,12 @@ def random_tokens(
 
 
 def run(model: Model, tokens: torch.Tensor, source: torch.Tensor | None = None, **options):
-    """Logits of any family: `tokens` are the target of an encoder-decoder."""
+    """Logits of any family: `tokens` are the target of an encoder-decoder. Those of a classifier
+    have no length."""
     match model:
         case Seq2Seq():
             if source is None:
                 source = random_tokens(model.config, len(tokens), 7, seed=99)
             return model(source, tokens, **options)
-        case CausalLM() | MaskedLM():
+        case CausalLM() | MaskedLM() | Classifier():
             return model(tokens, **options)

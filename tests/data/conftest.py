@@ -53,12 +53,19 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_corpus(folder, labelled_config(write_labelled(folder, 170)))
 
 
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("classes")
+    config = labelled_config(write_labelled(folder, 170), label_as="class")
+    return make_corpus(folder, config)
+
+
 @pytest.fixture
 def corpora(
-    pairs: Corpus, text: Corpus, masked: Corpus, labelled: Corpus
+    pairs: Corpus, text: Corpus, masked: Corpus, labelled: Corpus, classes: Corpus
 ) -> Callable[[str], Corpus]:
     found = {"pairs": pairs, "joined": pairs, "text": text, "packed": text, "masked": masked}
-    return {**found, "labelled": labelled}.__getitem__
+    return {**found, "labelled": labelled, "classes": classes}.__getitem__
 
 
 @pytest.fixture

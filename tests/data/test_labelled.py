@@ -101,7 +101,8 @@ def test_a_given_tokenizer_writes_a_label_as_a_word_in_a_sentence():
 def test_a_label_of_several_tokens_is_refused_with_them():
     tokenizer = train_bpe(["so good and bad"] * 9, 300, special_tokens=SPECIAL)
     with pytest.raises(
-        DataError, match=r"labels: 'badx' must be one token, .* 2: ' bad', 'x'; nam"
+        DataError,
+        match=r"labels: 'badx' must be one token with .* 2: ' bad', 'x'; set data.label_as",
     ):
         label_ids(tokenizer, ["good", "badx"])
 

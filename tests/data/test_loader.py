@@ -19,7 +19,7 @@ from clearhead.data.loader import Loader
 from clearhead.errors import ConfigError, DataError
 
 Corpora = Callable[[str], Corpus]
-KINDS = ("pairs", "joined", "text", "packed", "masked", "labelled")
+KINDS = ("pairs", "joined", "text", "packed", "masked", "labelled", "classes")
 WORLDS = (1, 2, 3, 4, 7)
 # More workers than cores are slow, and must be right all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -43,7 +43,8 @@ def rows_of(batch: Batch) -> list[tuple[Any, ...]]:
     """Each row of a batch without its padding on the right, which depends on its neighbours."""
     columns = []
     for values in plain(batch).values():
-        columns.append([tuple(value) for value in values])
+        # A class is one number, and 0 is one.
+        columns.append([tuple(v) if isinstance(v, list | tuple) else (v, 1) for v in values])
     return [tuple(_unpadded(cell) for cell in row) for row in zip(*columns)]
 
 
@@ -102,13 +103,14 @@ def test_stopping_anywhere_and_going_on_with_other_ranks_changes_nothing(
     text: Corpus,
     masked: Corpus,
     labelled: Corpus,
+    classes: Corpus,
     kind: str,
     stop: int,
     worlds: tuple[int, int],
     seed: int,
 ):
     found = {"pairs": pairs, "joined": pairs, "text": text, "packed": text, "masked": masked}
-    corpus = {**found, "labelled": labelled}[kind]
+    corpus = {**found, "labelled": labelled, "classes": classes}[kind]
     config = config_of(kind, seed=seed)
     whole, _ = global_batches(corpus, config, stop + 6)
     head, state = global_batches(corpus, config, stop, worlds[0])
@@ -355,6 +357,10 @@ WRITTEN_DOWN = {
     "labelled": {
         2: [141, 255, 316, 172, 123, 53, 183, 311, 37, 192, 295, 159, 221, 149, 8, 5],
         44: [230, 277, 166, 71, 127, 164, 284, 61, 187, 113, 173, 317, 337],
+    },
+    "classes": {
+        2: [2, 74, 141, 183, 311, 316, 172, 53, 192, 295, 37, 159, 221, 149, 57, 8],
+        44: [283, 211, 301, 306, 240, 339, 213, 214],
     },
 }
 # The first row of each of those two batches, 3 being <mask>.

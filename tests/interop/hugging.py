@@ -11,6 +11,7 @@ import transformers
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.model_folder import TokenIds
 
 transformers.utils.logging.set_verbosity_error()
@@ -34,6 +35,11 @@ ENCODER = {
     "num_attention_heads": 4,
     "intermediate_size": 31,
     "vocab_size": 53,
+}
+
+LABELLED = {
+    "id2label": {0: "good", 1: "bad", 2: "so so"},
+    "label2id": {"good": 0, "bad": 1, "so so": 2},
 }
 
 
@@ -86,6 +92,16 @@ KINDS = {
         "RobertaPreLayerNormForMaskedLM",
         {**ENCODER, "max_position_embeddings": 29},
     ),
+    "bert classifier": Kind(
+        "BertConfig",
+        "BertForSequenceClassification",
+        {**ENCODER, "max_position_embeddings": 29, **LABELLED},
+    ),
+    "roberta-prelayernorm classifier": Kind(
+        "RobertaPreLayerNormConfig",
+        "RobertaPreLayerNormForSequenceClassification",
+        {**ENCODER, "max_position_embeddings": 29, **LABELLED},
+    ),
     "marian": Kind(
         "MarianConfig",
         "MarianMTModel",
@@ -103,6 +119,14 @@ KINDS = {
     ),
     "m2m_100": Kind("M2M100Config", "M2M100ForConditionalGeneration", BOTH_TOWERS),
 }
+
+
+def kind_of(family: HuggingFaceFamily) -> str:
+    """The name of a family in `KINDS`."""
+    return next(name for name, kind in KINDS.items() if kind.model == family.architecture)
+
+
+OVER_TOKENS = [name for name in KINDS if not name.endswith("classifier")]
 GENERATIVE = ("gpt2", "llama", "marian", "pegasus", "m2m_100")
 
 
@@ -129,6 +153,8 @@ def open_theirs(folder: Path, dtype: torch.dtype = torch.float32) -> Any:
         auto = transformers.AutoModelForSeq2SeqLM
     elif config.architectures[0].endswith("MaskedLM"):
         auto = transformers.AutoModelForMaskedLM
+    elif config.architectures[0].endswith("SequenceClassification"):
+        auto = transformers.AutoModelForSequenceClassification
     else:
         auto = transformers.AutoModelForCausalLM
     model, loading = auto.from_pretrained(folder, dtype=dtype, output_loading_info=True)
@@ -180,8 +206,10 @@ def largest_difference(theirs: Any, ours: Any) -> float:
         source = None
         if config.family == "encoder-decoder":
             source = padded_tokens(config.vocab_size, config.pad_id, lengths[::-1], seed + 10)
-        one = their_logits(theirs, tokens, real, source)[real]
-        other = our_logits(ours, tokens, real, source)[real]
+        one = their_logits(theirs, tokens, real, source)
+        other = our_logits(ours, tokens, real, source)
+        if not config.labels:
+            one, other = one[real], other[real]
         largest = max(largest, (one[:, : other.shape[1]] - other).abs().max().item())
     assert one.std() > 0.1  # the comparison is of something
     return largest

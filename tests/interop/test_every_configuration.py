@@ -39,7 +39,9 @@ def as_a(family: HuggingFaceFamily, config: ModelConfig) -> ModelConfig:
 def lossless(draw: st.DrawFn) -> tuple[HuggingFaceFamily, ModelConfig]:
     family = draw(st.sampled_from(FAMILIES))
     kind = family.needs[0].accepted(ModelConfig())[0]
-    config = draw(configs(family=kind, positions=draw(st.sampled_from(positions_of(family)))))
+    labels = any(need.option == "labels" and callable(need.values) for need in family.needs)
+    positions = draw(st.sampled_from(positions_of(family)))
+    config = draw(configs(family=kind, positions=positions, labels=labels))
     config = replace(config, n_heads=draw(st.sampled_from([1, 2, 3])), n_kv_heads=None)
     kept = {
         need.option: getattr(config, need.option)

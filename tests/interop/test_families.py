@@ -12,11 +12,10 @@ from clearhead.interop.huggingface.families import FAMILIES, table_of_families
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.rules import Rule, to_theirs
 from clearhead.interop.model_folder import shapes_of
-from tests.interop.hugging import KINDS
+from tests.interop.hugging import KINDS, kind_of
 from tests.interop.test_parity import our_config
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-BY_TYPE = {family.model_type: family for family in FAMILIES}
 
 
 def of_all(test: Any) -> Any:
@@ -25,7 +24,7 @@ def of_all(test: Any) -> Any:
 
 @of_all
 def test_what_is_taken_for_a_missing_key_is_what_transformers_takes(family: HuggingFaceFamily):
-    theirs = getattr(transformers, KINDS[family.model_type].config)()
+    theirs = getattr(transformers, KINDS[kind_of(family)].config)()
     for setting in family.settings:
         for key in setting.theirs:
             if setting.default is not None:
@@ -37,14 +36,14 @@ def test_what_is_taken_for_a_missing_key_is_what_transformers_takes(family: Hugg
 @of_all
 def test_every_key_that_transformers_writes_is_known(family: HuggingFaceFamily):
     """So that an unknown key is a real surprise."""
-    theirs = KINDS[family.model_type].make().config
+    theirs = KINDS[kind_of(family)].make().config
     family.read_config({**theirs.to_dict(), "architectures": [family.architecture]})
 
 
 @of_all
 def test_every_tensor_of_ours_is_covered_and_no_other(family: HuggingFaceFamily):
-    shapes = shapes_of(family.formed(our_config(family.model_type)))
-    rules = list(family.rules(family.formed(our_config(family.model_type))))
+    shapes = shapes_of(family.formed(our_config(kind_of(family))))
+    rules = list(family.rules(family.formed(our_config(kind_of(family)))))
     assert {name for rule in rules for name in rule.ours} == shapes.keys()
     names = [rule.theirs for rule in rules]
     assert len(names) == len(set(names))
@@ -52,7 +51,7 @@ def test_every_tensor_of_ours_is_covered_and_no_other(family: HuggingFaceFamily)
 
 @of_all
 def test_a_tensor_of_ours_that_no_rule_covers_is_named(family: HuggingFaceFamily):
-    form = family.formed(our_config(family.model_type))
+    form = family.formed(our_config(kind_of(family)))
     shapes = {**shapes_of(form), "decoder.new.weight": (3,)}
     with pytest.raises(FolderError, match=r"no rule covers our tensors 'decoder\.new\.weight'"):
         to_theirs(family.rules(form), shapes, torch.empty)

@@ -164,5 +164,5 @@ def test_packed_documents_and_a_cache_exclude_each_other():
 
 def test_segments_without_a_table_of_segments_are_refused():
     tokens = torch.ones(1, 2, dtype=torch.long)
-    with pytest.raises(InputError, match="has no segments; build it with n_segments"):
+    with pytest.raises(InputError, match="has no segments; leave them out, or set n_segments"):
         build_model(preset("tiny-encoder"))(tokens, segments=tokens)

@@ -163,7 +163,7 @@ def test_a_model_without_labels_cannot_classify(trained: Path, tmp_path: Path, c
     shutil.copytree(trained / "model", tmp_path / "model")
     (tmp_path / "model" / LABELS).unlink()
     assert main(["classify", str(tmp_path / "model")]) == 2
-    assert "has no labels.json" in (said := capsys.readouterr().err)
+    assert "has no labels, and" in (said := capsys.readouterr().err)
     assert "cannot classify; train one that can (clearhead new" in said
 
 

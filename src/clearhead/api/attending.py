@@ -15,7 +15,7 @@ from clearhead.inspection.attention import AttentionMap, cross_attention, self_a
 from clearhead.inspection.look import Text, look
 from clearhead.inspection.page import page
 from clearhead.inspection.seeing import encoder_ids, subject_of
-from clearhead.models import CausalLM, MaskedLM, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Seq2Seq
 
 
 def text_attention(
@@ -38,7 +38,7 @@ def text_attention(
     if not isinstance(model, Seq2Seq):
         if target is not None:
             raise InputError("only an encoder-decoder has a target; leave it out")
-        if isinstance(model, MaskedLM):
+        if isinstance(model, MaskedLM | Classifier):
             ids = encoder_ids(subject_of(opened, name), text)
         else:
             (ids,) = codec.encode_prompts([text])
@@ -74,7 +74,9 @@ def text_attention(
     return _with_page(found, opened, name, Text(list(source), fed, output.tokens))
 
 
-def _of_itself(model: CausalLM | MaskedLM, ids: list[int]) -> Text | None:
+def _of_itself(model: CausalLM | MaskedLM | Classifier, ids: list[int]) -> Text | None:
+    if isinstance(model, Classifier):  # whose page is another one
+        return None
     if isinstance(model, CausalLM):
         return Text(None, ids[:-1], ids[1:], n_given=len(ids) - 1) if len(ids) > 1 else None
     tokens = torch.tensor([ids], device=model.tokens.weight.device)

@@ -17,7 +17,7 @@ from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import save_model
-from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.models import Model
 
 EXPORTS = {"huggingface": export_model, "ctranslate2": export_ctranslate2}
 
@@ -53,7 +53,7 @@ def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
     if isinstance(model, TokenizedModel) and not model.was_changed():
         yield model_folder(model.folder)
         return
-    if not isinstance(model, TokenizedModel | Seq2Seq | CausalLM | MaskedLM):
+    if not isinstance(model, TokenizedModel | Model):
         raise InputError(
             f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.load or "
             "clearhead.build_model returned, or the path of a model"

@@ -37,7 +37,7 @@ from clearhead.evaluation.translation import (
 )
 from clearhead.intake.cleaning import split_reader
 from clearhead.intake.sources import Cursor, data_root
-from clearhead.models import MaskedLM
+from clearhead.models import Classifier, MaskedLM
 
 _stages = logging.getLogger("clearhead.progress")
 Other = TokenizedModel | LinesGiven | None
@@ -273,7 +273,7 @@ def measure_encoder(
 ) -> Evaluation:
     """Accuracy of a classifier, or loss on masked tokens."""
     encoder, p_mask = model.model, options.p_mask
-    assert isinstance(encoder, MaskedLM)
+    assert isinstance(encoder, MaskedLM | Classifier)
     default = data_of_run(model.folder, PREPARED) if model.is_run else None
     if prepared is None and default is None:
         raise InputError("prepared= is missing: the folder of the prepared data")
@@ -295,6 +295,7 @@ def measure_encoder(
     chose = _chose(model, split) if own else ""
     match corpus.manifest.task:
         case "classification":
+            _check_labels(encoder, corpus)
             if p_mask != EncoderEvaluation.p_mask:
                 rule = "does not apply to a classifier"
                 raise ConfigError("p_mask", p_mask, rule, "leave it out")
@@ -310,7 +311,7 @@ def measure_encoder(
                 f"{split}{chose}; 95 % interval {100 * low:.2f} … {100 * high:.2f}"
                 f"{left_out})"
             )
-        case "masked-lm":
+        case "masked-lm" if isinstance(encoder, MaskedLM):
             loss = masked_loss(encoder, corpus, split, p_mask=p_mask)
             values = {"loss": loss.per_token, "perplexity": loss.perplexity}
             record = {**values, "n": loss.n_tokens}
@@ -320,15 +321,33 @@ def measure_encoder(
                 f"pseudo-perplexity {loss.perplexity:.3f}"
             )
         case task:
+            kind = "an encoder" if isinstance(encoder, MaskedLM) else "a classifier"
             raise DataError(
-                f"{folder} was prepared for {task}, which is not for an encoder; name data of the "
-                "task masked-lm or classification"
+                f"{folder} was prepared for {task}, which is not for {kind}; name data of the task "
+                + ("masked-lm or " if isinstance(encoder, MaskedLM) else "")
+                + "classification"
             )
     lines = [line]
     if corpus.manifest.task == "classification":
         more, told = _baseline(corpus, split, values["accuracy"])
         record, lines = record | more, lines + told
     return Evaluation(values=values, records=[{"split": split, **record}], lines=lines)
+
+
+def _check_labels(encoder: MaskedLM | Classifier, corpus: Corpus) -> None:
+    """Raises unless the data have the model's labels, in its own order."""
+    has_head = isinstance(encoder, Classifier)
+    if has_head != (corpus.label_as == "class"):
+        wanted = "class" if has_head else "token"
+        raise DataError(
+            f"{corpus.folder} was prepared with data.label_as={corpus.label_as!r}, and the model "
+            f"was trained with {wanted!r}; prepare it with that"
+        )
+    if has_head and list(encoder.config.labels) != list(corpus.labels):
+        raise DataError(
+            f"{corpus.folder} has the labels {list(corpus.labels)}, and the model has "
+            f"{list(encoder.config.labels)}; prepare it with those, in that order"
+        )
 
 
 def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, float], list[str]]:

@@ -21,7 +21,7 @@ from clearhead.config.evaluate import (
     TranslatorEvaluation,
 )
 from clearhead.errors import ConfigError, InputError, nearest
-from clearhead.models import MaskedLM
+from clearhead.models import Classifier, MaskedLM
 
 
 class _Kind(NamedTuple):
@@ -52,7 +52,7 @@ def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any
         options, texts = _sorted(TRANSLATOR, given)
         _refuse_both(split, texts)
         return measure_translator(model, options, split, **texts)
-    if isinstance(model.model, MaskedLM):
+    if isinstance(model.model, MaskedLM | Classifier):
         options, texts = _sorted(ENCODER, given)
         return measure_encoder(model, options, split, **texts)
     options, texts = _sorted(LANGUAGE_MODEL, given)

@@ -17,6 +17,7 @@ from clearhead.config.checks import as_path
 from clearhead.config.options import PageLanguage, SeeOptions
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection import seeing
+from clearhead.inspection.labelled import FORMAT, label_page, label_text
 from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
 
@@ -32,7 +33,11 @@ class Microscope:
     @property
     def html(self) -> str:
         """The page."""
-        return page(self.document)
+        return label_page(self.document) if self._is_label else page(self.document)
+
+    @property
+    def _is_label(self) -> bool:
+        return self.document["format"] == FORMAT
 
     def save(self, path: str | Path) -> Path:
         """Write the page, which any browser opens, online or not."""
@@ -49,6 +54,8 @@ class Microscope:
         return in_frame(self.html)
 
     def __str__(self) -> str:
+        if self._is_label:
+            return label_text(self.document)
         kind = list(self.document["attention"])[-1]
         layer, head = self.document["suggested"][kind]
         stored = self.document["attention"][kind]
@@ -79,7 +86,8 @@ def see(
 
     `model` is what `load` returns, or what it takes. An encoder-decoder translates the text by beam
     search, or is shown the translation `target`. A decoder continues the text: greedily, with a
-    `beam`, or drawn at a `temperature`. An encoder fills in each position.
+    `beam`, or drawn at a `temperature`. An encoder fills in each position. Of a classifier, the
+    page shows which tokens its decision depends on.
     """
     options = SeeOptions(
         target=None if target is None else one_string(target),

@@ -19,8 +19,7 @@ from clearhead.decoding.opening import checked_folder, open_folder, run_name
 from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
 from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, nearest
-from clearhead.interop.folders import has_file
-from clearhead.interop.labels import LABELS
+from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import read_description, refuse_own_parts
 from clearhead.serving.limits import Limits  # without what the extra `serve` installs
 
@@ -151,7 +150,7 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
     description = read_description(folder)
     family = description.model.family
     if family == "encoder":
-        if not has_file(folder, LABELS):
+        if read_labels(folder, description.model) is None:
             raise FolderError(
                 f"{model.folder} is a model of the family 'encoder' without labels, which neither "
                 "generates text nor classifies it; serve an encoder-decoder, a decoder or a "

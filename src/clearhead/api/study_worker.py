@@ -29,7 +29,7 @@ from clearhead.errors import ClearheadError, FolderError, InputError
 from clearhead.evaluation.translation import LONGER, translation_scores
 from clearhead.files import write_whole
 from clearhead.interop.folders import read_json
-from clearhead.models import MaskedLM
+from clearhead.models import Classifier, MaskedLM
 from clearhead.processes import output_of
 from clearhead.studies.gradients import NormsByStack, gradient_norms, put_weights, spread
 from clearhead.studies.result_lines import ResultLine, is_figure
@@ -196,7 +196,9 @@ def _measure(
     found: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
     if not run.opened.translates:
         # An encoder is measured on prepared data, and those of a study have no run's name.
-        where = {"prepared": task["prepared"]} if isinstance(run.model, MaskedLM) else {}
+        where = (
+            {"prepared": task["prepared"]} if isinstance(run.model, MaskedLM | Classifier) else {}
+        )
         values = evaluate(run, **where).values
         for name in measures:
             if name not in values:

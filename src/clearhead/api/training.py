@@ -27,7 +27,7 @@ from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.samples import WatchedContinuations
 from clearhead.evaluation.translation import SCORES, WatchedTranslations
 from clearhead.files import write_whole
-from clearhead.models import MaskedLM, Model
+from clearhead.models import Classifier, MaskedLM, Model
 from clearhead.models.own_parts import OwnParts
 from clearhead.training.beforehand import check_space
 from clearhead.training.changes import recipe_facts
@@ -244,7 +244,7 @@ def _measure(run: Run, corpus: Corpus) -> tuple[Measure | None, Sequence[str]]:
         return WatchedTranslations(corpus, n, run.recipe.batches.layout), SCORES
 
     def measure(model: Model) -> dict[str, float]:
-        assert isinstance(model, MaskedLM)
+        assert isinstance(model, MaskedLM | Classifier)
         return {"accuracy": accuracy(model, corpus, "valid").value}
 
     return measure, ("accuracy",)

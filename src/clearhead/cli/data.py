@@ -18,6 +18,7 @@ from clearhead.data.batches import (
     IGNORED,
     NO_DOCUMENT,
     Batch,
+    ClassBatch,
     JoinedBatch,
     LabelledBatch,
     MaskedBatch,
@@ -113,7 +114,7 @@ def _padding(batch: Batch, pad_id: int) -> tuple[int, int]:
             return sum(int((s == pad_id).sum()) for s in sides), sum(s.numel() for s in sides)
         case TokenBatch():
             return int((batch.documents == NO_DOCUMENT).sum()), batch.inputs.numel()
-        case LabelledBatch():
+        case LabelledBatch() | ClassBatch():
             return int((batch.inputs == pad_id).sum()), batch.inputs.numel()
         case MaskedBatch():
             return 0, batch.inputs.numel()
@@ -132,6 +133,9 @@ def _show_batches(console: TextConsole, corpus: Corpus, config: BatchConfig, spl
             for title, tensor, side in _shown(batch):
                 text = _visible(tensor[row], corpus.tokenizers[side])
                 grid.add_row(Text(f"  {title}", "cyan"), Text(text))
+            if isinstance(batch, ClassBatch):
+                label = list(corpus.labels)[int(batch.targets[row])]
+                grid.add_row(Text("  label", "cyan"), Text(label))
             console.print(grid)
 
 
@@ -143,6 +147,8 @@ def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
                 ("target input", batch.target_input, "target"),
                 ("target output", batch.target_output, "target"),
             ]
+        case ClassBatch():
+            return [("inputs", batch.inputs, "text")]
         case _:
             side = "target" if isinstance(batch, JoinedBatch) else "text"
             return [("inputs", batch.inputs, side), ("targets", batch.targets, side)]

@@ -87,6 +87,16 @@ def check_whole(name: str, value: int) -> None:
         raise ConfigError(name, value, "must be a whole number", f"try {name}=0")
 
 
+def check_labels(labels: tuple[str, ...]) -> None:
+    """Raises unless there are two labels or more, which differ and can be seen."""
+    if len(labels) < 2 or len(set(labels)) != len(labels):
+        rule = "must be at least two that differ"
+        raise ConfigError("labels", labels, rule, "try labels=['positive', 'negative']")
+    if any(not isinstance(label, str) or label != label.strip() or not label for label in labels):
+        rule = "must not be empty, nor start or end with white space"
+        raise ConfigError("labels", labels, rule, "take it off")
+
+
 def nearest_divisor(of: int, to: int) -> int:
     """The divisor of `of` that is nearest to `to`, the smaller of two; 1 where none is near. It
     only serves a message, and the numbers may be as large as somebody cared to write."""

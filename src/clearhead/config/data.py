@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from clearhead.config.checks import check_at_least, check_choices
+from clearhead.config.checks import check_at_least, check_choices, check_labels
 from clearhead.errors import ConfigError, nearest
 
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
@@ -19,6 +19,7 @@ HoldOut = Literal["end", "groups"]
 TokenizerKind = Literal["bpe", "character", "file"]
 Vocabularies = Literal["shared", "separate"]
 Normalization = Literal["none", "nfc", "nfkc"]
+LabelAs = Literal["token", "class"]
 Side = Literal["text", "source", "target", "label"]
 
 INVALID_INPUT: tuple[InvalidInput, ...] = get_args(InvalidInput)
@@ -65,8 +66,12 @@ class DataConfig:
     "translation.en" (json, jsonl, parquet), or numbers where records are lists (json, jsonl);
     languages (tmx). One column for text, two for source and target or for text and label."""
     labels: tuple[str, ...] = ()
-    """Classification only: every label that a text can have. A new tokenizer gets one token for
-    each; a loaded tokenizer must have them."""
+    """Classification only: every label that a text can have."""
+    label_as: LabelAs = "token"
+    """Classification only: what the model predicts. "class": one of the labels, by a head over the
+    first token, as BERT does; other software opens such a model as a classifier. "token": the
+    label's token in the place of a mask; a new tokenizer gets one token for each label, and a
+    loaded tokenizer must have them."""
     document: DocumentUnit = "line"
     """What ends with <eos> in plain text: each "line", or the whole "file", to its last byte."""
 
@@ -149,20 +154,19 @@ class DataConfig:
 
     def _check_labels(self) -> None:
         if self.task != "classification":
-            for name, given in (("format", self.format == "labelled"), ("labels", self.labels)):
-                if given:
-                    rule = f"is for task='classification', and this is {self.task!r}"
-                    raise ConfigError(name, getattr(self, name), rule, "leave it out")
+            given = {
+                "format": self.format == "labelled",
+                "labels": bool(self.labels),
+                "label_as": self.label_as == "class",
+            }
+            for name in (name for name, is_given in given.items() if is_given):
+                rule = f"is for task='classification', and this is {self.task!r}"
+                raise ConfigError(name, getattr(self, name), rule, "leave it out")
             return
         if self.format == "text":
             rule = "gives no label, and task='classification' needs one"
             raise ConfigError("format", self.format, rule, "try format='labelled' or 'tsv'")
-        if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
-            rule = "must be at least two that differ"
-            raise ConfigError("labels", self.labels, rule, "try labels=['positive', 'negative']")
-        if any(label != label.strip() or not label for label in self.labels):
-            rule = "must not be empty, nor start or end with white space"
-            raise ConfigError("labels", self.labels, rule, "take it off")
+        check_labels(self.labels)
         for split in SPLITS if self.format == "labelled" else ():
             if len(self.paths(split)) not in (0, len(self.labels)):
                 rule = f"must be one for each of the {len(self.labels)} labels"
@@ -225,7 +229,8 @@ class DataConfig:
     @property
     def control_tokens(self) -> tuple[str, ...]:
         """What a new tokenizer has beside text, from id 0 on."""
-        return (*self.special_tokens, *map(label_token, self.labels))
+        labels = self.labels if self.label_as == "token" else ()
+        return (*self.special_tokens, *map(label_token, labels))
 
     @property
     def sides(self) -> tuple[Side, ...]:

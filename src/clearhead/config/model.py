@@ -8,6 +8,7 @@ from clearhead.config.checks import (
     check_at_least,
     check_between,
     check_choices,
+    check_labels,
     nearest_divisor,
 )
 from clearhead.errors import ConfigError
@@ -99,6 +100,9 @@ class ModelConfig:
     """A norm after the sum of the embeddings, as in BERT."""
     n_segments: int = 0
     """Encoders only: rows of a segment table that is added to the tokens, as in BERT. 0: none."""
+    labels: tuple[str, ...] = ()
+    """Encoders only: the labels of a classifier, whose head scores them from the vector of a text's
+    first token, as in BERT. Empty: a masked language model."""
     tie_output: bool = True
     """The output projection uses the weights of the (target) token table."""
     output_bias: bool = False
@@ -179,6 +183,12 @@ class ModelConfig:
         if self.n_segments and self.family != "encoder":
             rule = f"belongs to family='encoder', and this is {self.family!r}"
             raise ConfigError("n_segments", self.n_segments, rule, "leave it out")
+        object.__setattr__(self, "labels", tuple(self.labels))  # of JSON, a list
+        if self.labels and self.family != "encoder":
+            rule = f"belong to family='encoder', and this is {self.family!r}"
+            raise ConfigError("labels", self.labels, rule, "leave them out")
+        if self.labels:
+            check_labels(self.labels)
 
     @property
     def kv_heads(self) -> int:

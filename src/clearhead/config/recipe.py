@@ -32,7 +32,7 @@ SECTIONS: dict[str, type] = {
 
 Tables = Mapping[str, Mapping[str, Any]]
 """Values by table and key: {"train": {"steps": 200}}."""
-FROM_DATA = ("model.vocab_size", "model.target_vocab_size", "model.pad_id")
+FROM_DATA = ("model.vocab_size", "model.target_vocab_size", "model.pad_id", "model.labels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +147,10 @@ def _plain(value: Any) -> Any:
 def _refuse_what_data_decide(keys: Sequence[str]) -> None:
     for key in FROM_DATA:
         if key in keys:
-            raise ClearheadError(
-                f"{key} comes from the prepared data; leave it out (data.vocab_size sets the "
-                "size of a tokenizer)"
-            )
+            hint = "data.vocab_size sets the size of a tokenizer"
+            if key == "model.labels":
+                hint = "data.labels names them, with data.label_as='class'"
+            raise ClearheadError(f"{key} comes from the prepared data; leave it out ({hint})")
 
 
 def toml_value(value: object) -> str:

@@ -67,7 +67,18 @@ class LabelledBatch(MaskedBatch):
     """Texts of different lengths, padded on the right; the label of each text is masked."""
 
 
-Batch = PairBatch | TokenBatch | MaskedBatch
+@dataclass(frozen=True, kw_only=True)
+class ClassBatch:
+    """Texts of different lengths, padded on the right, and the class of each."""
+
+    inputs: Tensor
+    """Starts with <bos>, ends in <eos>."""
+    targets: Tensor
+    """One for each row."""
+    samples: SampleIds
+
+
+Batch = PairBatch | TokenBatch | MaskedBatch | ClassBatch
 
 
 def split_rows(batch: Batch, pieces: int) -> list[Batch]:
@@ -122,6 +133,20 @@ def labelled_batch(
     return LabelledBatch(
         inputs=pad_rows(inputs, pad_id), targets=pad_rows(targets, IGNORED), samples=samples
     )
+
+
+def class_batch(
+    texts: Sequence[NDArray[np.integer]],
+    classes: Sequence[int],
+    *,
+    bos_id: int,
+    pad_id: int,
+    samples: SampleIds,
+) -> ClassBatch:
+    """Each text, which ends in <eos>, behind <bos>, from whose place the class is predicted."""
+    inputs = [np.insert(text.astype(np.int64), 0, bos_id) for text in texts]
+    targets = torch.tensor(classes, dtype=torch.int64)
+    return ClassBatch(inputs=pad_rows(inputs, pad_id), targets=targets, samples=samples)
 
 
 @dataclass(frozen=True, kw_only=True)

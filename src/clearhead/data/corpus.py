@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.config.batches import BatchConfig
+from clearhead.config.data import LabelAs
 from clearhead.data.batches import Corruption
 from clearhead.data.layouts import (
     BatchLayout,
+    ClassLayout,
     JoinedLayout,
     LabelledLayout,
     MaskedLayout,
@@ -63,7 +65,8 @@ class Corpus:
         store, tokenizer = self.store(split, "text"), self.tokenizers["text"]
         if self.manifest.task == "classification":
             self._check_holds(split, facts.longest["text"] + 1, config)
-            return LabelledLayout(store, self.store(split, "label"), config, tokenizer)
+            kind = ClassLayout if self.label_as == "class" else LabelledLayout
+            return kind(store, self.store(split, "label"), config, tokenizer)
         if config.layout == "documents" and self.manifest.task == "language-model":
             needed = config.batch_size * config.length
             _warn_of_window(split, config, store.n_tokens, store.n_documents, needed)
@@ -105,15 +108,20 @@ class Corpus:
         return self.manifest.data.get("strip") is not False
 
     @property
+    def label_as(self) -> LabelAs:
+        """What a label is to the model (`data.label_as`)."""
+        return "class" if self.manifest.data.get("label_as") == "class" else "token"
+
+    @property
     def labels(self) -> dict[str, int]:
-        """The token of each label (classification)."""
+        """The number of each label: its class, or its token (classification)."""
         labels = self.manifest.data.get("labels")
         if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
             raise DataError(
                 f"{self.folder}: its manifest names no labels; prepare again: "
                 "clearhead.prepare(…, overwrite=True)"
             )
-        return label_ids(self.tokenizers["text"], labels)
+        return label_ids(self.tokenizers["text"], labels, self.label_as)
 
 
 def _warn_of_window(

@@ -55,7 +55,7 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
 
 
 def encode_labels(ids: dict[str, int], labels: list[str]) -> Encoded:
-    """One token for each label, without <eos>."""
+    """One number for each label, without <eos>."""
     tokens = np.array([ids[label] for label in labels], np.uint32)
     return Encoded(tokens, np.ones(len(labels), np.int64))
 

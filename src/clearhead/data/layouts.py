@@ -16,17 +16,20 @@ from clearhead.data.batches import (
     IGNORED,
     NO_DOCUMENT,
     Batch,
+    ClassBatch,
     Corruption,
     JoinedBatch,
     LabelledBatch,
     MaskedBatch,
     PairBatch,
+    SampleIds,
     TokenBatch,
+    class_batch,
     labelled_batch,
     pad_rows,
 )
 from clearhead.data.order import derive_key, permute
-from clearhead.data.token_files import Integers, TokenStore
+from clearhead.data.token_files import Integers, TokenArray, TokenStore
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -115,36 +118,50 @@ class JoinedLayout(_Pairs):
         )
 
 
-class LabelledLayout:
-    """Texts of about the same length together, each followed by a mask in the place of its label.
-    Classification is the prediction of one masked token."""
+class _Labelled:
+    """What the two layouts of labelled texts share: texts of about the same length together."""
 
     def __init__(
         self, text: TokenStore, label: TokenStore, config: BatchConfig, tokenizer: Tokenizer
     ) -> None:
         self.text, self.label, self.budget = text, label, config.batch_tokens
         self.n_samples, self.window = text.n_documents, config.window
-        assert tokenizer.mask_id is not None
-        self.pad_id, self.mask_id = tokenizer.pad_id, tokenizer.mask_id
+        self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
+        self.mask_id = tokenizer.mask_id
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
-        lengths = self.text.lengths(samples) + 1  # the mask
+        lengths = self.text.lengths(samples) + 1  # the mask, or the start
         # Stable: what is equally long stays in its random order. In that of the files, neighbours
         # would have the same label.
         order = np.argsort(lengths, kind="stable")
         return _shuffled(_within(self.budget, samples[order], lengths[order]), key)
 
-    def collate(self, rows: Sequence[BatchRow], key: int) -> LabelledBatch:  # noqa: ARG002
+    def read(self, rows: Sequence[BatchRow]) -> tuple[list[TokenArray], list[int], SampleIds]:
+        """Texts with their ends, the numbers of their labels, and which samples they are."""
         samples = tuple((row[0].sample,) for row in rows)
         numbers = np.array(samples, np.int64).reshape(-1)
-        texts, labels = self.text.documents(numbers), self.label.documents(numbers)
-        return labelled_batch(
-            texts,
-            [int(label[0]) for label in labels],
-            mask_id=self.mask_id,
-            pad_id=self.pad_id,
-            samples=samples,
-        )
+        labels = [int(label[0]) for label in self.label.documents(numbers)]
+        return self.text.documents(numbers), labels, samples
+
+
+class LabelledLayout(_Labelled):
+    """Each text is followed by a mask in the place of its label: classification is the prediction
+    of one masked token."""
+
+    def collate(self, rows: Sequence[BatchRow], key: int) -> LabelledBatch:  # noqa: ARG002
+        assert self.mask_id is not None
+        texts, labels, samples = self.read(rows)
+        ids = {"mask_id": self.mask_id, "pad_id": self.pad_id}
+        return labelled_batch(texts, labels, **ids, samples=samples)
+
+
+class ClassLayout(_Labelled):
+    """Each text begins with <bos>, and has a class."""
+
+    def collate(self, rows: Sequence[BatchRow], key: int) -> ClassBatch:  # noqa: ARG002
+        texts, labels, samples = self.read(rows)
+        ids = {"bos_id": self.bos_id, "pad_id": self.pad_id}
+        return class_batch(texts, labels, **ids, samples=samples)
 
 
 class StreamLayout:

@@ -139,7 +139,10 @@ class TrainingText:
         ]
 
     def _texts(self, number: int) -> tuple[str, ...]:
-        return tuple(
-            self.corpus.tokenizers[side].decode(self.corpus.store("train", side).document(number))
-            for side in self.sides
-        )
+        return tuple(self._text(side, number) for side in self.sides)
+
+    def _text(self, side: str, number: int) -> str:
+        ids = self.corpus.store("train", side).document(number)
+        if side == "label":
+            return next(name for name, index in self.corpus.labels.items() if index == ids[0])
+        return self.corpus.tokenizers[side].decode(ids)

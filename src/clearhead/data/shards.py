@@ -127,7 +127,9 @@ def write_split(
     cursor, counts = (records[-1].cursor, records[-1].counts) if records else (Cursor(), {})
     chunks = cut_into_chunks(reader, reader.documents(cursor, counts), len(sides))
     texts = [tokenizer for side, tokenizer in sides.items() if side != "label"]
-    labels = label_ids(sides["label"], job.config.labels) if "label" in sides else None
+    labels = None
+    if "label" in sides:
+        labels = label_ids(sides["label"], job.config.labels, job.config.label_as)
     sieve = Sieve(job.config)  # for what only shows once the text is tokens
     total, written = sum(each.size for each in inputs), 0
     job.report(Progress(split, 0, total))

@@ -8,10 +8,10 @@ import torch
 from clearhead.config import ModelConfig, recipe_names
 from clearhead.decoding.codec import Codec
 from clearhead.errors import ClearheadError, FolderError
-from clearhead.interop.labels import LABELS, Labels, read_labels
+from clearhead.interop.labels import Labels, read_labels
 from clearhead.interop.model_folder import TokenIds, load_model, read_description
 from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER, open_tokenizer
-from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.text.tokenizer import MASK, Tokenizer, load_tokenizer
 
@@ -63,11 +63,11 @@ class Opened:
         return "give a model that was trained on pairs or on text"
 
     @property
-    def classifier(self) -> tuple[MaskedLM, Labels]:
+    def classifier(self) -> tuple[MaskedLM | Classifier, Labels]:
         """The model and its labels, if it is a classifier."""
-        if not isinstance(self.model, MaskedLM) or self.labels is None:
+        if not isinstance(self.model, MaskedLM | Classifier) or self.labels is None:
             raise ClearheadError(
-                f"this model has no {LABELS}, and cannot classify; train one that can "
+                "this model has no labels, and cannot classify; train one that can "
                 "(clearhead new makes a recipe from a file of texts for each label)"
             )
         return self.model, self.labels

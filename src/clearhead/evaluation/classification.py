@@ -7,10 +7,18 @@ from typing import get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from clearhead.config import BatchConfig
 from clearhead.config.decode import TooLongSource
-from clearhead.data.batches import IGNORED, LabelledBatch, labelled_batch, move
+from clearhead.data.batches import (
+    IGNORED,
+    ClassBatch,
+    LabelledBatch,
+    class_batch,
+    labelled_batch,
+    move,
+)
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.cached import evaluating, in_full
@@ -18,8 +26,12 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.text import warn_of_cut
 from clearhead.errors import ConfigError, InputError, nearest
 from clearhead.interop.labels import Labels
-from clearhead.models import MaskedLM
+from clearhead.models import Classifier, MaskedLM
 from clearhead.shapes import Float, Tensor
+from clearhead.text.tokenizer import Tokenizer
+
+LabelModel = MaskedLM | Classifier
+"""What labels texts: a head, or the token in the place of a mask."""
 
 BATCH_TOKENS = 4096
 CUT = "too_long='cut'"
@@ -50,18 +62,21 @@ class Accuracy:
 
 @torch.no_grad()
 def label_probabilities(
-    model: MaskedLM, batch: LabelledBatch, label_ids: Sequence[int]
+    model: LabelModel, batch: LabelledBatch | ClassBatch, label_ids: Sequence[int]
 ) -> Float[Tensor, "rows labels"]:
     """The probability of each label for each row, among the labels alone: other tokens are not
     answers."""
     with evaluating(model.modules()):
-        hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
-        logits = model.output(hidden[None], model.tokens)[0]
+        if isinstance(model, Classifier):
+            logits = model(batch.inputs)
+        else:
+            hidden = model.hidden(batch.inputs)[batch.targets != IGNORED]
+            logits = model.output(hidden[None], model.tokens)[0]
     return in_full(logits[:, list(label_ids)]).softmax(-1)
 
 
 def label_texts(
-    model: MaskedLM,
+    model: LabelModel,
     labels: Labels,
     codec: Codec,
     texts: Sequence[str],
@@ -82,7 +97,7 @@ def label_texts(
         if not text.strip():
             continue
         tokens = codec.source.encode(codec.as_in_training(text))
-        if (n := len(tokens) + 2) > longest:  # the mask and the end
+        if (n := len(tokens) + 2) > longest:  # the mask or the start, and the end
             if too_long == "refuse":
                 what = f"{names[place]} has {n} tokens, and the model takes {longest}"
                 raise InputError(f"{what}; shorten it, or have it cut: {CUT}")
@@ -98,13 +113,18 @@ def label_texts(
                 f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
         rows[place] = [*tokens, codec.source.eos_id]
-    known = label_rows(model, labels, [*rows.values()], pad_id=codec.source.pad_id, batch=batch)
+    known = label_rows(model, labels, [*rows.values()], codec.source, batch=batch)
     found = dict(zip(rows, known))
     return [found.get(place) for place in range(len(texts))]
 
 
 def label_rows(
-    model: MaskedLM, labels: Labels, rows: Sequence[list[int]], *, pad_id: int, batch: int = 32
+    model: LabelModel,
+    labels: Labels,
+    rows: Sequence[list[int]],
+    tokenizer: Tokenizer,
+    *,
+    batch: int = 32,
 ) -> list[dict[str, float]]:
     """The probability of every label for each row of tokens, its end included."""
     ids = list(labels.ids.values())
@@ -112,21 +132,27 @@ def label_rows(
     found: dict[int, dict[str, float]] = {}
     for first in range(0, len(by_length), batch):
         places = by_length[first : first + batch]
-        new = labelled_batch(
-            [np.array(rows[place]) for place in places],
-            [ids[0]] * len(places),  # which nobody looks at
-            mask_id=labels.mask,
-            pad_id=pad_id,
-            samples=tuple((row,) for row in range(len(places))),
-        )
-        made = move(new, next(model.parameters()).device)
-        assert isinstance(made, LabelledBatch)
+        chosen = [np.array(rows[place]) for place in places]
+        made = _unlabelled_batch(chosen, labels, tokenizer)
+        made = move(made, next(model.parameters()).device)
+        assert isinstance(made, LabelledBatch | ClassBatch)
         for place, row in zip(places, label_probabilities(model, made, ids).tolist()):
             found[place] = dict(zip(labels.ids, row))
     return [found[place] for place in range(len(rows))]
 
 
-def accuracy(model: MaskedLM, corpus: Corpus, split: str) -> Accuracy:
+def _unlabelled_batch(
+    rows: Sequence[NDArray[np.integer]], labels: Labels, tokenizer: Tokenizer
+) -> LabelledBatch | ClassBatch:
+    """As in training; the labels are not used."""
+    some = [next(iter(labels.ids.values()))] * len(rows)
+    settings = {"pad_id": tokenizer.pad_id, "samples": tuple((row,) for row in range(len(rows)))}
+    if labels.mask is None:
+        return class_batch(rows, some, bos_id=tokenizer.bos_id, **settings)
+    return labelled_batch(rows, some, mask_id=labels.mask, **settings)
+
+
+def accuracy(model: LabelModel, corpus: Corpus, split: str) -> Accuracy:
     """The accuracy on a whole split of prepared data."""
     ids = list(corpus.labels.values())
     longest = corpus.facts(split).longest["text"] + 1
@@ -135,7 +161,7 @@ def accuracy(model: MaskedLM, corpus: Corpus, split: str) -> Accuracy:
     n_right = n = 0
     for batch in Loader(corpus, config, split=split, epochs=1):
         batch = move(batch, device)
-        assert isinstance(batch, LabelledBatch)
+        assert isinstance(batch, LabelledBatch | ClassBatch)
         guesses = torch.tensor(ids, device=device)[label_probabilities(model, batch, ids).argmax(1)]
         n_right += int((guesses == batch.targets[batch.targets != IGNORED]).sum())
         n += len(guesses)

@@ -17,7 +17,7 @@ from clearhead.decoding.text import Engine, OwnEngine, translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.interop.model_folder import TokenIds
-from clearhead.models import MaskedLM, Model
+from clearhead.models import Classifier, MaskedLM, Model
 
 SCORES = ("BLEU", "chrF++")
 N_SAMPLES = 3  # that a validation shows
@@ -102,7 +102,7 @@ class WatchedTranslations:
 
     def __call__(self, model: Model) -> dict[str, Any]:
         """BLEU and chrF++ by name, and `samples`: the first few with their translations."""
-        assert not isinstance(model, MaskedLM)
+        assert not isinstance(model, MaskedLM | Classifier)
         lines = translate_lines(OwnEngine(model), self.codec, self.sources, self.config)
         rows = list(zip(self.sources, lines, self.references))
         scores: list[Metric] = []

@@ -11,7 +11,7 @@ from clearhead.errors import ConfigError, InputError, ModelError
 from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.inspection.sites import has_our_weights, no_weights
-from clearhead.models import CausalLM, MaskedLM, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Seq2Seq
 from clearhead.parts.recorder import Recorder
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ def cross_attention(
 
 @torch.inference_mode()
 def self_attention(
-    model: CausalLM | MaskedLM,
+    model: CausalLM | MaskedLM | Classifier,
     ids: Sequence[int],
     *,
     tokenizer: Tokenizer,

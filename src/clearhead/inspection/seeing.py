@@ -14,8 +14,9 @@ from clearhead.decoding.opening import Opened
 from clearhead.decoding.text import seed_of_text
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
+from clearhead.inspection.labelled import classifier_ids, see_label
 from clearhead.inspection.look import Subject, Text, look
-from clearhead.models import CausalLM, MaskedLM, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Seq2Seq
 from clearhead.text.tokenizer import MASK
 
 PAGE_LANGUAGES: tuple[PageLanguage, ...] = get_args(PageLanguage)
@@ -40,7 +41,11 @@ class HowToDecode(TypedDict, total=False):
 def see(
     subject: Subject, text: str, *, language: str = SeeOptions.language, **how: Unpack[HowToDecode]
 ) -> dict[str, Any]:
-    """The document of one run: what `finished_text` gives, looked at."""
+    """The document of one run: what `finished_text` gives, looked at. Of a classifier, that of its
+    own page."""
+    if isinstance(subject.model, Classifier):
+        ids = _fitting(subject, encoder_ids(subject, _checked(subject, text, how.get("target"))))
+        return see_label(subject.model, subject.codec, ids, name=subject.name, language=language)
     shown, tree = finished_text(subject, text, **how)
     return look(subject, shown, beam=tree, language=language)
 
@@ -62,12 +67,9 @@ def finished_text(
     translation behind it): greedily, with a `beam`, or drawn at a `temperature`. An encoder fills
     in each place of the text.
     """
-    if not text.strip():
-        raise InputError("the text is empty, so there is nothing to see; give a sentence")
+    text = _checked(subject, text, target)
     model, codec = subject.model, subject.codec
     if isinstance(model, MaskedLM):
-        if target is not None:
-            raise InputError("an encoder alone writes nothing; leave target out")
         return _masked(subject, model, text), None
     if isinstance(model, Seq2Seq):
         source = _fitting(subject, codec.encode_sources([text])[0])
@@ -100,6 +102,14 @@ def finished_text(
     return Text(None, fed, whole[1:], n_given=len(prompt) - 1), tree
 
 
+def _checked(subject: Subject, text: str, target: str | None) -> str:
+    if not text.strip():
+        raise InputError("the text is empty, so there is nothing to see; give a sentence")
+    if target is not None and subject.model.config.family == "encoder":
+        raise InputError("an encoder alone writes nothing; leave target out")
+    return text
+
+
 def _decoded(
     model: Seq2Seq | CausalLM,
     given: list[int],
@@ -129,7 +139,9 @@ def _decoded(
 
 def encoder_ids(subject: Subject, text: str) -> list[int]:
     """What an encoder alone is given: `<mask>` in the text is the token of that name; a classifier
-    has one behind the text."""
+    has one behind the text, and one with a head has a start before it."""
+    if isinstance(subject.model, Classifier):
+        return classifier_ids(subject.codec, text)
     tokenizer, eos_id = subject.source, subject.codec.ids.eos
     own = tokenizer.special_tokens[3] if tokenizer.mask_id is not None else MASK
     *before, last = subject.codec.as_in_training(text).replace(own, MASK).split(MASK)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from torch import nn
 
 from clearhead.errors import InputError, nearest
-from clearhead.models import Model
+from clearhead.models import Classifier, Model
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.residual import Residual
 
@@ -62,6 +62,8 @@ def sites(model: Model) -> list[Site]:
             rotary = stack.rotary is not None
             found += _layer(layer, f"{tower}.layers.{index}", tower, rotary)
         found.append(Site(f"{tower}.output", "stream", stack, "output", tower))
+    if isinstance(model, Classifier):
+        return found  # its head takes one vector of a text, and gives no stream
     head = getattr(model, "head", None)
     if isinstance(head, nn.Module):
         found.append(Site("head.output", "stream", head, "output", towers[-1]))

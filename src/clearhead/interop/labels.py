@@ -1,5 +1,6 @@
-"""`labels.json` in a model folder: what a classifier was trained to predict in place of the mask.
-The tokenizer alone does not say which of its words are the labels."""
+"""The labels of a classifier. One with a head has them in its `config.json`. One that was trained
+to predict a token in place of the mask has `labels.json` in its model folder: the tokenizer alone
+does not say which of its words are the labels."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,25 @@ LABELS = "labels.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """The labels of a classifier and the tokens that stand for them."""
+    """The labels of a classifier and the numbers that stand for them."""
 
-    mask: int
-    """The token after a text, at whose position the label is predicted."""
+    mask: int | None
+    """The token after a text, at whose position the label is predicted; None: a head does it."""
     ids: dict[str, int]
-    """The token of each label."""
+    """The token of each label; of a head, the number of its class."""
+
+
+def labels_of_head(config: ModelConfig) -> Labels | None:
+    """Those of a model that has a head for them."""
+    if not config.labels:
+        return None
+    return Labels(mask=None, ids={label: number for number, label in enumerate(config.labels)})
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
-    """Writes `labels.json` into a model folder."""
-    write_json(folder, LABELS, {"mask": labels.mask, "labels": labels.ids})
+    """Writes `labels.json` into a model folder, if its `config.json` does not name the labels."""
+    if labels.mask is not None:
+        write_json(folder, LABELS, {"mask": labels.mask, "labels": labels.ids})
 
 
 def copy_labels(folder: Path, out: Path, config: ModelConfig) -> None:
@@ -39,8 +48,8 @@ def copy_labels(folder: Path, out: Path, config: ModelConfig) -> None:
 
 def read_labels(folder: Path, config: ModelConfig) -> Labels | None:
     """The labels of a model folder; None: the model is not a classifier."""
-    if not has_file(folder, LABELS):
-        return None
+    if config.labels or not has_file(folder, LABELS):
+        return labels_of_head(config)
     content = read_json(folder, LABELS)
     mask, ids = content.get("mask"), content.get("labels")
     if not isinstance(ids, dict) or len(ids) < 2:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
@@ -33,8 +33,8 @@ from clearhead.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
-OF_FEW_MODELS = ("prompt_start", "strip")
-"""Fields of `TokenIds` that a folder has only where they differ from the default."""
+OF_FEW_MODELS = frozenset({"prompt_start", "strip", "labels"})
+"""Fields that a folder has only where they differ from the default."""
 MIN_TENSORS_OF_A_LAYER = 4
 """Fewer than any family has: fused queries, keys and values; output; the two of a feed-forward."""
 MAX_TABLE = 2**27
@@ -234,19 +234,19 @@ def write_description(folder: Path, description: Description) -> None:
     """Writes the `config.json` of a model folder."""
     content = {
         "format": FORMAT,
-        "model": asdict(description.model),
-        "tokens": _written_ids(description.ids),
+        "model": _written(description.model),
+        "tokens": _written(description.ids),
     }
     own = {"own_parts": description.own_parts} if description.own_parts else {}
     write_json(folder, CONFIG, content | own)
 
 
-def _written_ids(ids: TokenIds) -> dict[str, int | None]:
+def _written(part: ModelConfig | TokenIds) -> dict[str, Any]:
     """Without the fields of few models where they have their default: earlier versions, which do
     not know them, read the folders of all other models."""
-    values = asdict(ids)
-    for name in OF_FEW_MODELS:
-        if values[name] == getattr(TokenIds, name):
+    values = asdict(part)
+    for name in OF_FEW_MODELS & values.keys():
+        if values[name] == getattr(type(part), name):
             del values[name]
     return values
 
@@ -283,6 +283,10 @@ def checked_fields(kind: type, values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if name not in hints:
             raise FolderError(f"config.json: there is no option {name!r}; {nearest(name, hints)}")
+        if get_origin(hints[name]) is tuple:  # of texts
+            if not isinstance(value, list | tuple) or not all(isinstance(t, str) for t in value):
+                raise ConfigError(name, value, "must be a list of texts", "is config.json damaged?")
+            continue
         types = _json_types(hints[name])
         if type(value) not in types:
             wanted = " or ".join(sorted("null" if t is NoneType else t.__name__ for t in types))

@@ -15,11 +15,15 @@ Library = Literal["huggingface", "ctranslate2"]
 JOINED = "decoder on pairs"
 """Beside the families: a decoder that reads a line and writes its translation behind it."""
 
+CLASSIFIER = "classifier"
+"""An encoder with a head for labels."""
+
 _WHAT = {
     "encoder-decoder": "translates a text into another",
     "decoder": "continues a text",
     JOINED: "translates a text into another, which it writes behind it",
     "encoder": "fills in masked tokens",
+    CLASSIFIER: "gives a text one of several labels",
 }
 _INSTALL = {
     "huggingface": "pip install torch transformers",
@@ -69,6 +73,13 @@ batch = tokenizer("A line of text", return_tensors="pt")
 logits = model(**batch).logits  # (batch, length, vocabulary)
 print(tokenizer.batch_decode(logits.argmax(-1)))
 """,
+    ("huggingface", CLASSIFIER): """\
+from transformers import pipeline
+
+folder = "."  # where this file is
+classify = pipeline("text-classification", model=folder, top_k=None)
+print(classify(["A text to label"]))
+""",
     ("ctranslate2", "encoder-decoder"): """\
 import ctranslate2
 from tokenizers import Tokenizer
@@ -116,11 +127,13 @@ def write_readme(
     """Writes the README.md of an exported folder: how to open it, with commands that run."""
     config, ids = description.model, description.ids
     kind = config.family if ids.target_start is None else JOINED
+    kind = CLASSIFIER if config.labels else kind
+    named = f": {', '.join(config.labels)}" if config.labels else ""
     name = "Hugging Face Transformers" if library == "huggingface" else "CTranslate2"
     lines = [
         f"# A Transformer for {name}",
         "",
-        f"This model {_WHAT[kind]}. It has {config.n_layers} layers of width "
+        f"This model {_WHAT[kind]}{named}. It has {config.n_layers} layers of width "
         f"{config.d_model}, {config.output_vocab_size:,} tokens, and takes at most "
         f"{config.max_length} tokens at once.",
         "",
@@ -140,7 +153,7 @@ def write_readme(
         for word, figure in figures.items():
             code = code.replace(word, str(figure))
         lines += [f"```python\n{code}```", ""]
-        if ids.strip and kind in ("encoder-decoder", JOINED):
+        if ids.strip and kind in ("encoder-decoder", JOINED, CLASSIFIER):
             lines += [
                 "Give it lines without blanks or a line break at their ends: it knows no others.",
                 "",

@@ -2,6 +2,7 @@
 options are only read, to count operations (`training/flops.py`) or to export (`interop`)."""
 
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +11,12 @@ from torch import nn
 from clearhead.config import ModelConfig
 from clearhead.models.causal_lm import CausalLM
 from clearhead.models.initialise import initialise, materialise
-from clearhead.models.masked_lm import MaskedLM
+from clearhead.models.masked_lm import Classifier, MaskedLM
 from clearhead.models.own_parts import NONE, OwnParts, build_part
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import (
+    ClassificationHead,
     InputEmbedding,
     MaskedLMHead,
     OutputProjection,
@@ -33,7 +35,7 @@ from clearhead.parts.residual import Residual
 from clearhead.stacks.decoder import Decoder, DecoderLayer
 from clearhead.stacks.encoder import Encoder, EncoderLayer
 
-Model = Seq2Seq | CausalLM | MaskedLM
+Model = Seq2Seq | CausalLM | MaskedLM | Classifier
 
 
 def build_model(
@@ -61,36 +63,30 @@ def assemble(config: ModelConfig, own: OwnParts = NONE) -> Model:
 
 
 def _assemble(config: ModelConfig, own: OwnParts) -> Model:
+    parts: dict[str, Any] = {
+        "tokens": _token_table(config, config.vocab_size),
+        "embedding": _input_embedding(config, own),
+    }
     match config.family:
         case "encoder-decoder":
             separate = config.target_vocab_size is not None
             return Seq2Seq(
                 config,
-                tokens=_token_table(config, config.vocab_size),
+                **parts,
                 target_tokens=_token_table(config, config.output_vocab_size) if separate else None,
-                embedding=_input_embedding(config, own),
                 target_embedding=_input_embedding(config, own),
                 encoder=_encoder(config, own),
                 decoder=_decoder(config, own, cross=True),
                 output=_output(config),
             )
         case "decoder":
-            return CausalLM(
-                config,
-                tokens=_token_table(config, config.vocab_size),
-                embedding=_input_embedding(config, own),
-                decoder=_decoder(config, own, cross=False),
-                output=_output(config),
-            )
+            parts |= {"decoder": _decoder(config, own, cross=False)}
+            return CausalLM(config, **parts, output=_output(config))
         case "encoder":
-            return MaskedLM(
-                config,
-                tokens=_token_table(config, config.vocab_size),
-                embedding=_input_embedding(config, own),
-                encoder=_encoder(config, own),
-                head=_masked_lm_head(config, own),
-                output=_output(config),
-            )
+            parts |= {"encoder": _encoder(config, own), "head": _head(config, own)}
+            if config.labels:
+                return Classifier(config, **parts)
+            return MaskedLM(config, **parts, output=_output(config))
 
 
 def _encoder(config: ModelConfig, own: OwnParts) -> Encoder:
@@ -102,12 +98,7 @@ def _encoder(config: ModelConfig, own: OwnParts) -> Encoder:
         )
         for _ in range(config.n_layers)
     ]
-    return Encoder(
-        layers,
-        norm=_final_norm(config, own),
-        rotary=_rotary(config, own),
-        alibi=_alibi(config, own),
-    )
+    return Encoder(layers, **_shared_by_layers(config, own))
 
 
 def _decoder(config: ModelConfig, own: OwnParts, *, cross: bool) -> Decoder:
@@ -120,12 +111,7 @@ def _decoder(config: ModelConfig, own: OwnParts, *, cross: bool) -> Decoder:
         )
         for _ in range(config.decoder_layers)
     ]
-    return Decoder(
-        layers,
-        norm=_final_norm(config, own),
-        rotary=_rotary(config, own),
-        alibi=_alibi(config, own),
-    )
+    return Decoder(layers, **_shared_by_layers(config, own))
 
 
 def _attention(config: ModelConfig, own: OwnParts, *, causal: bool) -> MultiHeadAttention:
@@ -174,10 +160,6 @@ def _norm(config: ModelConfig, own: OwnParts) -> nn.Module:
             return RMSNorm(config.d_model, eps=config.norm_eps)
 
 
-def _final_norm(config: ModelConfig, own: OwnParts) -> nn.Module | None:
-    return _norm(config, own) if config.norm_placement == "pre" else None
-
-
 def _residual(config: ModelConfig, own: OwnParts) -> Residual:
     return Residual(
         _norm(config, own),
@@ -223,20 +205,22 @@ def _added_positions(config: ModelConfig, own: OwnParts) -> nn.Module | None:
             return None
 
 
-def _rotary(config: ModelConfig, own: OwnParts) -> RotaryPositions | None:
-    if config.positions != "rotary" or own.positions is not None:
-        return None
+def _shared_by_layers(config: ModelConfig, own: OwnParts) -> dict[str, Any]:
+    """The norm at the end of a stack, and positions that are not added to the embeddings."""
+    kind = None if own.positions is not None else config.positions
     settings = {"pairs": config.position_pairs, "base": config.position_base}
-    return RotaryPositions(config.max_length, config.head_width, **settings)
+    table = (config.max_length, config.head_width)
+    return {
+        "norm": _norm(config, own) if config.norm_placement == "pre" else None,
+        "rotary": RotaryPositions(*table, **settings) if kind == "rotary" else None,
+        "alibi": AlibiPositions(config.n_heads) if kind == "alibi" else None,
+    }
 
 
-def _alibi(config: ModelConfig, own: OwnParts) -> AlibiPositions | None:
-    if config.positions != "alibi" or own.positions is not None:
-        return None
-    return AlibiPositions(config.n_heads)
-
-
-def _masked_lm_head(config: ModelConfig, own: OwnParts) -> MaskedLMHead:
+def _head(config: ModelConfig, own: OwnParts) -> nn.Module:
+    if config.labels:
+        settings = {"p_dropout": config.p_dropout, "bias": config.bias}
+        return ClassificationHead(config.d_model, len(config.labels), **settings)
     return MaskedLMHead(
         config.d_model, activation=_activation(config), norm=_norm(config, own), bias=config.bias
     )

@@ -27,8 +27,7 @@ from clearhead.parts.positions import (
     SinusoidalPositions,
 )
 from clearhead.parts.residual import Residual
-from clearhead.stacks.decoder import Decoder
-from clearhead.stacks.encoder import Encoder
+from clearhead.stacks.encoder import Stack
 
 DRAWN = (nn.Linear, TokenEmbedding, LearnedPositions, OutputProjection)
 """Our modules whose matrices are drawn at random."""
@@ -95,7 +94,7 @@ def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
     each residual connection, the user's own included."""
     stds: dict[nn.Module, float] = {}
     for tower in model.modules():
-        if isinstance(tower, Encoder | Decoder):
+        if isinstance(tower, Stack):
             n_writers = sum(isinstance(part, Residual) for part in tower.modules())
             writers = [_writer(part) for part in tower.modules()]
             writers = [writer for writer in writers if writer is not None]

@@ -1,25 +1,23 @@
-"""The encoder alone: fills in masked tokens from both sides (BERT)."""
+"""The encoder alone (BERT): fills in masked tokens from both sides, or labels a whole text."""
 
+from typing import Any
+
+import torch
 from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.errors import InputError
 from clearhead.models.inputs import RealGiven, resolve_real, sequence_positions
 from clearhead.models.own_parts import OwnParts
-from clearhead.parts.embeddings import (
-    InputEmbedding,
-    MaskedLMHead,
-    OutputProjection,
-    TokenEmbedding,
-)
+from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
 from clearhead.parts.positions import check_length
 from clearhead.parts.recorder import Recorder
-from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
+from clearhead.shapes import Float, Int, Logits, Stream, Tensor, Tokens
 from clearhead.stacks.encoder import Encoder
 
 
-class MaskedLM(nn.Module):
-    """A masked language model: the encoder stack with embeddings and a head over the vocabulary."""
+class EncoderModel(nn.Module):
+    """What both models share: the encoder stack, its embeddings, and a head behind it."""
 
     def __init__(
         self,
@@ -28,8 +26,7 @@ class MaskedLM(nn.Module):
         tokens: TokenEmbedding,
         embedding: InputEmbedding,
         encoder: Encoder,
-        head: MaskedLMHead,
-        output: OutputProjection,
+        head: nn.Module,
     ) -> None:
         super().__init__()
         self.config = config
@@ -38,6 +35,30 @@ class MaskedLM(nn.Module):
         self.embedding = embedding
         self.encoder = encoder
         self.head = head
+
+    def encode(
+        self,
+        tokens: Tokens,
+        *,
+        segments: Int[Tensor, "batch length"] | None = None,
+        real: RealGiven = None,
+        recorder: Recorder | None = None,
+    ) -> Stream:
+        """A vector per token that depends on the whole sequence."""
+        check_length(tokens.shape[1], self.config.max_length)
+        if segments is not None and not self.config.n_segments:
+            raise InputError("this model has no segments; leave them out, or set n_segments")
+        mask = resolve_real(tokens, real, self.config)
+        positions = sequence_positions(tokens, mask)
+        x = self.embedding(self.tokens(tokens), positions, mask, segments)
+        return self.encoder(x, positions, mask, recorder)
+
+
+class MaskedLM(EncoderModel):
+    """A masked language model: its head, and then a score per token of the vocabulary."""
+
+    def __init__(self, config: ModelConfig, *, output: OutputProjection, **parts: Any) -> None:
+        super().__init__(config, **parts)
         self.output = output
 
     def forward(
@@ -63,21 +84,20 @@ class MaskedLM(nn.Module):
         """The input of the output projection, for losses that never hold all logits."""
         return self.head(self.encode(tokens, segments=segments, real=real, recorder=recorder))
 
-    def encode(
+
+class Classifier(EncoderModel):
+    """A classifier: its head gives a score per label of `config.labels`."""
+
+    def forward(
         self,
         tokens: Tokens,
         *,
         segments: Int[Tensor, "batch length"] | None = None,
         real: RealGiven = None,
         recorder: Recorder | None = None,
-    ) -> Stream:
-        """A vector per token that depends on the whole sequence: the input of a classifier."""
-        check_length(tokens.shape[1], self.config.max_length)
-        if segments is not None and not self.config.n_segments:
-            raise InputError(
-                "this model has no segments; build it with n_segments, or leave them out"
-            )
+    ) -> Float[Tensor, "batch labels"]:
+        """Logits of each text's labels, from the vector of its first real token."""
+        x = self.encode(tokens, segments=segments, real=real, recorder=recorder)
         mask = resolve_real(tokens, real, self.config)
-        positions = sequence_positions(tokens, mask)
-        x = self.embedding(self.tokens(tokens), positions, mask, segments)
-        return self.encoder(x, positions, mask, recorder)
+        first = 0 if mask is None else mask.int().argmax(1)
+        return self.head(x[torch.arange(len(x), device=x.device), first])

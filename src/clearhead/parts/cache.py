@@ -50,10 +50,6 @@ class Cache:
         """Of the longest row."""
         return max(self.lengths, default=0)
 
-    def layer(self, index: int) -> "LayerCache":
-        """One layer's part of the cache."""
-        return LayerCache(self, index)
-
     def extend(
         self, n_tokens: int, real: Bool[Tensor, "batch length"] | None, max_length: int
     ) -> Int[Tensor, "#batch length"]:

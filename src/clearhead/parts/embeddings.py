@@ -8,7 +8,7 @@ from torch import nn
 
 from clearhead.parts.dropout import Dropout
 from clearhead.parts.feed_forward import Activation
-from clearhead.shapes import Int, Logits, Positions, Real, Stream, Tensor, Tokens
+from clearhead.shapes import Float, Int, Logits, Positions, Real, Stream, Tensor, Tokens
 
 
 class TokenEmbedding(nn.Module):
@@ -97,3 +97,16 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         return self.norm(self.activation(self.dense(x)))
+
+
+class ClassificationHead(nn.Module):
+    """From one vector of a text to a score per label: BERT's pooler and its classifier."""
+
+    def __init__(self, d_model: int, n_labels: int, *, p_dropout: float, bias: bool) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model, bias=bias)
+        self.dropout = Dropout(p_dropout)
+        self.output = nn.Linear(d_model, n_labels, bias=bias)
+
+    def forward(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch labels"]:
+        return self.output(self.dropout(self.dense(x).tanh()))

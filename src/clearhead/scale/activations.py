@@ -82,7 +82,7 @@ def _of_rows(
     CPU's: a GPU's fused norms keep less. Dropout of attention weights is left out, since a GPU's
     kernel has its own. An encoder is counted as a decoder: with the logits of all positions."""
     if model.family == "encoder":
-        model = replace(model, family="decoder", n_segments=0)
+        model = replace(model, family="decoder", n_segments=0, labels=())
     model = replace(model, p_attention_dropout=0.0, max_length=max(length, model.max_length))
     one, two = (
         _trace(with_layers(model, depth), train, rows=rows, length=length, sharded=sharded)

@@ -44,7 +44,7 @@ class ServedClassifier:
         found: list[EncodedSource] = []
         for text in texts:
             ids = self.codec.source.encode(self.codec.as_in_training(text)) if text.strip() else []
-            kept = ids[: self.longest - 2]  # the mask and the end
+            kept = ids[: self.longest - 2]  # the mask or the start, and the end
             found.append(EncodedSource(kept, len(ids) - len(kept)))
         return found
 
@@ -52,7 +52,7 @@ class ServedClassifier:
         """The probabilities for each text."""
         del n_best
         rows = [[*source.given, self.codec.source.eos_id] for source in sources]
-        found = label_rows(self.model, self.labels, rows, pad_id=self.codec.source.pad_id)
+        found = label_rows(self.model, self.labels, rows, self.codec.source)
         return [LabelledSource(each) for each in found]
 
 

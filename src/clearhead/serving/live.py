@@ -18,6 +18,7 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.inspection.look import Subject
 from clearhead.inspection.seeing import see
 from clearhead.inspection.switches import see_without, switches
+from clearhead.models import Classifier
 from clearhead.serving.asking import MAX_BEAM, MAX_CHARACTERS, MAX_TOKENS, LookRequest
 
 MAX_SECONDS = 10.0
@@ -46,6 +47,11 @@ class LiveModel:
         *,
         seconds: float = MAX_SECONDS,
     ) -> None:
+        if isinstance(subject.model, Classifier):
+            raise InputError(
+                "the live page is for models that generate text or fill in masks; a classifier is "
+                "shown by: clearhead see MODEL TEXT --html FILE"
+            )
         self.subject = subject
         self.seconds = seconds
         self._snapshots = {snapshot.step: snapshot for snapshot in snapshots}

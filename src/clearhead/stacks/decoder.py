@@ -9,11 +9,11 @@ from torch import nn
 from clearhead.parts import masks
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.cache import Cache, KeysValues, LayerCache
-from clearhead.parts.positions import AlibiPositions, RotaryPositions
 from clearhead.parts.recorder import Record, Recorder
 from clearhead.parts.residual import Residual
 from clearhead.parts.view import View, view_of_itself
 from clearhead.shapes import Allowed, Bool, Float, Positions, Real, Stream, Tensor
+from clearhead.stacks.encoder import Stack
 
 
 class Memory(NamedTuple):
@@ -82,22 +82,8 @@ class DecoderLayer(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
 
-class Decoder(nn.Module):
-    """A stack of layers, and the final norm that pre-norm layers need."""
-
-    def __init__(
-        self,
-        layers: Sequence[DecoderLayer],
-        *,
-        norm: nn.Module | None,
-        rotary: RotaryPositions | None = None,
-        alibi: AlibiPositions | None = None,
-    ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.norm = norm
-        self.rotary = rotary
-        self.alibi = alibi
+class Decoder(Stack):
+    """A stack of decoder layers: no position sees a later one."""
 
     def forward(
         self,
@@ -130,7 +116,7 @@ class Decoder(nn.Module):
                 view,
                 source=None if memory is None else memory.states,
                 source_view=View(masks.real_keys(real_source)),
-                cache=None if cache is None else cache.layer(index),
+                cache=None if cache is None else LayerCache(cache, index),
                 record=None if recorder is None else recorder.at(index),
             )
         return x if self.norm is None else self.norm(x)

@@ -40,12 +40,12 @@ class EncoderLayer(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
 
-class Encoder(nn.Module):
-    """A stack of layers, and the final norm that pre-norm layers need."""
+class Stack(nn.Module):
+    """Layers, the final norm that pre-norm layers need, and the positions that all layers use."""
 
     def __init__(
         self,
-        layers: Sequence[EncoderLayer],
+        layers: Sequence[nn.Module],
         *,
         norm: nn.Module | None,
         rotary: RotaryPositions | None = None,
@@ -57,16 +57,15 @@ class Encoder(nn.Module):
         self.rotary = rotary
         self.alibi = alibi
 
+
+class Encoder(Stack):
+    """A stack of encoder layers: each position sees all others."""
+
     def forward(
-        self,
-        x: Stream,
-        positions: Positions,
-        real: Real | None,
-        recorder: Recorder | None = None,
+        self, x: Stream, positions: Positions, real: Real | None, recorder: Recorder | None = None
     ) -> Stream:
-        view = view_of_itself(
-            positions, masks.real_keys(real), rotary=self.rotary, alibi=self.alibi
-        )
+        allowed = masks.real_keys(real)
+        view = view_of_itself(positions, allowed, rotary=self.rotary, alibi=self.alibi)
         for index, layer in enumerate(self.layers):
             x = layer(x, view, None if recorder is None else recorder.at(index))
         return x if self.norm is None else self.norm(x)

@@ -1,16 +1,20 @@
-"""The labels of a classifier as tokens: what a masked language model predicts in place of the mask
-(Schick and Schütze 2021 call it a verbalizer)."""
+"""The labels of a classifier as numbers: those of its classes, or the tokens that a masked language
+model predicts in place of the mask (Schick and Schütze 2021 call it a verbalizer)."""
 
 from collections.abc import Sequence
 
-from clearhead.config.data import label_token
+from clearhead.config.data import LabelAs, label_token
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer
 
 
-def label_ids(tokenizer: Tokenizer, labels: Sequence[str]) -> dict[str, int]:
-    """The token of each label: one that was added for it, or else the word after a space, as in a
-    sentence, or else the word without a space."""
+def label_ids(
+    tokenizer: Tokenizer, labels: Sequence[str], label_as: LabelAs = "token"
+) -> dict[str, int]:
+    """The number of each label. As a class: its place. As a token: the one that was added for it,
+    or else the word after a space, as in a sentence, or else the word without a space."""
+    if label_as == "class":
+        return {label: number for number, label in enumerate(labels)}
     found = {label: _label_id(tokenizer, label) for label in labels}
     if len(set(found.values())) != len(found):
         raise DataError(f"data.labels: two of {list(found)} are the same token; rename one")
@@ -27,7 +31,7 @@ def _label_id(tokenizer: Tokenizer, label: str) -> int:
             return ids[0]
     tokens = [tokenizer.decode([index]) for index in spellings[0]]
     raise DataError(
-        f"data.labels: {label!r} must be one token, and this tokenizer makes it "
-        f"{len(tokens)}: {', '.join(map(repr, tokens))}; name a shorter or more frequent word, or "
-        "train a new tokenizer, which is given a token for each label"
+        f"data.labels: {label!r} must be one token with data.label_as='token', and this tokenizer "
+        f"makes it {len(tokens)}: {', '.join(map(repr, tokens))}; set data.label_as='class', which "
+        "takes any label, or name a shorter or more frequent word"
     )

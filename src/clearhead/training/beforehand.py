@@ -44,11 +44,13 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
     # A tokenizer without padding, such as GPT-2's, gives the end for it. A language model needs
     # none, cut from one stream or kept inside its documents, and is to see every start and end.
     unpadded = task == "language-model" and first.pad_id in (first.bos_id, first.eos_id)
+    classifies = task == "classification" and corpus.label_as == "class"
     model = replace(
         recipe.model,
         vocab_size=first.vocab_size,
         target_vocab_size=None if shared else others[0].vocab_size,
         pad_id=None if unpadded else first.pad_id,
+        labels=tuple(corpus.labels) if classifies else (),
     )
     check_length(model, recipe.batches, corpus, ("train", "valid"))
     return model
@@ -63,7 +65,7 @@ def check_length(
         facts = [facts for split, facts in corpus.manifest.splits.items() if split in splits]
         whole = sum if batches.layout == "joined" else max
         longest = max(whole(each.longest.values()) for each in facts)
-        longest += task == "classification"  # the mask
+        longest += task == "classification"  # the mask, or the start
     if longest > model.max_length:
         rule = f"must hold the longest sample{of}, which has {longest} tokens"
         raise ConfigError("model.max_length", model.max_length, rule, f"try {longest}")

@@ -28,6 +28,8 @@ def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float
         return projections + 2 * queries * looked_at * heads
 
     output = target * width * model.output_vocab_size
+    if model.labels:  # of one vector
+        output = width * (width + len(model.labels))
     if model.family == "encoder-decoder":
         encoder = model.n_layers * (attention(source, source) + source * feed_forward)
         decoder = attention(target, target) + attention(target, source) + target * feed_forward

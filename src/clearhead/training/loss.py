@@ -12,13 +12,14 @@ from clearhead.config.train import Precision, TrainConfig
 from clearhead.data.batches import (
     IGNORED,
     Batch,
+    ClassBatch,
     JoinedBatch,
     LabelledBatch,
     MaskedBatch,
     PairBatch,
     TokenBatch,
 )
-from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.shapes import Float, Int, Logits, Tensor, Tokens
 
 HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -115,7 +116,8 @@ class Objective(nn.Module):
         return torch.stack(sums).sum()
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "places d_model"], Tensor]:
-        """The input of the output projection, and the target of each position."""
+        """The input of the output projection (of a classifier, the logits), and the target of each
+        position."""
         match self.model, batch:
             case Seq2Seq() as model, PairBatch():
                 # Padding on the right is behind all that counts: no mask is needed.
@@ -135,12 +137,16 @@ class Objective(nn.Module):
                 hidden, targets = model.hidden(batch.inputs, real=real), batch.targets
                 chosen = targets != IGNORED  # one place in seven: the others need no logits
                 return hidden[chosen], targets[chosen]
+            case Classifier() as model, ClassBatch():
+                return model(batch.inputs), batch.targets  # a few logits a row: none are saved
             case _:
                 raise AssertionError(f"{type(self.model).__name__} given {type(batch).__name__}")
         return hidden.flatten(0, 1), targets.flatten()
 
     def _logits(self, hidden: Float[Tensor, "places d_model"]) -> Float[Tensor, "places vocab"]:
         model = self.model
+        if isinstance(model, Classifier):
+            return hidden
         table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
         return model.output(hidden[None], table)[0]
 

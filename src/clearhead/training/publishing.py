@@ -25,7 +25,7 @@ def publish(run: Run, corpus: Corpus, say: Say) -> None:
         layout = run.recipe.batches.layout
         ids = TokenIds.of_run(tokenizers[-1], layout, task=task, strip=corpus.strips)
         save_model(model, new, ids=ids, tokenizer=corpus.folder)
-        if task == "classification":
+        if task == "classification" and corpus.label_as == "token":
             mask = tokenizers[0].mask_id
             assert mask is not None
             write_labels(new, Labels(mask=mask, ids=corpus.labels))

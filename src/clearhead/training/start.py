@@ -39,8 +39,11 @@ def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
             "name a finished run, such as runs/NAME, or a model folder; or leave it out",
         )
     check_fits(folder, model.config, corpus)
-    state = load_model(folder, own_parts=model.own_parts).state_dict()
+    first = load_model(folder, own_parts=model.own_parts)
+    state, other_labels = first.state_dict(), first.config.labels != model.config.labels
     for name, parameter in model.named_parameters():
+        if other_labels and name.startswith("head."):
+            continue  # a head for these labels has still to be learnt
         values = state[name].to(parameter.device, parameter.dtype)
         if values.shape != parameter.shape:  # a table from elsewhere, with rows that no token uses
             values = values[: len(parameter)]
@@ -207,6 +210,9 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
     free = {*FREE}
     if described.positions != "learned" and config.max_length >= described.max_length:
         free.add("max_length")  # computed, not learnt: a longer table is the same and more
+    if config.labels:
+        # Of an encoder with any head: its layers are kept. A classifier has no output over tokens.
+        free |= {"labels", "tie_output", "output_bias"}
     if described.vocab_size > config.vocab_size:
         free.add("vocab_size")  # of the same tokenizer: rows that no token uses are left out
     changes = [

@@ -31,7 +31,7 @@ from torch.distributed.tensor import (
 
 from clearhead.config.model import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.models import Seq2Seq
+from clearhead.models import Classifier, Seq2Seq
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import OutputProjection
@@ -105,7 +105,8 @@ def divide(objective: Objective, mesh: DeviceMesh) -> None:
         if names and not isinstance(getattr(module, names[0]), DTensor):
             _place(module, mesh, dict.fromkeys(names, Replicate()))
             _hook(module, mesh, Replicate())
-    objective.cross_entropy = VocabularyParallel(mesh, model.config.output_vocab_size)
+    if not isinstance(model, Classifier):  # whose head is whole on every rank
+        objective.cross_entropy = VocabularyParallel(mesh, model.config.output_vocab_size)
 
 
 def _quieten_torch() -> None:

@@ -25,7 +25,7 @@ from clearhead.interop.tokenizer_file import (
     copy_tokenizer,
     open_tokenizer,
 )
-from clearhead.models import MaskedLM
+from clearhead.models import Classifier, MaskedLM
 
 
 def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> Certificate:
@@ -102,7 +102,7 @@ def names_of_tokens(model_folder: Path, description: Description) -> Names:
 
 def _filled(model_folder: Path, description: Description, names: Names) -> Any:
     model = load_model(model_folder)
-    assert not isinstance(model, MaskedLM)
+    assert not isinstance(model, MaskedLM | Classifier)
     config, ids = description.model, description.ids
     spec = specification(model)
     if config.family == "encoder-decoder":

@@ -29,6 +29,10 @@ LINEAR = {
     "feed_forward.up": "intermediate.dense",
     "feed_forward.down": "output.dense",
 }
+NORMS = {
+    "around_self_attention.norm": "attention.output.LayerNorm",
+    "around_feed_forward.norm": "output.LayerNorm",
+}
 ENCODER_NEEDS = (
     Need("family", ("encoder",)),
     LAYER_NORM,
@@ -36,6 +40,7 @@ ENCODER_NEEDS = (
     *PLAIN_HEADS,
     Need("embedding_norm", (True,)),
     RESIDUAL,
+    Need("labels", ((),)),
 )
 SETTINGS = (
     Setting("d_model", ("hidden_size",), 768),
@@ -97,11 +102,7 @@ def output(config: ModelConfig, head: str) -> Iterator[Rule]:
 
 
 def _rules(config: ModelConfig) -> Iterator[Rule]:
-    norms = {
-        "around_self_attention.norm": "attention.output.LayerNorm",
-        "around_feed_forward.norm": "output.LayerNorm",
-    }
-    yield from tower(config, "bert", norms)
+    yield from tower(config, "bert", NORMS)
     yield from module("head.dense", "cls.predictions.transform.dense")
     yield from module("head.norm", "cls.predictions.transform.LayerNorm")
     yield from output(config, "cls.predictions")

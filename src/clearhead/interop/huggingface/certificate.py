@@ -20,6 +20,7 @@ from clearhead.interop.huggingface.tokenizer import added_here
 from clearhead.interop.model_folder import load_model, read_description
 from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 
+CLASSIFIER = "AutoModelForSequenceClassification"
 AUTO_CLASSES = {
     "encoder-decoder": "AutoModelForSeq2SeqLM",
     "decoder": "AutoModelForCausalLM",
@@ -44,7 +45,8 @@ def certify(
     expected = [_real_logits(probe, probe.ours(ours)) for probe in tried]
     del ours
     with offline(), _quiet(transformers):
-        auto_class = getattr(transformers, AUTO_CLASSES[config.family])
+        name = CLASSIFIER if config.labels else AUTO_CLASSES[config.family]
+        auto_class = getattr(transformers, name)
         theirs, loading = auto_class.from_pretrained(
             out, dtype="auto", output_loading_info=True, local_files_only=True
         )
@@ -66,7 +68,7 @@ def certify(
         library="transformers",
         versions=versions_of("torch", "transformers", "safetensors", "tokenizers"),
         largest_difference=difference,
-        n_tokens=sum(len(one) for one in expected),
+        n_tokens=sum(int(probe.real.sum()) for probe in tried),
         compared=tuple(probe.name for probe in tried),
         faults=tuple(faults),
     )
@@ -84,7 +86,10 @@ def unchecked(family: HuggingFaceFamily, reason: str) -> Certificate:
 
 
 def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
-    """The logits to compare: without padding, and without tokens that only fill up a vocabulary."""
+    """The logits to compare: without padding, and without tokens that only fill up a vocabulary; of
+    a classifier, those of the labels of each row."""
+    if logits.ndim == 2:
+        return logits
     return logits[probe.real][:, : probe.n_tokens]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError
 from clearhead.interop.huggingface.bert import BERT
+from clearhead.interop.huggingface.classifiers import BERT_CLASSIFIER, ROBERTA_CLASSIFIER
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.gpt2 import GPT2
 from clearhead.interop.huggingface.llama import LLAMA
@@ -15,7 +16,17 @@ from clearhead.interop.huggingface.marian import MARIAN
 from clearhead.interop.huggingface.pegasus import PEGASUS
 from clearhead.interop.huggingface.roberta import ROBERTA_PRE_LAYER_NORM
 
-FAMILIES = (GPT2, LLAMA, BERT, ROBERTA_PRE_LAYER_NORM, MARIAN, M2M100, PEGASUS)
+FAMILIES = (
+    GPT2,
+    LLAMA,
+    BERT,
+    ROBERTA_PRE_LAYER_NORM,
+    BERT_CLASSIFIER,
+    ROBERTA_CLASSIFIER,
+    MARIAN,
+    M2M100,
+    PEGASUS,
+)
 """In order of preference: Pegasus can store what M2M100 computes."""
 
 
@@ -25,7 +36,8 @@ def family_for(config: ModelConfig) -> HuggingFaceFamily:
     for family in FAMILIES:
         if not unmet[family.name]:
             return family
-    kin = [f for f in FAMILIES if all(need.option != "family" for need in unmet[f.name])]
+    other_kinds = ("family", "labels")  # a classifier does not become a language model
+    kin = [f for f in FAMILIES if all(n.option not in other_kinds for n in unmet[f.name])]
     kin.sort(key=lambda family: len(unmet[family.name]))
     first = unmet[kin[0].name][0]
     ways = (
@@ -43,21 +55,22 @@ def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
             "config.json asks for its own code (auto_map), and clearhead does not run it; "
             "only models of the families that clearhead knows can be imported"
         )
-    by_type = {family.model_type: family for family in FAMILIES}
-    model_type = content.get("model_type")
-    if not isinstance(model_type, str) or model_type not in by_type:
+    model_type, architectures = content.get("model_type"), content.get("architectures")
+    same_type = [family for family in FAMILIES if family.model_type == model_type]
+    if not same_type:
+        known = dict.fromkeys(family.model_type for family in FAMILIES)
         raise FolderError(
             f"config.json: model_type={str(model_type)[:80]!r} is not known; clearhead reads "
-            f"{', '.join(by_type)}"
+            f"{', '.join(known)}"
         )
-    family = by_type[model_type]
-    architectures = content.get("architectures")
-    if architectures not in (None, [family.architecture]):
-        rule = f"clearhead reads {family.architecture!r}"
-        raise FolderError(
-            f"config.json: architectures={str(architectures)[:200]} is not known; {rule}"
-        )
-    return family
+    for family in same_type:
+        if architectures in (None, [family.architecture]):
+            return family
+    known = " or ".join(repr(family.architecture) for family in same_type)
+    raise FolderError(
+        f"config.json: architectures={str(architectures)[:200]} is not known; clearhead reads "
+        f"{known}"
+    )
 
 
 def table_of_families() -> str:

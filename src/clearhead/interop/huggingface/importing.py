@@ -65,10 +65,18 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
 
 
 def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds) -> TokenIds:
-    """Where the tokenizer begins every text with one token, so do the prompts of a language model.
-    What else a tokenizer adds is named."""
+    """Where the tokenizer begins every text with one token, so do the prompts of a language model,
+    and the texts of a classifier. What else a tokenizer adds is named."""
     tokenizer = open_tokenizer(folder)
     before, behind = added_by_itself(tokenizer)
+    if config.labels:
+        if len(before) != 1 or len(behind) != 1:
+            raise FolderError(
+                f"in Hugging Face the tokenizer puts {len(before)} tokens before a text and "
+                f"{len(behind)} behind it, and a classifier here has one of each; give its "
+                "tokenizer.json such a post_processor"
+            )
+        return replace(ids, bos=before[0], eos=behind[0])
     if config.family == "decoder" and len(before) == 1 and before[0] < config.vocab_size:
         ids, before = replace(ids, prompt_start=before[0]), []
     if config.family != "decoder" and behind[:1] == [ids.eos]:  # which our texts have too

@@ -75,6 +75,7 @@ LLAMA = HuggingFaceFamily(
         Need("norm_placement", ("pre",)),
         Need("feed_forward", ("swiglu",)),
         Need("positions", ("rotary",)),
+        Need("first_position", (0,)),  # what rotary positions have
         Need(
             "n_heads",
             lambda c: (c.n_heads,) if c.d_model % c.n_heads == 0 else (),

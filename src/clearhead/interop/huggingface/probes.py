@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.interop.certificate import longest_probe
-from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.parts import masks
 
 
@@ -36,7 +36,7 @@ class Probe:
                 )
             case CausalLM():
                 return model(self.tokens, real=self.real)
-            case MaskedLM():
+            case MaskedLM() | Classifier():
                 return model(self.tokens, real=self.real, segments=self.segments)
 
     def theirs(self, config: ModelConfig) -> dict[str, Tensor]:

@@ -10,6 +10,11 @@ from clearhead.interop.huggingface.family import HuggingFaceFamily, Keys, Need, 
 from clearhead.interop.huggingface.rules import Rule, Spelling, module
 from clearhead.interop.huggingface.shared import PAD_ID
 
+NORMS = {
+    "around_self_attention.norm": "attention.LayerNorm",
+    "around_feed_forward.norm": "intermediate.LayerNorm",
+}
+
 
 def _first_position(pad_id: int | None) -> int:
     return 0 if pad_id is None else pad_id + 1
@@ -19,23 +24,26 @@ def _form(config: ModelConfig) -> dict[str, Any]:
     return bert.form(config, first_position=_first_position(config.pad_id))
 
 
-def _rules(config: ModelConfig) -> Iterator[Rule]:
-    norms = {
-        "around_self_attention.norm": "attention.LayerNorm",
-        "around_feed_forward.norm": "intermediate.LayerNorm",
-    }
-    yield from bert.tower(config, "roberta_prelayernorm", norms)
+def tower(config: ModelConfig) -> Iterator[Rule]:
+    """The embeddings, the layers and the norm behind them."""
+    yield from bert.tower(config, "roberta_prelayernorm", NORMS)
     yield from module("encoder.norm", "roberta_prelayernorm.LayerNorm")
+
+
+def _rules(config: ModelConfig) -> Iterator[Rule]:
+    yield from tower(config)
     yield from module("head.dense", "lm_head.dense")
     yield from module("head.norm", "lm_head.layer_norm")
     yield from bert.output(config, "lm_head")
 
 
-def _write_length(config: ModelConfig) -> dict[str, Any]:
+def write_length(config: ModelConfig) -> dict[str, Any]:
+    """With the rows before the first that is used."""
     return {"max_position_embeddings": config.max_length + config.first_position}
 
 
-def _read_length(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
+def read_length(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
+    """Without the rows before the first that is used."""
     rows, pad_id = keys.take("max_position_embeddings", 512), options["pad_id"]
     whole = isinstance(rows, int) and isinstance(pad_id, int)
     return {"max_length": rows - _first_position(pad_id) if whole else rows}
@@ -52,8 +60,8 @@ ROBERTA_PRE_LAYER_NORM = HuggingFaceFamily(
         PAD_ID,
     ),
     settings=(Setting("vocab_size", ("vocab_size",), 50265), *bert.SETTINGS),
-    write_more=_write_length,
-    read_more=_read_length,
+    write_more=write_length,
+    read_more=read_length,
     fixed={"hidden_act": "gelu", **bert.FIXED},
     harmless=bert.HARMLESS,
     ids={"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1},

@@ -71,7 +71,7 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
 def _mask(folder: Path, config: ModelConfig, tokenizer: Tokenizer) -> str | None:
     """What stands for a token that is to be filled in."""
     if (labels := read_labels(folder, config)) is not None:
-        return tokenizer.id_to_token(labels.mask)
+        return None if labels.mask is None else tokenizer.id_to_token(labels.mask)
     return next((mask for mask in MASKS if tokenizer.token_to_id(mask) is not None), None)
 
 
@@ -87,9 +87,13 @@ def _search(config: ModelConfig) -> dict[str, Any]:
 def added_here(
     folder: Path, description: Description, tokenizer: Tokenizer
 ) -> tuple[list[int], list[int]]:
-    """What clearhead puts before and behind a text: our texts end in <eos>, and prompts may begin
-    with <bos>. An encoder from elsewhere, which has no labels, keeps what its tokenizer adds."""
+    """What clearhead puts before and behind a text: our texts end in <eos>; prompts may begin with
+    <bos>, and those of a head over the first token do. An encoder from elsewhere, which has no
+    labels, keeps what its tokenizer adds."""
     start, end = description.ids.prompt_start, description.ids.eos
+    if description.model.labels:
+        first = description.ids.bos
+        return [] if first is None else [first], [] if end is None else [end]
     if description.model.family == "decoder":
         return [] if start is None else [start], []
     by_itself = added_by_itself(tokenizer)

@@ -1,0 +1,156 @@
+"""Why a classifier gave a text its label, as a small page: how likely each label is, which tokens
+the decision depends on, and where the first token, from whose vector it is made, has looked."""
+
+from html import escape
+from typing import Any
+
+import torch
+
+from clearhead.decoding.cached import evaluating, in_full
+from clearhead.decoding.codec import Codec
+from clearhead.inspection.pictures import heatmap_svg, heatmap_text
+from clearhead.inspection.sites import names
+from clearhead.inspection.trace import trace
+from clearhead.models import Classifier, count_parameters
+from clearhead.text.visible import label_of
+
+FORMAT = "clearhead label 1"
+EMBEDDED = "embedding.tokens"
+STYLE = """\
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-spacing: 0.8rem 0.2rem } td.n { text-align: right }
+meter { width: 16rem } .pictures { overflow-x: auto }"""
+WORDS = {
+    "en": {
+        "title": "Which label, and why",
+        "labels": "How likely each label is",
+        "gradient": "What the decision depends on",
+        "gradient note": "Gradient times embedding: how much the log-probability of “{label}” "
+        "would fall, to first order, if the token’s vector were zero. Blue speaks for the label, "
+        "orange against it.",
+        "attention": "Where the first token looked",
+        "attention note": "A row for each layer, the mean of its heads. The label is decided from "
+        "the first token’s vector alone. Attention shows where it looked, not what it used.",
+        "gradient row": "for {label}",
+        "layer": "layer {n}",
+        "learnt": "What it learnt this from",
+        "learnt note": "Training texts that share rare pieces with this one, and their labels.",
+        "never": "Never in the training text: {pieces}",
+    },
+    "zh": {
+        "title": "判为哪个标签，依据是什么",
+        "labels": "各标签的概率",
+        "gradient": "判断依赖哪些词元",
+        "gradient note": "梯度乘以词向量：若把该词元的向量置零，“{label}”的对数概率约下降多少"
+        "（一阶近似）。蓝色支持该标签，橙色反对。",
+        "attention": "首个词元在看哪里",
+        "attention note": "每层一行，取各注意力头的平均。标签只由首个词元的向量决定。"
+        "注意力说明它看了哪里，不等于它用了什么。",
+        "gradient row": "支持 {label}",
+        "layer": "第 {n} 层",
+        "learnt": "从哪里学来",
+        "learnt note": "与本文共有罕见片段的训练文本，以及它们的标签。",
+        "never": "训练文本中从未出现：{pieces}",
+    },
+}
+
+
+def classifier_ids(codec: Codec, text: str) -> list[int]:
+    """What a classifier with a head is given: the text between a start and an end."""
+    tokens = codec.source.encode(codec.as_in_training(text))
+    return [codec.source.bos_id, *tokens, codec.source.eos_id]
+
+
+def see_label(
+    model: Classifier, codec: Codec, ids: list[int], *, name: str, language: str = "en"
+) -> dict[str, Any]:
+    """All numbers of the page. The gradient is that of the likeliest label's log-probability."""
+    weights = [each for each in names(model) if each.endswith(".self_attention.weights")]
+    tokens = torch.tensor([ids], device=model.tokens.weight.device)
+    with (
+        torch.enable_grad(),
+        evaluating(model.modules()),
+        trace(model, [EMBEDDED, *weights], grad=True) as t,
+    ):
+        chances = in_full(model(tokens, real="all"))[0].log_softmax(-1)
+        vectors = t[EMBEDDED]
+        (gradient,) = torch.autograd.grad(chances.max(), vectors)
+    depends = (gradient * vectors).sum(-1)[0].detach().double()
+    looked = [t[each][0, :, 0].detach().double().mean(0).tolist() for each in weights]
+    probabilities = dict(zip(model.config.labels, chances.detach().exp().tolist()))
+    return {
+        "format": FORMAT,
+        "language": language,
+        "model": {"name": name, "parameters": count_parameters(model).total},
+        "tokens": [label_of(token, codec.source) for token in ids],
+        "label": max(probabilities, key=lambda label: probabilities[label]),
+        "probabilities": probabilities,
+        "gradient": depends.tolist(),
+        "attention": looked,
+    }
+
+
+def label_page(document: dict[str, Any]) -> str:
+    """One HTML file that needs nothing else, and runs nothing."""
+    words = WORDS[document["language"]]
+    label, tokens = document["label"], document["tokens"]
+    title = escape(f"{document['model']['name']} · clearhead see")
+    likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
+    rows = "\n".join(
+        f'<tr><td>{escape(each)}</td><td class="n">{100 * chance:.2f} %</td>'
+        f'<td><meter value="{chance:.4f}"></meter></td></tr>'
+        for each, chance in likeliest
+    )
+    row = words["gradient row"].format(label=label)
+    pictures = [
+        ("gradient", heatmap_svg(torch.tensor([document["gradient"]]), [row], tokens)),
+    ]
+    if document["attention"]:
+        layers = [words["layer"].format(n=n) for n in range(len(document["attention"]))]
+        looked = torch.tensor(document["attention"])
+        pictures.append(("attention", heatmap_svg(looked, layers, tokens)))
+    sections = "\n".join(
+        f"<h2>{words[name]}</h2>\n<p>{escape(words[f'{name} note'].format(label=label))}</p>\n"
+        f'<div class="pictures">{picture}</div>'
+        for name, picture in pictures
+    )
+    return (
+        f'<!doctype html>\n<html lang="{document["language"]}">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{words['title']}: {escape(label)}</h1>\n<h2>{words['labels']}</h2>\n"
+        f"<table>\n{rows}\n</table>\n{sections}\n{_learnt(document, words)}</body>\n</html>\n"
+    )
+
+
+def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
+    """The section on the training text, where it was asked for."""
+    if "learnt" not in document:
+        return ""
+    pairs = "\n".join(
+        f"<li>{escape(each['texts'][0])} <b>{escape(each['texts'][-1])}</b></li>"
+        for each in document["learnt"]["nearest"]
+    )
+    never = ", ".join(piece for piece, n in document["learnt"]["counts"] if not n)
+    unseen = f"<p>{escape(words['never'].format(pieces=never))}</p>\n" if never else ""
+    return (
+        f"<h2>{words['learnt']}</h2>\n<p>{words['learnt note']}</p>\n<ol>\n{pairs}\n</ol>\n{unseen}"
+    )
+
+
+def label_text(document: dict[str, Any]) -> str:
+    """The same for a terminal: probabilities, and the tokens that the decision depends on."""
+    likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
+    lines = [f"{100 * chance:6.2f} %  {label}" for label, chance in likeliest]
+    strongest = sorted(
+        zip(document["gradient"], document["tokens"]), key=lambda each: -abs(each[0])
+    )
+    lines += ["", f"gradient times embedding, for {document['label']}:"]
+    lines += [f"{value:+8.3f}  {token}" for value, token in strongest[:10]]
+    if document["attention"]:
+        layers = [f"layer {n}" for n in range(len(document["attention"]))]
+        picture = heatmap_text(torch.tensor(document["attention"]), layers, document["tokens"])
+        lines += ["", "where the first token looked, mean of the heads:", picture]
+    return "\n".join(lines)
