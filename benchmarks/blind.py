@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.forked import forked
 from clearhead.doctor import examine
+from tools.forked import forked
 from tools.result import write_result
 
 JUDGEMENTS = Path(__file__).parent / "blind_judgements.toml"

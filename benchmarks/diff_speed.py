@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.forked import forked
 from clearhead.doctor.diff import diff
 from tests.doctor.diff import planted
+from tools.forked import forked
 from tools.result import write_result
 
 

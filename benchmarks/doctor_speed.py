@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.forked import forked
 from clearhead.doctor import examine
+from tools.forked import forked
 from tools.result import write_result
 
 SIZES: dict[str, dict[str, Any]] = {

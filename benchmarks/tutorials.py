@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.wild_models import FOLDER
+from tests.doctor.wild.models import FOLDER
 from tools.result import write_result
 
 PAIR, DECODER = "encoder-decoder", "decoder"

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.forked import forked
 from clearhead.doctor import examine
+from tools.forked import forked
 from tools.result import FOLDER as RESULTS
 from tools.result import write_result
 

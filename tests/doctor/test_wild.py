@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.wild import examine_one
-from benchmarks.wild_models import WILD
+from tests.doctor.wild.__main__ import examine_one
+from tests.doctor.wild.models import WILD
 
 SOUND = (
     "nanoGPT",
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_class_that_is_examined_again_takes_the_place_of_its_line(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
-    from benchmarks import auto_classes
+    from tests.doctor import auto_classes
 
     result = tmp_path / "auto_classes.jsonl"
     result.write_text("".join(f'{{"name": "{name}", "built": false}}\n' for name in "ABC"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.diff_pairs import run_pair
+from tests.doctor.diff.pairs import run_pair
 
 HISTORY = Path(__file__).parent / "history"
 FOLDERS = sorted(path.parent for path in HISTORY.glob("*/expected.json"))

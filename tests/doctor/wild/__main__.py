@@ -1,9 +1,9 @@
 """The doctor on other people's Transformers, against a judgement of every finding.
 
-    CLEARHEAD_WILD=FOLDER python -m benchmarks.wild            # all of them, then the figures
-    CLEARHEAD_WILD=FOLDER python -m benchmarks.wild nanoGPT    # one, with its report
+    CLEARHEAD_WILD=FOLDER python -m tests.doctor.wild            # all of them, then the figures
+    CLEARHEAD_WILD=FOLDER python -m tests.doctor.wild nanoGPT    # one, with its report
 
-Each model is examined in a process of its own. `wild_judgements.toml` says of every finding whether
+Each model is examined in a process of its own. `judgements.toml` says of every finding whether
 it is true, harmless or false, and why; a finding without a judgement counts as false. What a report
 shows as following from another finding is judged too, and counted apart. Writes
 benchmarks/results/wild.json.
@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.forked import forked
-from benchmarks.wild_models import WILD, Wild
 from clearhead.doctor import examine
+from tests.doctor.wild.models import WILD, Wild
+from tools.forked import forked
 from tools.result import write_result
 
-JUDGEMENTS = Path(__file__).parent / "wild_judgements.toml"
+JUDGEMENTS = Path(__file__).parent / "judgements.toml"
 SECONDS = 600
 
 

@@ -1,6 +1,6 @@
 """How many bugs `clearhead diff` finds in a folder of pairs.
 
-    python -m benchmarks.diff_pairs FOLDER [NAME …] [--result diff_pairs]
+    python -m tests.doctor.diff.pairs FOLDER [NAME …] [--result diff_pairs]
 
 Each folder in FOLDER is a pair: `reference.py` and `port.py`, each with a function `build` that
 returns a module with its weights (the port's may import the reference's), and `expected.json`:
@@ -30,8 +30,8 @@ from typing import Any
 
 import transformers
 
-from benchmarks.forked import forked
 from clearhead.cli import main as main_command
+from tools.forked import forked
 from tools.result import write_result
 
 SECONDS = 1800

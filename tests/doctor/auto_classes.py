@@ -1,8 +1,8 @@
 """The doctor on every causal and sequence-to-sequence class of Hugging Face's auto mappings that
 can be built tiny in ten seconds.
 
-    python -m benchmarks.auto_classes                       # resumes where it was interrupted
-    python -m benchmarks.auto_classes LlamaForCausalLM      # again, whether it was done or not
+    python -m tests.doctor.auto_classes                       # resumes where it was interrupted
+    python -m tests.doctor.auto_classes LlamaForCausalLM      # again, whether it was done or not
 
 Each finished class is a line of benchmarks/results/auto_classes.jsonl, in the place of an earlier
 one. At its end, or when it is interrupted, it writes the figures to auto_classes.json; whether a
@@ -24,9 +24,9 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.forked import forked
 from clearhead.doctor import examine
 from clearhead.files import write_whole
+from tools.forked import forked
 from tools.result import FOLDER, write_result
 
 RESULT = FOLDER / "auto_classes.jsonl"

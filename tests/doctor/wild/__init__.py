@@ -1,0 +1,1 @@
+"""Transformers by other people, and a judgement of every finding: `python -m tests.doctor.wild`."""
