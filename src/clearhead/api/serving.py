@@ -157,7 +157,7 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
                 "classifier"
             )
         refuse_own_parts(model.folder, description, "the server")
-        assert open_folder(folder).classifier  # what is wrong with it is said now
+        _ = open_folder(folder).classifier  # what is wrong with it is said now
         return ModelToServe(name=called, folder=folder, pair=None, classifies=True, opened=model)
     if description.ids.target_start is not None:
         raise FolderError(
