@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.doctor import examine
+from clearhead.doctor.recognition import recognise
 from tests.doctor.specimens import healthy
 from tests.doctor.specimens.healthy import LIMIT, VOCAB, WIDTH, Block, causal
 
@@ -196,3 +197,15 @@ def test_the_vocabulary_is_known_where_tokens_are_rows_of_a_parameter():
     torch.manual_seed(0)
     assert found(BareTable(), "decoder", "causal", "context") == {}
     assert found(BareTable(leaks=True), "decoder", "causal") == {"causal.leak": "error"}
+
+
+class SmallerSource(WholeTarget):
+    def __init__(self):
+        super().__init__()
+        self.source.tokens = nn.Embedding(VOCAB - 4, WIDTH)
+
+
+def test_a_source_with_a_smaller_vocabulary_is_not_taken_for_a_model_of_short_sequences():
+    patient = recognise(SmallerSource(), kind="encoder-decoder")
+    assert (patient.vocab_size, patient.source_vocab_size) == (VOCAB, VOCAB - 4)
+    assert patient.length == 11

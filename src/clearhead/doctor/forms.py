@@ -42,8 +42,10 @@ def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
 def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
     n_rows = patient.rows(patient.max_rows or 3 if patient.exact_rows else 3)
     model, inputs = patient.plain, patient.draw(n_rows)
-    if n_rows == 1 and patient.pad_id != patient.vocab_size - 1:
-        inputs.tokens[0, 0] = patient.vocab_size - 1  # one that a smaller table does not have
+    if patient.pad_id != patient.vocab_size - 1:
+        for tokens in (inputs.tokens, inputs.source):
+            if tokens is not None:
+                tokens[0, 0] = patient.vocab_size - 1  # one that a smaller table does not have
     inputs = form.filled(inputs)
     with torch.no_grad():
         output, tables = _call(model, form, inputs)
