@@ -177,28 +177,6 @@ def test_tokens_beside_their_lengths_in_one_tuple_are_taken():
     assert set(found(ForgetsLengths(), "encoder", "padding")) == {"padding.right"}
 
 
-class BareTable(Decoder):
-    """Tokens are rows of a parameter: no nn.Embedding says how large the vocabulary is."""
-
-    def __init__(self, *, leaks=False):
-        super().__init__(leaks=leaks)
-        self.table = nn.Parameter(torch.randn(VOCAB, WIDTH))
-        self.places = nn.Parameter(torch.randn(LIMIT, WIDTH))
-        del self.embedding
-
-    def forward(self, tokens):
-        x = self.table[tokens] + self.places[: tokens.shape[1]]
-        for block in self.blocks:
-            x, _ = block(x, self.allowed(tokens.shape[1], tokens.shape[1]))
-        return self.scores(x)
-
-
-def test_the_vocabulary_is_known_where_tokens_are_rows_of_a_parameter():
-    torch.manual_seed(0)
-    assert found(BareTable(), "decoder", "causal", "context") == {}
-    assert found(BareTable(leaks=True), "decoder", "causal") == {"causal.leak": "error"}
-
-
 class SmallerSource(WholeTarget):
     def __init__(self):
         super().__init__()

@@ -38,7 +38,6 @@ _LIMITS = (
 )
 _BATCHES = ("max_batch_size", "batch_size")
 _MOST_ROWS, _SHORTEST, _LONGEST = 64, 4, 512
-_MOST_TABLES = 6
 _PADS = (
     "pad_id",
     "pad_token_id",
@@ -185,13 +184,11 @@ def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
 
 
 def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
-    """What the model says; else the sizes of its tables, one of which is the vocabulary's; else, of
-    a model that looks tokens up in a bare parameter, those of its matrices."""
+    """What the model says; else the sizes of its tables, one of which is the vocabulary's."""
     known = _setting(model, ("vocab_size", "n_vocab", "num_tokens"))
     if known is not None:
         return [known]
-    matrices = {len(p) for p in model.parameters() if p.dim() == 2 and len(p) > 1}
-    tables = _tables(model) or sorted(matrices, reverse=True)[:_MOST_TABLES]
+    tables = _tables(model)
     if not tables:
         raise RecognitionError(error_text("no_vocabulary", language))
     return tables
