@@ -211,6 +211,23 @@ def test_nothing_overflows_in_any_size_or_theme(browser, tmp_path: Path, width: 
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_what_it_learnt_from_is_shown_in_any_size(browser, tmp_path: Path, width: int):
+    near = {"number": 4, "score": 3.5, "texts": ["The <b>bride", "新娘"]}
+    counts = [["The", 12], ["bride", 0]]
+    learnt = {"counts": counts, "nearest": [near], "searched": 9, "isAll": True}
+    document = see(subject("encoder-decoder"), TEXT, target="我们") | {"learnt": learnt}
+    opened = Opened(browser, document, tmp_path, viewport={"width": width, "height": 900})
+    page = opened.page
+    if width == 360:
+        page.click("[data-tab='learnt']")
+    assert page.is_visible("#panel-learnt")
+    assert page.inner_text("#panel-learnt .never th") == "bride"
+    assert page.inner_text("#panel-learnt li b") == "The <b>bride"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert opened.complaints == []
+
+
 @pytest.mark.slow
 def test_one_token_and_many_tokens_both_open(browser, tmp_path: Path):
     for text, target in (("W", ""), ("We live in the suburbs. " * 12, "我们住在郊区。" * 8)):
