@@ -12,10 +12,10 @@ from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.inspection.sites import names
 from clearhead.inspection.trace import trace
 from clearhead.models import Classifier, count_parameters
+from clearhead.shapes import Tensor
 from clearhead.text.visible import label_of
 
 FORMAT = "clearhead label 1"
-EMBEDDED = "embedding.tokens"
 STYLE = """\
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-spacing: 0.8rem 0.2rem } td.n { text-align: right }
@@ -24,14 +24,14 @@ WORDS = {
     "en": {
         "title": "Which label, and why",
         "labels": "How likely each label is",
-        "gradient": "What the decision depends on",
-        "gradient note": "Gradient times embedding: how much the log-probability of “{label}” "
-        "would fall, to first order, if the token’s vector were zero. Blue speaks for the label, "
-        "orange against it.",
+        "without": "What the decision depends on",
+        "without note": "Each token is left out in turn: how far the log-odds of “{label}” fall. "
+        "Blue speaks for the label, orange against it. A token that another one repeats may "
+        "hardly count, since the other stays.",
         "attention": "Where the first token looked",
         "attention note": "A row for each layer, the mean of its heads. The label is decided from "
         "the first token’s vector alone. Attention shows where it looked, not what it used.",
-        "gradient row": "for {label}",
+        "without row": "for {label}",
         "layer": "layer {n}",
         "learnt": "What it learnt this from",
         "learnt note": "Training texts that share rare pieces with this one, and their labels.",
@@ -40,13 +40,13 @@ WORDS = {
     "zh": {
         "title": "判为哪个标签，依据是什么",
         "labels": "各标签的概率",
-        "gradient": "判断依赖哪些词元",
-        "gradient note": "梯度乘以词向量：若把该词元的向量置零，“{label}”的对数概率约下降多少"
-        "（一阶近似）。蓝色支持该标签，橙色反对。",
+        "without": "判断依赖哪些词元",
+        "without note": "逐个去掉词元，看“{label}”的对数几率下降多少。蓝色支持该标签，橙色反对。"
+        "重复出现的词元去掉一个后还有另一个，所以数值可能很小。",
         "attention": "首个词元在看哪里",
         "attention note": "每层一行，取各注意力头的平均。标签只由首个词元的向量决定。"
         "注意力说明它看了哪里，不等于它用了什么。",
-        "gradient row": "支持 {label}",
+        "without row": "支持 {label}",
         "layer": "第 {n} 层",
         "learnt": "从哪里学来",
         "learnt note": "与本文共有罕见片段的训练文本，以及它们的标签。",
@@ -64,20 +64,14 @@ def classifier_ids(codec: Codec, text: str) -> list[int]:
 def see_label(
     model: Classifier, codec: Codec, ids: list[int], *, name: str, language: str = "en"
 ) -> dict[str, Any]:
-    """All numbers of the page. The gradient is that of the likeliest label's log-probability."""
+    """All numbers of the page, for the likeliest label."""
     weights = [each for each in names(model) if each.endswith(".self_attention.weights")]
-    tokens = torch.tensor([ids], device=model.tokens.weight.device)
-    with (
-        torch.enable_grad(),
-        evaluating(model.modules()),
-        trace(model, [EMBEDDED, *weights], grad=True) as t,
-    ):
-        chances = in_full(model(tokens, real="all"))[0].log_softmax(-1)
-        vectors = t[EMBEDDED]
-        (gradient,) = torch.autograd.grad(chances.max(), vectors)
-    depends = (gradient * vectors).sum(-1)[0].detach().double()
-    looked = [t[each][0, :, 0].detach().double().mean(0).tolist() for each in weights]
-    probabilities = dict(zip(model.config.labels, chances.detach().exp().tolist()))
+    with torch.inference_mode(), evaluating(model.modules()):
+        with trace(model, weights) as t:
+            scores = in_full(model(_row(model, ids), real="all"))[0]
+        looked = [t[each][0, :, 0].double().mean(0).tolist() for each in weights]
+        without = _log_odds_lost(model, ids, scores)
+    probabilities = dict(zip(model.config.labels, scores.softmax(-1).tolist()))
     return {
         "format": FORMAT,
         "language": language,
@@ -85,9 +79,31 @@ def see_label(
         "tokens": [label_of(token, codec.source) for token in ids],
         "label": max(probabilities, key=lambda label: probabilities[label]),
         "probabilities": probabilities,
-        "gradient": depends.tolist(),
+        "without": without,
         "attention": looked,
     }
+
+
+def _log_odds_lost(model: Classifier, ids: list[int], scores: Tensor) -> list[float]:
+    """By how much the log-odds of the likeliest label fall without each token; start and end, which
+    every text has, stay."""
+    if len(scores) < 2:
+        return [0.0] * len(ids)  # there is nothing to decide
+    best = int(scores.argmax())
+    lost = [0.0] * len(ids)
+    for place in range(1, len(ids) - 1):
+        others = in_full(model(_row(model, ids[:place] + ids[place + 1 :]), real="all"))[0]
+        lost[place] = (_log_odds(scores, best) - _log_odds(others, best)).item()
+    return lost
+
+
+def _log_odds(scores: Tensor, label: int) -> Tensor:
+    others = torch.cat([scores[:label], scores[label + 1 :]]).double()
+    return scores[label].double() - others.logsumexp(0)
+
+
+def _row(model: Classifier, ids: list[int]) -> Tensor:
+    return torch.tensor([ids], device=model.tokens.weight.device)
 
 
 def label_page(document: dict[str, Any]) -> str:
@@ -101,9 +117,9 @@ def label_page(document: dict[str, Any]) -> str:
         f'<td><meter value="{chance:.4f}"></meter></td></tr>'
         for each, chance in likeliest
     )
-    row = words["gradient row"].format(label=label)
+    row = words["without row"].format(label=label)
     pictures = [
-        ("gradient", heatmap_svg(torch.tensor([document["gradient"]]), [row], tokens)),
+        ("without", heatmap_svg(torch.tensor([document["without"]]), [row], tokens)),
     ]
     if document["attention"]:
         layers = [words["layer"].format(n=n) for n in range(len(document["attention"]))]
@@ -144,10 +160,8 @@ def label_text(document: dict[str, Any]) -> str:
     """The same for a terminal: probabilities, and the tokens that the decision depends on."""
     likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
     lines = [f"{100 * chance:6.2f} %  {label}" for label, chance in likeliest]
-    strongest = sorted(
-        zip(document["gradient"], document["tokens"]), key=lambda each: -abs(each[0])
-    )
-    lines += ["", f"gradient times embedding, for {document['label']}:"]
+    strongest = sorted(zip(document["without"], document["tokens"]), key=lambda each: -abs(each[0]))
+    lines += ["", f"log-odds of {document['label']} lost without the token:"]
     lines += [f"{value:+8.3f}  {token}" for value, token in strongest[:10]]
     if document["attention"]:
         layers = [f"layer {n}" for n in range(len(document["attention"]))]
