@@ -27,11 +27,11 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.own_text import chosen, clearhead, train, unpacked
-from benchmarks.result import FOLDER, circumstances
 from clearhead.config import Recipe, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.training import sizing
 from clearhead.training.size_reasons import reasons_for
+from tools.result import FOLDER, circumstances
 
 WORK = Path("runs/classifiers")
 LINES = FOLDER / "classifiers.jsonl"
