@@ -68,7 +68,7 @@ def descriptions() -> Labelled:
 
 
 def poems() -> Labelled:
-    from opencc import OpenCC
+    from opencc import OpenCC  # pyright: ignore[reportMissingImports]
 
     simplified, draw = OpenCC("t2s"), random.Random(1)
     found: Labelled = {}

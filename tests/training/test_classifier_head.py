@@ -16,8 +16,10 @@ from clearhead.data.batches import ClassBatch
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.opening import open_folder
-from clearhead.errors import ClearheadError, ConfigError, FolderError
+from clearhead.errors import ClearheadError, ConfigError, FolderError, InputError
 from clearhead.evaluation.classification import Accuracy, accuracy, label_probabilities
+from clearhead.inspection.lens import logit_lens
+from clearhead.inspection.trace import trace
 from clearhead.interop.labels import LABELS, Labels, read_labels
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import Classifier, MaskedLM, build_model
@@ -356,3 +358,11 @@ def test_a_damaged_tokenizer_of_a_classifier_is_named(tmp_path: Path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": None}))
     with pytest.raises(FolderError, match="puts 0 tokens before a text and 0 behind it"):
         ch.import_model(tmp_path / "theirs", tmp_path / "ours")
+
+
+def test_a_classifier_has_no_logit_lens(trained: Path):
+    model = ch.load(trained)
+    with trace(model.model, ["*.output", "*.after"]) as t:
+        model.model(torch.tensor([[1, 5, 2]]))
+    with pytest.raises(InputError, match="scores labels, not tokens"):
+        logit_lens(t)

@@ -11,7 +11,7 @@ from clearhead.errors import InputError
 from clearhead.inspection.heads import joined_weights
 from clearhead.inspection.sites import TowerName, embedding_of
 from clearhead.inspection.trace import Trace, checked_trace
-from clearhead.models import MaskedLM, Model, Seq2Seq
+from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.parts.norm import LayerNorm, RMSNorm
 from clearhead.parts.residual import Residual
 from clearhead.shapes import Float, Int, Stream, Tensor
@@ -109,7 +109,16 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
 
 def predicting_tower(model: Model) -> TowerName:
     """The stack whose output becomes logits."""
-    return "encoder" if isinstance(model, MaskedLM) else "decoder"
+    return "encoder" if isinstance(_with_vocabulary(model), MaskedLM) else "decoder"
+
+
+def _with_vocabulary(model: Model) -> Seq2Seq | CausalLM | MaskedLM:
+    if isinstance(model, Classifier):
+        raise InputError(
+            "a classifier scores labels, not tokens, so there are no logits of a vocabulary to "
+            "read; give an encoder-decoder, a decoder or a masked language model"
+        )
+    return model
 
 
 def stage_names(model: Model, tower: TowerName) -> list[str]:
@@ -137,6 +146,7 @@ def _in_order(stages: list[str]) -> list[str]:
 
 def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
     """From any stage of the stream to logits."""
+    model = _with_vocabulary(model)
     norm = getattr(model, predicting_tower(model)).norm
     x = x if norm is None else norm(x)
     if isinstance(model, MaskedLM):
@@ -147,6 +157,7 @@ def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
 
 def _unembedding(model: Model, token: int | Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """The output's row for the token (never scaled by √d_model), and its bias."""
+    model = _with_vocabulary(model)
     table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
     weight = table.weight if model.output.weight is None else model.output.weight
     index = _checked_token(token, like.shape[:2], len(weight)).to(weight.device)

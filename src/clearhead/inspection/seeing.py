@@ -71,6 +71,8 @@ def finished_text(
     model, codec = subject.model, subject.codec
     if isinstance(model, MaskedLM):
         return _masked(subject, model, text), None
+    if isinstance(model, Classifier):
+        raise InputError("a classifier writes nothing; `see` shows it on a page of its own")
     if isinstance(model, Seq2Seq):
         source = _fitting(subject, codec.encode_sources([text])[0])
         prompt: list[int] = []

@@ -53,6 +53,7 @@ class LiveModel:
                 "shown by: clearhead see MODEL TEXT --html FILE"
             )
         self.subject = subject
+        self._output = subject.model.output
         self.seconds = seconds
         self._snapshots = {snapshot.step: snapshot for snapshot in snapshots}
         self._own = _weights(subject.model)
@@ -72,7 +73,7 @@ class LiveModel:
         """The document of a request. `left` is set when the browser has left."""
         self._check_length(request)
         subject = self.subject
-        with _bounded(subject.model.output, self.seconds, left or threading.Event()):
+        with _bounded(self._output, self.seconds, left or threading.Event()):
             self._move_to(request.checkpoint)
             how = request.decoding()
             if request.off:
