@@ -11,11 +11,11 @@ from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import load_model
 from tests.doctor.diff import planted
 from tests.doctor.diff.rewrites import FAMILIES, STYLES, rewrite
-from tests.interop.hugging import KINDS
+from tests.interop.hugging import KINDS, OVER_TOKENS
 
 KERNELS = ("eager", "sdpa")
 NAMES = [
-    *(f"clearhead {family} {kernel}" for family in KINDS for kernel in KERNELS),
+    *(f"clearhead {family} {kernel}" for family in OVER_TOKENS for kernel in KERNELS),
     *(f"port {family} {kernel}" for family in planted.FAMILIES for kernel in KERNELS),
     *(f"{a} {b} {family}" for family in FAMILIES for a, b in combinations(STYLES, 2)),
 ]

@@ -10,10 +10,10 @@ from clearhead.doctor.diff import compare_weights, diff
 from clearhead.doctor.diff.weights import WeightFinding
 from tests.doctor.diff.healthy import pair
 from tests.doctor.diff.planted import FAMILIES, port, reference
-from tests.interop.hugging import KINDS
+from tests.interop.hugging import OVER_TOKENS
 
 
-@pytest.fixture(params=[*(f"port {f}" for f in FAMILIES), *(f"clearhead {f}" for f in KINDS)])
+@pytest.fixture(params=[*(f"port {f}" for f in FAMILIES), *(f"clearhead {f}" for f in OVER_TOKENS)])
 def models(request: pytest.FixtureRequest, tmp_path: Path):
     return pair(f"{request.param} eager", tmp_path)[:2]
 
