@@ -87,12 +87,8 @@ def same_recipe(config: dict[str, Any], name: str, overrides: list[str]) -> bool
     keys = [(key.removeprefix("--"), value) for key, value in zip(*[iter(overrides)] * 2)]
     recipe = load_recipe(name, keys)
     shipped, config = recipe_facts(recipe), json.loads(json.dumps(config))
-    for section in (
-        "data",
-        "batches",
-        "model",
-        "train",
-    ):  # a key that is newer had its default then
+    # A key that is newer had its default then.
+    for section in ("data", "batches", "model", "train"):
         defaults = {each.name: each.default for each in fields(type(getattr(recipe, section)))}
         new = shipped[section].keys() - config[section].keys()
         config[section] |= {key: json.loads(json.dumps(defaults[key])) for key in new}
