@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..form import CALL_ERRORS
-from .layouts import aligned, relative
+from .layouts import relative
 from .operations import Operation, SourceLine
 from .replaying import CannotReplayError, ChangedValues
 from .substituting import Cut, Substitution
@@ -87,10 +87,6 @@ class Evidence:
         """A tensor of the port."""
         return self.s.replay.value(index).to(torch.float64)
 
-    def their_values(self, indices: set[int]) -> dict[int, Tensor]:
-        """Tensors of the reference."""
-        return self.s.reference.values(indices)
-
     def is_wanted(self, tensor: Tensor) -> bool:
         """Whether an experiment gives the reference's value."""
         if tensor.numel() != self.wanted.numel():
@@ -111,10 +107,6 @@ class Evidence:
         except (CannotReplayError, *CALL_ERRORS):
             return False
         return self.cut.place in made and self.is_wanted(made[self.cut.place].to(torch.float64))
-
-    def in_shape(self, tensor: Tensor, like: Tensor) -> Tensor | None:
-        """A tensor in the layout in which it equals another."""
-        return aligned(like, tensor, SAME)
 
     def common_tensor(self, tensor: Tensor) -> Operation | None:
         """The operation of the reference that makes these values, if there is one."""
