@@ -157,3 +157,9 @@ def test_a_push_runs_every_test_and_a_part_of_each_long_table():
     assert {*short, *guard, *table[:2]} <= chosen
     assert 20 < len(chosen & {*table}) < 45
     assert chosen == cases_of_a_push([*table, *short, *guard])
+
+
+def test_no_name_of_a_test_holds_an_address(request: pytest.FixtureRequest):
+    """Two processes would collect different tests, and none would run."""
+    named = [item.nodeid for item in request.session.items]
+    assert not [name for name in named if "object at 0x" in name or "function <" in name]

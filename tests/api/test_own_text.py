@@ -166,7 +166,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
         ({"text": "a text"}, "text= is missing: say what there is"),
         ({"pairs": PAIRS, "texts": ["x"]}, "give one text="),
         ({"pairs": []}, "pairs is empty"),
-        ({"texts": iter(())}, "texts is empty"),
+        ({"texts": range(0)}, "texts is empty"),
         ({"pairs": "a b"}, "is a str; give a list"),
         ({"texts": "a text"}, "for files, OwnText.parallel_files"),
         ({"pairs": 5}, "is a int; give a list"),
