@@ -17,6 +17,7 @@ import clearhead as ch
 from clearhead.cli import main
 from clearhead.inspection.seeing import subject_of
 from clearhead.inspection.switches import see_without
+from tests.signals import listen_to_ctrl_c
 
 pytest.importorskip("uvicorn")
 
@@ -24,7 +25,9 @@ pytest.importorskip("uvicorn")
 @pytest.fixture
 def playing() -> Iterator[tuple[subprocess.Popen, str, str]]:
     command = [sys.executable, "-m", "clearhead", "play", "copy-task"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c
+    ) as process:
         assert process.stdout is not None
         found = re.search(r"(http://127\.0\.0\.1:\d+/)#key=(\S+)", process.stdout.readline())
         assert found is not None
