@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
-"""error: the model is wrong. warning: it is wrong in a use that is common. note: worth knowing;
+"""error: the model is wrong. warning: it is wrong in a common use. note: worth knowing;
 a model with notes is healthy."""
 
 Cell = Literal["sees", "blind", "leaks"]
