@@ -12,6 +12,7 @@ from clearhead.errors import FolderError, InputError
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import load_model, read_description, save_model
+from clearhead.interop.onnx.exporting import export_onnx
 from clearhead.models import build_model, preset
 from clearhead.models.own_parts import OwnParts, own_parts_in
 from tests.models.own import OWN, NeverFilled, SquaredReLU
@@ -100,7 +101,7 @@ def test_without_the_class_or_with_another_one_a_folder_is_refused(tmp_path: Pat
         load_model(tmp_path / "ours", own_parts=NETWORK)
 
 
-@pytest.mark.parametrize("export", [export_model, export_ctranslate2])
+@pytest.mark.parametrize("export", [export_model, export_ctranslate2, export_onnx])
 def test_exports_refuse_a_part_by_its_name(export: Any, tmp_path: Path):
     model = build_model(preset("tiny-encoder-decoder"), own_parts=NETWORK)
     save_model(model, tmp_path / "model")

@@ -5,21 +5,27 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from clearhead.api.keywords import takes
 from clearhead.api.locating import locate
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import as_path
-from clearhead.config.tasks import ExportOptions, Software
+from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
 from clearhead.decoding.opening import model_folder
-from clearhead.errors import InputError, nearest
+from clearhead.errors import ConfigError, InputError, nearest
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import save_model
+from clearhead.interop.onnx.exporting import export_onnx
 from clearhead.models import Model
 
-EXPORTS = {"huggingface": export_model, "ctranslate2": export_ctranslate2}
+EXPORTS = {
+    "huggingface": export_model,
+    "ctranslate2": export_ctranslate2,
+    "onnx": export_onnx,
+}
 
 
 @takes(ExportOptions)
@@ -29,6 +35,7 @@ def export(
     *,
     to: Software,
     check: bool = ExportOptions.check,
+    precision: StoredPrecision = ExportOptions.precision,
 ) -> Certificate:
     """Write a new folder that other software opens, and compare what both compute.
 
@@ -36,11 +43,15 @@ def export(
     """
     if not isinstance(to, str) or to not in EXPORTS:
         raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
-    options = ExportOptions(check=check)
+    options = ExportOptions(check=check, precision=precision)
+    rounds: dict[str, Any] = {"precision": options.precision} if to == "onnx" else {}
+    if not rounds and options.precision != ExportOptions.precision:
+        rule = f"belongs to to='onnx', and this is to={to!r}, which keeps the weights as they are"
+        raise ConfigError("precision", precision, rule, "leave it out")
     compare = ", and comparing what both compute" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
     with _folder_of(model) as folder:
-        return EXPORTS[to](folder, as_path("out", out), check=options.check)
+        return EXPORTS[to](folder, as_path("out", out), check=options.check, **rounds)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from clearhead.config.options import (
     ScoreOptions,
     TranslateOptions,
 )
-from clearhead.config.tasks import ExportOptions, Software
+from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score_texts
@@ -224,11 +224,12 @@ class TextModel(TokenizedModel):
         *,
         to: Software = "huggingface",
         check: bool = ExportOptions.check,
+        precision: StoredPrecision = ExportOptions.precision,
     ) -> "Certificate":
         """Write a new folder that other software opens: see `clearhead.export`."""
         from clearhead.api.exporting import export
 
-        return export(self, out, to=to, check=check)
+        return export(self, out, to=to, check=check, precision=precision)
 
 
 # What the methods of the same names answer, with names for the texts: the command line calls these,

@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=list(EXPORTS),
         required=True,
-        help="format; ctranslate2 is for models that generate, and needs the extra `serve`",
+        help="format; ctranslate2 is for models that generate, and needs the extra `serve`; "
+        "onnx is for browsers and other runtimes, and needs the extra `onnx`",
     )
     parser.add_argument(
         "--table",

@@ -56,7 +56,8 @@ class TrainOptions:
         _check_threads(self.threads)
 
 
-Software = Literal["huggingface", "ctranslate2"]
+Software = Literal["huggingface", "ctranslate2", "onnx"]
+StoredPrecision = Literal["fp32", "fp16", "int8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,8 @@ class ExportOptions:
 
     check: bool = True
     """Compare what both compute, which needs memory for the model in fp64."""
+    precision: StoredPrecision = "fp32"
+    """Of the weights in the files of onnx, which compute in fp32 from any of them."""
 
     def __post_init__(self) -> None:
         check_choices(self)

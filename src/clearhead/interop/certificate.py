@@ -39,6 +39,9 @@ class Certificate:
     compared: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     """What else is wrong: tensors that were missed or not expected, other ids of the same text."""
+    rounding: float | None = None
+    """How far rounding the weights has moved the logits, as a share of their spread (root mean
+    squares); None: nothing was rounded."""
 
     @property
     def failed(self) -> bool:
@@ -90,7 +93,11 @@ class Certificate:
         if self.unchecked is not None:
             return f"nothing was compared: {self.unchecked}"
         difference = f"largest {self.measured} difference {self.largest_difference:.1e}"
-        return "; ".join((f"{difference}, limit {self.limit:.0e}", *self.faults))
+        rounded = "" if self.rounding is None else " from the model with the same rounded weights"
+        said = [f"{difference}{rounded}, limit {self.limit:.0e}"]
+        if self.rounding is not None:
+            said.append(f"rounding moves the logits by {self.rounding:.2%} of their spread")
+        return "; ".join((*said, *self.faults))
 
 
 def refuse_overflow(folder: Path, numbers: Tensor, what: str) -> None:

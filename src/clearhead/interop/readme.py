@@ -10,7 +10,7 @@ from clearhead.interop.model_folder import Description
 from clearhead.interop.tokenizer_file import has_tokenizer
 
 README = "README.md"
-Library = Literal["huggingface", "ctranslate2"]
+Library = Literal["huggingface", "ctranslate2", "onnx"]
 
 JOINED = "decoder on pairs"
 """Beside the families: a decoder that reads a line and writes its translation behind it."""
@@ -28,7 +28,14 @@ _WHAT = {
 _INSTALL = {
     "huggingface": "pip install torch transformers",
     "ctranslate2": "pip install ctranslate2 tokenizers",
+    "onnx": "npm install @huggingface/transformers",
 }
+_NAMES = {
+    "huggingface": "Hugging Face Transformers",
+    "ctranslate2": "CTranslate2",
+    "onnx": "transformers.js and ONNX runtimes",
+}
+_LANGUAGES = {"huggingface": "python", "ctranslate2": "python", "onnx": "js"}
 _CODE: dict[tuple[str, str], str] = {
     ("huggingface", "encoder-decoder"): """\
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -118,6 +125,48 @@ found = generator.generate_batch(
 )
 print(tokenizer.decode(found[0].sequences_ids[0]))
 """,
+    ("onnx", "encoder-decoder"): """\
+import { pipeline } from "@huggingface/transformers";
+
+const folder = "./"; // where this file is
+const translate = await pipeline("translation", folder);
+console.log(await translate(["A line to translate"]));
+""",
+    ("onnx", "decoder"): """\
+import { pipeline } from "@huggingface/transformers";
+
+const folder = "./"; // where this file is
+const write = await pipeline("text-generation", folder);
+console.log(await write("The text begins", { max_new_tokens: 20, do_sample: true }));
+""",
+    ("onnx", JOINED): """\
+import { AutoModelForCausalLM, AutoTokenizer, Tensor } from "@huggingface/transformers";
+
+const folder = "./"; // where this file is
+const tokenizer = await AutoTokenizer.from_pretrained(folder);
+const model = await AutoModelForCausalLM.from_pretrained(folder);
+const line = tokenizer.encode("A line to translate", { add_special_tokens: false });
+const given = [...line, BETWEEN].map(BigInt); // the tokens between a line and its translation
+const input_ids = new Tensor("int64", given, [1, given.length]);
+const written = (await model.generate({ input_ids, max_new_tokens: 20 })).tolist()[0];
+console.log(tokenizer.decode(written.slice(given.length), { skip_special_tokens: true }));
+""",
+    ("onnx", "encoder"): """\
+import { AutoModelForMaskedLM, AutoTokenizer } from "@huggingface/transformers";
+
+const folder = "./"; // where this file is
+const tokenizer = await AutoTokenizer.from_pretrained(folder);
+const model = await AutoModelForMaskedLM.from_pretrained(folder);
+const { logits } = await model(tokenizer("A line of text"));
+console.log(logits.dims); // batch, length, vocabulary
+""",
+    ("onnx", CLASSIFIER): """\
+import { pipeline } from "@huggingface/transformers";
+
+const folder = "./"; // where this file is
+const classify = await pipeline("text-classification", folder, { top_k: null });
+console.log(await classify(["A text to label"]));
+""",
 }
 
 
@@ -129,9 +178,8 @@ def write_readme(
     kind = config.family if ids.target_start is None else JOINED
     kind = CLASSIFIER if config.labels else kind
     named = f": {', '.join(config.labels)}" if config.labels else ""
-    name = "Hugging Face Transformers" if library == "huggingface" else "CTranslate2"
     lines = [
-        f"# A Transformer for {name}",
+        f"# A Transformer for {_NAMES[library]}",
         "",
         f"This model {_WHAT[kind]}{named}. It has {config.n_layers} layers of width "
         f"{config.d_model}, {config.output_vocab_size:,} tokens, and takes at most "
@@ -152,7 +200,7 @@ def write_readme(
         code = _CODE[library, kind]
         for word, figure in figures.items():
             code = code.replace(word, str(figure))
-        lines += [f"```python\n{code}```", ""]
+        lines += [f"```{_LANGUAGES[library]}\n{code}```", ""]
         if ids.strip and kind in ("encoder-decoder", JOINED, CLASSIFIER):
             lines += [
                 "Give it lines without blanks or a line break at their ends: it knows no others.",

@@ -15,9 +15,9 @@ from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow,
 from clearhead.interop.folders import read_json
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.offline import offline
-from clearhead.interop.huggingface.probes import Probe, probes
 from clearhead.interop.huggingface.tokenizer import added_here
 from clearhead.interop.model_folder import load_model, read_description
+from clearhead.interop.probes import Probe, probes
 from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 
 CLASSIFIER = "AutoModelForSequenceClassification"

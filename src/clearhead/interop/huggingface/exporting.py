@@ -11,7 +11,11 @@ from clearhead.interop.huggingface.families import family_for
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.own_ids import write_own_ids
 from clearhead.interop.huggingface.rules import to_theirs
-from clearhead.interop.huggingface.tokenizer import write_tokenizer
+from clearhead.interop.huggingface.tokenizer import (
+    search_as_here,
+    write_generation,
+    write_tokenizer,
+)
 from clearhead.interop.labels import read_labels, write_labels
 from clearhead.interop.model_folder import (
     CONFIG,
@@ -44,6 +48,7 @@ def export_model(
     family = family_for(description.model)
     with whole_or_absent(out) as unfinished:
         _write_weights(model_folder, unfinished, description, family, max_shard_bytes)
+        write_generation(unfinished, description, **search_as_here(description.model))
         write_tokenizer(model_folder, unfinished, description)
         write_own_ids(unfinished, description.ids)
         if (labels := read_labels(model_folder, description.model)) is not None:

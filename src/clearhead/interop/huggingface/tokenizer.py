@@ -20,21 +20,25 @@ from clearhead.interop.tokenizer_file import (
 MASKS = ("<mask>", "[MASK]")
 
 
-def write_tokenizer(model_folder: Path, out: Path, description: Description) -> None:
-    """`generation_config.json` always; the tokenizer's files where the model has a tokenizer."""
+def write_generation(out: Path, description: Description, **search: Any) -> None:
+    """`generation_config.json`: where texts start and stop, and how they are searched there."""
     config, ids = description.model, description.ids
-    starts_and_stops = {"bos": ids.bos, "eos": ids.eos, "pad": config.pad_id}
-    generation = {f"{role}_token_id": index for role, index in starts_and_stops.items()}
+    generation = {f"{role}_token_id": index for role, index in _starts_and_stops(description)}
     if config.family == "encoder-decoder":
         generation["decoder_start_token_id"] = ids.decoder_start
     generation["max_length"] = config.max_length
-    write_json(out, "generation_config.json", generation | _search(config))
+    write_json(out, "generation_config.json", generation | search)
+
+
+def write_tokenizer(model_folder: Path, out: Path, description: Description) -> None:
+    """The tokenizer's files, where the model has a tokenizer."""
+    config = description.model
     if not has_tokenizer(model_folder):
         return
     copy_tokenizer(model_folder, out, config)
     tokenizer = open_tokenizer(model_folder)
     named: dict[str, str] = {}
-    for role, index in starts_and_stops.items():
+    for role, index in _starts_and_stops(description):
         token = None if index is None else tokenizer.id_to_token(index)
         if token is not None:
             named[f"{role}_token"] = token
@@ -75,7 +79,12 @@ def _mask(folder: Path, config: ModelConfig, tokenizer: Tokenizer) -> str | None
     return next((mask for mask in MASKS if tokenizer.token_to_id(mask) is not None), None)
 
 
-def _search(config: ModelConfig) -> dict[str, Any]:
+def _starts_and_stops(description: Description) -> list[tuple[str, int | None]]:
+    ids = description.ids
+    return [("bos", ids.bos), ("eos", ids.eos), ("pad", description.model.pad_id)]
+
+
+def search_as_here(config: ModelConfig) -> dict[str, Any]:
     """Texts are searched there as `clearhead translate` does by default."""
     if config.family != "encoder-decoder":
         return {}

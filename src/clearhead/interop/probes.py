@@ -40,7 +40,7 @@ class Probe:
                 return model(self.tokens, real=self.real, segments=self.segments)
 
     def theirs(self, config: ModelConfig) -> dict[str, Tensor]:
-        """The arguments of the transformers model."""
+        """By the names that transformers and ONNX graphs have for them."""
         tokens, mask = self.tokens, self.real.long()
         match config.family:
             case "encoder-decoder":
@@ -72,6 +72,14 @@ def probes(config: ModelConfig) -> Iterator[Probe]:
         yield _probe(config, draw, "padded on the left", ragged, left=True)
     yield _probe(config, draw, "length 1", [1, 1])
     yield _probe(config, draw, f"length {longest:,}", [longest])
+
+
+def batch_of_five(config: ModelConfig) -> Probe:
+    """All lengths different, and one row without a single token: for formats whose batch is an axis
+    of the file."""
+    lengths = [min(length, longest_probe(config)) for length in (5, 4, 3, 2, 0)]
+    draw = torch.Generator().manual_seed(1)
+    return _probe(config, draw, "a batch of 5 with an empty row", lengths)
 
 
 def _probe(

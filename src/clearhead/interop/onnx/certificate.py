@@ -1,0 +1,106 @@
+"""The parity certificate of an ONNX folder: onnxruntime runs its graphs on the same tokens as the
+model, at once and token by token."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.config import ModelConfig
+from clearhead.errors import ConfigError
+from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
+from clearhead.interop.model_folder import load_model
+from clearhead.interop.onnx.precision import Precision, round_weights
+from clearhead.interop.onnx.running import OnnxFolder
+from clearhead.interop.probes import Probe, batch_of_five, probes
+
+LIBRARY = "onnxruntime"
+LIMIT = 1e-4
+SHARE = 1e-5
+"""onnxruntime computes in fp32: a correct folder differs by about 1e-6 of its largest logit."""
+MAX_STEPS = 16
+"""A longer probe is not run token by token."""
+MAX_ROUNDING: dict[Precision, float] = {"fp32": 0.0, "fp16": 0.01, "int8": 0.2}
+"""How far rounded weights may move the logits, as a share of their spread."""
+
+
+def certify(
+    model_folder: Path, out: Path, config: ModelConfig, precision: Precision, architecture: str
+) -> Certificate:
+    """Compares with the model of the same, rounded weights, in fp64: so a difference is one of the
+    function. What rounding itself has changed is measured beside it."""
+    tried = [*probes(config), batch_of_five(config)]
+    model = load_model(model_folder, dtype=torch.float32)
+    refuse_overflow(model_folder, _real(tried[0], tried[0].ours(model)), "logits")
+    model = in_fp64(model)
+    before = [_real(probe, probe.ours(model)) for probe in tried]
+    round_weights(model, precision)
+    expected = [_real(probe, probe.ours(model)) for probe in tried]
+    del model
+    rounding = _refuse_rounding(precision, torch.cat(before), torch.cat(expected))
+    del before
+    opened = OnnxFolder(out, precision)
+    difference = 0.0
+    for probe, one in zip(tried, expected):
+        given = probe.theirs(config)
+        steps = [None]
+        if config.family != "encoder" and 1 < probe.tokens.shape[1] <= MAX_STEPS:
+            steps = [None, 1, 3]
+        for step in steps:
+            found = _real(probe, opened.logits(given, tokens_at_once=step))
+            difference = max(difference, _difference(found, one))
+    largest = max(one.abs().max().item() for one in expected)
+    by_steps = () if config.family == "encoder" else ("token by token and by threes with a cache",)
+    return _certificate(
+        architecture,
+        precision,
+        largest_difference=difference,
+        limit=max(LIMIT, SHARE * largest),
+        n_tokens=sum(int(probe.real.sum()) for probe in tried),
+        compared=(*(probe.name for probe in tried), *by_steps),
+        rounding=rounding,
+    )
+
+
+def unchecked(architecture: str, precision: Precision, reason: str) -> Certificate:
+    """A parity certificate that says why nothing was compared."""
+    return _certificate(architecture, precision, unchecked=reason)
+
+
+def _certificate(architecture: str, precision: Precision, **found: Any) -> Certificate:
+    return Certificate(
+        family="ONNX" if precision == "fp32" else f"ONNX with weights in {precision}",
+        architecture=architecture,
+        library=LIBRARY,
+        versions=versions_of("torch", "onnx", LIBRARY, "tokenizers"),
+        **found,
+    )
+
+
+def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> float | None:
+    """The share by which rounding has moved the logits, or a refusal of what has moved too far."""
+    if precision == "fp32":
+        return None
+    spread = (before - before.mean()).square().mean().sqrt().item()
+    moved = (after - before).square().mean().sqrt().item()
+    share = moved / spread if spread else (math.inf if moved else 0.0)
+    if not share <= MAX_ROUNDING[precision]:  # NaN is refused too: weights too large for fp16
+        rule = (
+            f"moves the logits by {share:.1%} of their spread, and at most "
+            f"{MAX_ROUNDING[precision]:.0%} is accepted"
+        )
+        remedy = "export with precision='fp16'" if precision == "int8" else "leave it out"
+        raise ConfigError("precision", precision, rule, remedy)
+    return share
+
+
+def _real(probe: Probe, logits: Tensor) -> Tensor:
+    """The logits to compare: without padding; of a classifier, those of each row."""
+    return logits if logits.ndim == 2 else logits[probe.real]
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    largest = (one - other).abs().max().item()
+    return math.inf if math.isnan(largest) else largest

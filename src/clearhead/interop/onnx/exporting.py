@@ -1,0 +1,98 @@
+"""From a model folder to ONNX graphs, in the layout that transformers.js reads, with a
+parity certificate that both compute the same."""
+
+from pathlib import Path
+
+import torch
+
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.interop.certificate import Certificate
+from clearhead.interop.folders import whole_or_absent, write_json
+from clearhead.interop.huggingface.own_ids import write_own_ids
+from clearhead.interop.huggingface.tokenizer import write_generation, write_tokenizer
+from clearhead.interop.labels import read_labels, write_labels
+from clearhead.interop.model_folder import (
+    CONFIG,
+    Description,
+    load_model,
+    read_description,
+    refuse_own_parts,
+)
+from clearhead.interop.onnx.certificate import certify, unchecked
+from clearhead.interop.onnx.configuration import architecture_of, configuration
+from clearhead.interop.onnx.graphs import graphs
+from clearhead.interop.onnx.precision import SUFFIXES, Precision
+from clearhead.interop.onnx.running import FOLDER
+from clearhead.interop.readme import write_readme
+
+MAX_BYTES = 2**31 - 2**20
+"""Of a file: a protobuf message ends at 2 GiB."""
+
+
+def export_onnx(
+    model_folder: Path,
+    out: Path,
+    *,
+    check: bool = True,
+    precision: Precision = "fp32",
+    max_bytes: int = MAX_BYTES,
+) -> Certificate:
+    """Write a folder that transformers.js opens, and whose graphs any ONNX runtime runs. What it
+    cannot hold is refused before anything is written; a folder that computes something else than
+    the model is not kept.
+
+    Weights are stored in `precision`; the graphs compute in fp32.
+    """
+    description = read_description(model_folder)
+    refuse_own_parts(model_folder, description, "ONNX")
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        raise ClearheadError(
+            "an ONNX folder needs onnx and onnxruntime, which are not installed; "
+            "install them with: pip install 'clearhead[onnx]'"
+        ) from None
+    architecture = architecture_of(description.model)
+    with whole_or_absent(out) as unfinished:
+        _write_graphs(model_folder, unfinished, precision, max_bytes)
+        _write_texts(model_folder, unfinished, description, precision)
+        if check:
+            certificate = certify(
+                model_folder, unfinished, description.model, precision, architecture
+            )
+        else:
+            reason = "the check was left out, as asked"
+            certificate = unchecked(architecture, precision, reason)
+        certificate.keep(unfinished)
+        write_readme(unfinished, "onnx", description, certificate)
+    return certificate
+
+
+def _write_graphs(model_folder: Path, out: Path, precision: Precision, max_bytes: int) -> None:
+    model = load_model(model_folder, dtype=torch.float32)
+    n_bytes = {"fp32": 4, "fp16": 2, "int8": 1}[precision]
+    size = n_bytes * sum(weight.numel() for weight in model.parameters())
+    if size > max_bytes:
+        rule = f"makes a file of {size:,} bytes, and one of ONNX holds at most {max_bytes:,}"
+        remedy = "export with precision='int8'" if precision != "int8" else "a smaller model"
+        raise ConfigError("precision", precision, rule, remedy)
+    largest = max(weight.detach().abs().max().item() for weight in model.parameters())
+    if precision == "fp16" and largest > torch.finfo(torch.float16).max:
+        rule = f"cannot hold a weight of {largest:.3g}"
+        raise ConfigError("precision", precision, rule, "leave it out")
+    (out / FOLDER).mkdir()
+    for name, graph in graphs(model, precision).items():
+        graph.save(out / FOLDER / f"{name}{SUFFIXES[precision]}.onnx")
+
+
+def _write_texts(
+    model_folder: Path, out: Path, description: Description, precision: Precision
+) -> None:
+    config, ids = description.model, description.ids
+    write_json(out, CONFIG, configuration(config, ids, precision))
+    write_generation(out, description)
+    write_tokenizer(model_folder, out, description)
+    write_own_ids(out, ids)
+    if (labels := read_labels(model_folder, config)) is not None:
+        write_labels(out, labels)

@@ -1,0 +1,45 @@
+"""How weights are stored. The graph computes in fp32 whatever the precision is: what is rounded is
+only what is stored, so that a comparison with the model of rounded weights is exact."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clearhead.config.tasks import StoredPrecision as Precision
+from clearhead.models import Model
+
+SUFFIXES: dict[Precision, str] = {"fp32": "", "fp16": "_fp16", "int8": "_int8"}
+"""Of the names of files, by which transformers.js finds them."""
+
+
+class Stored(NamedTuple):
+    """The numbers of a weight as a file holds them."""
+
+    numbers: Tensor
+    scales: Tensor | None = None
+    """Of int8: what the numbers of each row are multiplied by."""
+
+    def restored(self) -> Tensor:
+        """The weight with which the graph computes."""
+        numbers = self.numbers.float()
+        return numbers if self.scales is None else numbers * self.scales[:, None]
+
+
+def stored(weight: Tensor, precision: Precision) -> Stored:
+    """With int8, each row of a matrix has a scale of its own, and vectors stay in fp32: they are
+    few, and norms are sensitive to them."""
+    weight = weight.detach().float()
+    if precision == "fp16":
+        return Stored(weight.half())
+    if precision == "fp32" or weight.ndim != 2:
+        return Stored(weight)
+    scales = (weight.abs().amax(dim=1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
+    return Stored((weight / scales[:, None]).round().clamp(-127, 127).to(torch.int8), scales)
+
+
+@torch.no_grad()
+def round_weights(model: Model, precision: Precision) -> None:
+    """Gives the model the weights that a file of this precision holds."""
+    for weight in model.parameters():
+        weight.copy_(stored(weight, precision).restored())

@@ -1,0 +1,74 @@
+"""An exported folder, run by onnxruntime: as a whole, or piece by piece with a cache."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.interop.onnx.graphs import DECODER, ENCODER, WHOLE
+from clearhead.interop.onnx.precision import SUFFIXES, Precision
+
+FOLDER = "onnx"
+"""In which transformers.js looks for the graphs."""
+
+
+class OnnxFolder:
+    """The graphs of a folder. Tensors go in and come out by the names that the files have."""
+
+    def __init__(self, folder: Path, precision: Precision) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3  # its advice is for those who write kernels
+        self._sessions: dict[str, Any] = {}
+        for name in (ENCODER, DECODER, WHOLE):
+            path = folder / FOLDER / f"{name}{SUFFIXES[precision]}.onnx"
+            if path.exists():
+                self._sessions[name] = onnxruntime.InferenceSession(
+                    str(path), options, providers=["CPUExecutionProvider"]
+                )
+
+    def logits(self, given: dict[str, Tensor], *, tokens_at_once: int | None = None) -> Tensor:
+        """Of everything at once, or of so many tokens at a time, each time with what came out
+        before. `given` has the names that transformers has for the arguments of a model."""
+        inputs = {name: tensor.numpy() for name, tensor in given.items()}
+        if ENCODER in self._sessions:
+            inputs = self._with_source(inputs)
+        name = DECODER if DECODER in self._sessions else WHOLE
+        n_tokens = inputs["input_ids"].shape[1]
+        step = tokens_at_once or n_tokens
+        past = self._empty_past(name, len(inputs["input_ids"]))
+        found = []
+        for start in range(0, n_tokens, step):
+            end = start + step
+            new = inputs | {"input_ids": inputs["input_ids"][:, start:end]}
+            if past and "attention_mask" in inputs:  # of all tokens so far
+                new["attention_mask"] = inputs["attention_mask"][:, :end]
+            outputs = self._run(name, new | past)
+            found.append(outputs["logits"])
+            past = {each: outputs[each.replace("past_key_values", "present")] for each in past}
+        return torch.from_numpy(np.concatenate(found, axis=1) if past else found[0])
+
+    def _with_source(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "input_ids": inputs["decoder_input_ids"],
+            "encoder_attention_mask": inputs["attention_mask"],
+            "encoder_hidden_states": self._run(ENCODER, inputs)["last_hidden_state"],
+        }
+
+    def _empty_past(self, name: str, n_rows: int) -> dict[str, Any]:
+        """As transformers.js makes it: from the shapes that the file declares."""
+        return {
+            each.name: np.zeros((n_rows, each.shape[1], 0, each.shape[3]), dtype=np.float32)
+            for each in self._sessions[name].get_inputs()
+            if each.name.startswith("past_key_values.")
+        }
+
+    def _run(self, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        session = self._sessions[name]
+        known = {each.name: inputs[each.name] for each in session.get_inputs()}
+        names = [each.name for each in session.get_outputs()]
+        return dict(zip(names, session.run(names, known)))
