@@ -41,6 +41,10 @@ NAMES = {
     "attention_twice": ["attention runs twice"],
     "log_of_softmax": ["log of softmax"],
     "mean_and_pads_counted": ["mean instead of sum", "pads counted"],
+    "overlap": ["token used twice"],
+    "most_common": ["first of equals"],
+    "types_not_tokens": ["each word once"],
+    "longest_piece": ["longest match"],
 }
 
 

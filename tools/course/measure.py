@@ -2,6 +2,7 @@
 two short trainings. Everything is seeded; numbers are rounded, so that another machine agrees."""
 
 import gzip
+import json
 import math
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from clearhead.environment import data_folder
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.parts.attention import attention_weights
 from clearhead.parts.positions import sinusoid
+from clearhead.text.tokenizer import tokenizer_from_json
+from clearhead.text.train import train_bpe
 from tools.course.studies import PLACEMENTS, depths, kinds
 
 Measured = dict[str, Any]
@@ -109,6 +112,35 @@ def learnt_by_heart() -> Measured:
         optimizer.step()
     with torch.no_grad():
         return {"known": rounded(loss(known), 2), "fresh": rounded(loss(fresh), 1)}
+
+
+# ── chapter 0b ──────────────────────────────────────────────────────────────────────────────────
+
+
+def vocabulary() -> Measured:
+    """Tokens in a sentence of Tatoeba's test set, by the size of a vocabulary that was learnt from
+    the English and Chinese sentences of its training set together."""
+
+    def sentences(name: str) -> list[list[str]]:
+        packed = (data_folder() / "tatoeba_cmn_eng" / f"{name}.tsv.gz").read_bytes()
+        rows = [line.split("\t") for line in gzip.decompress(packed).decode().splitlines()]
+        return [[row[column] for row in rows] for column in (0, 1)]
+
+    train, test = sentences("train"), sentences("test")
+    sizes = [259, 300, 400, 600, 1000, 2000, 4000, 8000, 16000]
+    found: Measured = {"size": sizes, "english": [], "chinese": []}
+    largest = train_bpe([text for both in zip(*train) for text in both], sizes[-1]).to_json()
+    for size in sizes:
+        # Merges are learnt one after the other: a smaller vocabulary is the beginning of a larger.
+        document = json.loads(largest)
+        learnt = document["model"]
+        learnt["vocab"] = {token: i for token, i in learnt["vocab"].items() if i < size}
+        learnt["merges"] = learnt["merges"][: size - sizes[0]]
+        tokenizer = tokenizer_from_json(json.dumps(document))
+        for name, texts in zip(("english", "chinese"), test):
+            n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
+            found[name].append(rounded(n_tokens / len(texts), 2))
+    return found
 
 
 # ── chapter 1 ───────────────────────────────────────────────────────────────────────────────────
@@ -431,6 +463,7 @@ QUICK: dict[str, Callable[[], Measured]] = {
 SLOW: dict[str, Callable[[], Measured]] = {
     "one_sequence": one_sequence,
     "learnt_by_heart": learnt_by_heart,
+    "vocabulary": vocabulary,
     "worth": worth,
     "copy": copy,
     "positions": positions,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clearhead.course.exercises.byte_pairs.solution import learn_merges, merge_pair
 from tools.course.svg import (
     BLUE,
     GREY,
@@ -18,6 +19,7 @@ from tools.course.svg import (
     by_fill,
     grid,
     number,
+    shade,
 )
 
 ROOT = Path(__file__).parent.parent.parent
@@ -56,6 +58,7 @@ def pictures(data: dict[str, Any]) -> dict[str, str]:
 
 MAPS = {
     "00": "all",
+    "00b": "embedding",
     "01": "attention",
     "02": "masks",
     "03": "heads",
@@ -70,7 +73,7 @@ MAPS = {
 Box = tuple[str, set[str]]
 """A label, and the chapters in which it is marked."""
 BELOW: list[Box] = [
-    ("embedding", {"all", "parameters"}),
+    ("embedding", {"all", "embedding", "parameters"}),
     ("position", {"all", "positions"}),
 ]
 SUBLAYERS: tuple[list[Box], list[Box]] = (
@@ -172,6 +175,64 @@ def one_sequence(data: Any, say: Say) -> str:
     axes.curve([(0, floor), (8, floor)], ORANGE, "5 3", 1.5)
     d.words(66, axes.at(0, floor)[1] - 6, say("floor"), "start", 11, ORANGE)
     axes.names(say("position_predicted"), say("loss"))
+    return d.text()
+
+
+# ── chapter 0b ──────────────────────────────────────────────────────────────────────────────────
+
+TWELVE_WORDS = "the cat sat the rat sat the fat cat ate the hat"
+
+
+def merges(_: Any, say: Say) -> str:
+    words = [list(word) for word in TWELVE_WORDS.split()]
+    rows = [("", words)]
+    for pair in learn_merges(TWELVE_WORDS, 5):
+        words = [merge_pair(word, pair) for word in words]
+        rows.append((" ".join(pair) + " → " + "".join(pair), words))
+    d, letter = Drawing(820, 54 + 34 * len(rows), say("merges")), 14
+    d.words(20, 24, say("merge"), size=11, colour=GREY)
+    d.words(800, 24, say("tokens"), "end", 11, GREY)
+    for row, (label, tokens) in enumerate(rows):
+        x, y = 124.0, 38 + 34 * row
+        d.words(20, y + 16, label, size=12, bold=True)
+        for word in tokens:
+            for token in word:
+                w, whole = letter * len(token), len(token) > 1
+                d.rect(
+                    x + 1, y, w - 2, 22, shade(0.25 * len(token)) if whole else LIGHT, GREY, 0.8, 4
+                )
+                dark = len(token) > 2
+                d.words(x + w / 2, y + 16, token, "middle", 12, "white" if dark else INK)
+                x += w
+            x += 9
+        d.words(800, y + 16, str(sum(map(len, tokens))), "end", 12)
+    return d.text()
+
+
+def vocabulary(data: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("vocabulary"))
+    axes = Axes(d, (60, 30, 440, 190), (math.log(259), math.log(16000)), (0, 34))
+    axes.ticks(
+        {math.log(n): f"{n:,}" for n in data["size"] if n not in (300, 600)},
+        {n: str(n) for n in (0, 10, 20, 30)},
+    )
+    for name, colour, dash in (("english", BLUE, ""), ("chinese", ORANGE, "7 3")):
+        axes.curve([(math.log(n), v) for n, v in zip(data["size"], data[name])], colour, dash, 2.2)
+        for at in (0, -1) if name == "english" else (-1,):
+            x, y = axes.at(math.log(data["size"][at]), data[name][at])
+            below = 16 if name == "chinese" else -6
+            d.words(
+                x + 4 * (1 + 2 * at),
+                y + below,
+                f"{data[name][at]:.1f}",
+                "start" if at == 0 else "end",
+                11,
+                colour,
+            )
+    for row, (name, colour, dash) in enumerate((("english", BLUE, ""), ("chinese", ORANGE, "7 3"))):
+        d.line([(340, 50 + 20 * row), (368, 50 + 20 * row)], colour, 2.2, dash)
+        d.words(376, 54 + 20 * row, say(name))
+    axes.names(say("vocabulary_axis"), say("tokens_axis"))
     return d.text()
 
 
@@ -657,6 +718,8 @@ def cache(_: Any, say: Say) -> str:
 DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "00-leak": ("leak", leak),
     "00-positions": ("one_sequence", one_sequence),
+    "00b-merges": (None, merges),
+    "00b-vocabulary": ("vocabulary", vocabulary),
     "01-turn": ("turn", turn),
     "01-entropy": ("entropy", entropy),
     "01-distance": ("distance", distance),

@@ -98,4 +98,5 @@ EXERCISES = (
     Exercise(6, "norm_residual", ("layer_norm", "residual")),
     Exercise(7, "decoder_layer", ("PreNormDecoderLayer",)),
     Exercise(8, "loss", ("shift", "loss")),
+    Exercise(9, "byte_pairs", ("merge_pair", "learn_merges", "encode_word")),
 )

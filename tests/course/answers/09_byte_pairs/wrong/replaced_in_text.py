@@ -1,0 +1,2 @@
+def merge_pair(tokens, pair):
+    return " ".join(tokens).replace(" ".join(pair), "".join(pair)).split(" ")
