@@ -130,7 +130,7 @@ import { pipeline } from "@huggingface/transformers";
 
 const folder = "./"; // where this file is
 const translate = await pipeline("translation", folder);
-console.log(await translate(["A line to translate"]));
+console.log(await translate(["A line to translate"], { max_new_tokens: LONGEST }));
 """,
     ("onnx", "decoder"): """\
 import { pipeline } from "@huggingface/transformers";
