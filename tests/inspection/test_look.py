@@ -18,6 +18,7 @@ from tokenizers.models import WordLevel
 from torch import nn
 
 import clearhead as ch
+from clearhead import web
 from clearhead.cli import main
 from clearhead.config import Choice
 from clearhead.decoding import score
@@ -37,6 +38,7 @@ from tests.inspection.models import inputs_of, model_of
 from tests.inspection.subjects import CONFIGS, subject
 
 FILES = Path(page_module.__file__).parent / "page_files"
+WEB = Path(web.__file__).parent / "page_files"
 TEXT = "The bride seems pretty."
 
 
@@ -206,7 +208,8 @@ def test_both_languages_have_the_same_words_and_all_are_used():
     pattern = r'[\s{]"?([\w-]+)"?: "'
     keys = re.findall(pattern, english)
     assert keys == re.findall(pattern, chinese)
-    code = "".join((FILES / f"{m}.js").read_text(encoding="utf-8") for m in MODULES[1:])
+    scripts = [*(FILES / f"{m}.js" for m in MODULES[1:]), *WEB.glob("*.js")]
+    code = "".join(path.read_text(encoding="utf-8") for path in scripts)
     computed = {"self_attention", "cross_attention", "feed_forward", *CONFIGS, "self", "cross"}
     assert [k for k in keys if k not in computed and not re.search(rf'"{k}"', code)] == []
     assert not re.search(r"[\u4e00-\u9fff]", english.replace("中文", ""))

@@ -20,12 +20,17 @@ from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import save_model
 from clearhead.interop.onnx.exporting import export_onnx
 from clearhead.models import Model
+from clearhead.web.exporting import export_web
 
-EXPORTS = {
+EXPORTS: dict[str, Any] = {
     "huggingface": export_model,
     "ctranslate2": export_ctranslate2,
     "onnx": export_onnx,
+    "web": export_web,
 }
+
+OWN_OPTIONS = {"precision": "onnx", "runtime": "web", "example": "web"}
+"""Options that belong to one of them."""
 
 
 @takes(ExportOptions)
@@ -36,6 +41,8 @@ def export(
     to: Software,
     check: bool = ExportOptions.check,
     precision: StoredPrecision = ExportOptions.precision,
+    runtime: str | Path | None = ExportOptions.runtime,
+    example: str | None = ExportOptions.example,
 ) -> Certificate:
     """Write a new folder that other software opens, and compare what both compute.
 
@@ -43,15 +50,27 @@ def export(
     """
     if not isinstance(to, str) or to not in EXPORTS:
         raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
-    options = ExportOptions(check=check, precision=precision)
-    rounds: dict[str, Any] = {"precision": options.precision} if to == "onnx" else {}
-    if not rounds and options.precision != ExportOptions.precision:
-        rule = f"belongs to to='onnx', and this is to={to!r}, which keeps the weights as they are"
-        raise ConfigError("precision", precision, rule, "leave it out")
+    if runtime is not None:
+        runtime = as_path("runtime", runtime)
+    options = ExportOptions(check=check, precision=precision, runtime=runtime, example=example)
+    more = _own_options(options, to)
     compare = ", and comparing what both compute" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
     with _folder_of(model) as folder:
-        return EXPORTS[to](folder, as_path("out", out), check=options.check, **rounds)
+        return EXPORTS[to](folder, as_path("out", out), check=options.check, **more)
+
+
+def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
+    """Those that belong to this software; any other that was given is refused."""
+    chosen: dict[str, Any] = {}
+    for name, owner in OWN_OPTIONS.items():
+        value = getattr(options, name)
+        if owner == to:
+            chosen[name] = value
+        elif value != getattr(ExportOptions, name):
+            rule = f"belongs to to={owner!r}, and this is to={to!r}"
+            raise ConfigError(name, value, rule, "leave it out")
+    return chosen
 
 
 @contextmanager

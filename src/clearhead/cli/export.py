@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=list(EXPORTS),
         required=True,
         help="format; ctranslate2 is for models that generate, and needs the extra `serve`; "
-        "onnx is for browsers and other runtimes, and needs the extra `onnx`",
+        "onnx is for browsers and other runtimes, and web is a page in which the model runs: both "
+        "need the extra `onnx`",
     )
     parser.add_argument(
         "--table",
@@ -42,7 +43,9 @@ def run(namespace: argparse.Namespace) -> int:
     with showing_stages(namespace):
         certificate = export(model, out, to=namespace.to, **settings(namespace, export))
     print(*certificate.lines(out), sep="\n")
-    if not (has_tokenizer(out) or has_file(out, SOURCE)):
+    if namespace.to == "web":
+        print(f"look at   it: python -m http.server --bind 127.0.0.1 --directory {out}")
+    elif not (has_tokenizer(out) or has_file(out, SOURCE)):
         print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder(model.folder))}")
     return 0
 

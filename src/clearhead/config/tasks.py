@@ -56,7 +56,7 @@ class TrainOptions:
         _check_threads(self.threads)
 
 
-Software = Literal["huggingface", "ctranslate2", "onnx"]
+Software = Literal["huggingface", "ctranslate2", "onnx", "web"]
 StoredPrecision = Literal["fp32", "fp16", "int8"]
 
 
@@ -68,6 +68,12 @@ class ExportOptions:
     """Compare what both compute, which needs memory for the model in fp64."""
     precision: StoredPrecision = "fp32"
     """Of the weights in the files of onnx, which compute in fp32 from any of them."""
+    runtime: str | Path | None = None
+    """For web: the node_modules with what runs the model in the browser; not given: that of the
+    current folder."""
+    example: str | None = None
+    """For web: the text that the page shows first; not given: the first line of the model's
+    examples.txt."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -58,7 +58,22 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
     A post-norm tower normalises after every sublayer, so that only its last one reaches the
     logits linearly: the terms are then the stream before it and that sublayer.
     """
-    model, tower = checked_trace(t).model, predicting_tower(t.model)
+    stages = attribution_parts(checked_trace(t).model)
+    return shares_of(
+        t, _checked_token(token, t.joined(stages.stream).shape[:2], len(_output_matrix(t.model)))
+    )
+
+
+class AttributionParts(NamedTuple):
+    """The names of the terms, and of the stream that the last norm is given."""
+
+    parts: list[str]
+    stream: str
+
+
+def attribution_parts(model: Model) -> AttributionParts:
+    """What `attribution` adds up, without the constant."""
+    tower = predicting_tower(model)
     if isinstance(model, MaskedLM):
         raise InputError(
             "a masked language model has a network between its stream and its logits, which is "
@@ -66,17 +81,21 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
         )
     stages = stage_names(model, tower)
     places = [stage.removesuffix(".after") for stage in stages[1:]]
-    last, norm = _last_residual(model, tower), last_norm(model)
+    last = _last_residual(model, tower)
     if last.placement == "pre":
-        parts = [stages[0], *(f"{p}.added" for p in places)]
-        stream = t.joined(stages[-1])
+        parts, stream = [stages[0], *(f"{p}.added" for p in places)], stages[-1]
     else:
         parts = [f"{places[-1]}.before", f"{places[-1]}.added"]
-        stream = t.joined(f"{places[-1]}.sum")
-    if not last.residual:
-        parts = parts[-1:]
+        stream = f"{places[-1]}.sum"
+    return AttributionParts(parts if last.residual else parts[-1:], stream)
+
+
+def shares_of(t: Trace, index: Int[Tensor, "..."]) -> Attribution:
+    """The sum for ids that are known to be in the vocabulary."""
+    parts, stream_name = attribution_parts(t.model)
+    norm, stream = last_norm(t.model), t.joined(stream_name)
     with torch.no_grad():
-        direction, constant = _unembedding(model, token, stream)
+        direction, constant = _unembedding(t.model, index, stream)
         share = _through_norm(norm, stream, direction)
         values = [share(t.joined(part)) for part in parts]
         bias = getattr(norm, "bias", None)
@@ -155,15 +174,18 @@ def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
     return model.output(x, table)
 
 
-def _unembedding(model: Model, token: int | Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+def _unembedding(model: Model, index: Int[Tensor, "..."], like: Tensor) -> tuple[Tensor, Tensor]:
     """The output's row for the token (never scaled by √d_model), and its bias."""
-    model = _with_vocabulary(model)
-    table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
-    weight = table.weight if model.output.weight is None else model.output.weight
-    index = _checked_token(token, like.shape[:2], len(weight)).to(weight.device)
-    bias = model.output.bias
+    weight, bias = _output_matrix(model), _with_vocabulary(model).output.bias
+    index = index.to(weight.device)
     constant = like.new_zeros(()) if bias is None else bias[index]
     return weight[index], constant
+
+
+def _output_matrix(model: Model) -> Tensor:
+    model = _with_vocabulary(model)
+    table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
+    return table.weight if model.output.weight is None else model.output.weight
 
 
 def _checked_token(token: object, shape: torch.Size, n_tokens: int) -> Tensor:

@@ -103,7 +103,7 @@ def look(
     return {
         "format": FORMAT,
         "language": language,
-        "model": _facts(subject),
+        "model": facts_of(subject),
         "tokens": _tokens(subject, text),
         "text": target.decode(text.written[text.n_given :]),
         "log_prob": log_prob(logits, text),
@@ -155,7 +155,8 @@ def _check_size(model: Model, text: Text) -> None:
         )
 
 
-def _facts(subject: Subject) -> dict[str, Any]:
+def facts_of(subject: Subject) -> dict[str, Any]:
+    """What the head of the page says of the model."""
     config = subject.model.config
     return {
         "name": subject.name,

@@ -24,6 +24,7 @@ MODULES = (
     "tree",
     "walk",
     "learnt",
+    "card",
     "off",
     "live",
     "main",
@@ -35,15 +36,18 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', flags=re.M)
 
 def page(look: dict[str, Any]) -> str:
     """The whole page. Text from the document is only ever shown as text. A document with a field
-    `live` asks the server that has sent the page."""
+    `live` asks the server that has sent the page, or, where that names a `graph`, the model beside
+    the page."""
     library, licence = _read(f"vendor/{LIBRARY}.min.js"), _read(f"vendor/{LIBRARY}.LICENSE")
     notice = f"{LIBRARY} (tree layout): {' '.join(licence.split())}"
     script, style = joined_script(), _read("style.css")
     live = "live" in look
-    title = escape(f"{look['model']['name']} · clearhead {'play' if live else 'see'}")
+    graph = live and "graph" in look["live"]
+    command = "play" if live and not graph else "see"
+    title = escape(f"{look['model']['name']} · clearhead {command}")
     return (
         f'<!doctype html>\n<html lang="{look["language"]}">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(live=live)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(live=live, graph=graph)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f"{_document({**look, 'notice': notice})}\n"
@@ -52,12 +56,14 @@ def page(look: dict[str, Any]) -> str:
     )
 
 
-def policy(*, live: bool = False) -> str:
-    """What the page may do: run its own script, and, if it is live, ask the server it is from."""
+def policy(*, live: bool = False, graph: bool = False) -> str:
+    """What the page may do: run its own script, and, if it is live, ask the server it is from; with
+    a graph, also run scripts and WebAssembly from there."""
     library, script = _read(f"vendor/{LIBRARY}.min.js"), joined_script()
     asks = "connect-src 'self'; " if live else ""
+    runs = " 'self' 'wasm-unsafe-eval'" if graph else ""
     return (
-        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; {asks}"
+        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}{runs}; {asks}"
         f"style-src {_hash(_read('style.css'))}; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )

@@ -63,6 +63,11 @@ class Tokenizer:
         # Made when it is first needed: training never decodes, and a large table takes a second.
         return _token_bytes(self.library, self._spelling)
 
+    @property
+    def token_bytes(self) -> dict[int, bytes] | None:
+        """The bytes of each token; None where tokens are not bytes."""
+        return self._bytes
+
     def _id_of(self, token: str) -> int:
         index = self.library.token_to_id(token)
         if index is None:

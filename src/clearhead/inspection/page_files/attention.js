@@ -196,7 +196,7 @@ export function attentionPanel(look, root) {
       drawBar();
       drawThumbs();
       caution.textContent = word(look.live ? "cautionLive" : "caution");
-      scale.textContent = `${word("range")}${state.root ? ` · ${word("root")}` : ""} · ${word("quantised")}${look.quantisation}`;
+      scale.textContent = `${word("range")}${state.root ? ` · ${word("root")}` : ""}${look.quantisation ? ` · ${word("quantised")}${look.quantisation}` : ""}`;
     }
     drawLarge();
   };

@@ -1,4 +1,4 @@
-// Live only: the controls, and the requests to the server that wrote this page.
+// Live only: the controls, and the questions to the source of the page's numbers.
 import { state, set, word } from "./state.js";
 import { prepared } from "./data.js";
 import { make } from "./draw.js";
@@ -16,8 +16,42 @@ function takeKey() {
   } catch { return given ? given[1] : ""; }
 }
 
+// A source takes a question and promises a document: the server that has sent this page…
+function serverSource() {
+  const key = takeKey();
+  return {
+    silent: "noServer",
+    ask: async (question, signal) => {
+      const answer = await fetch("/api/look", { method: "POST", headers: { "content-type": "application/json", "x-clearhead-key": key }, body: JSON.stringify(question), signal });
+      return answer.json();
+    },
+  };
+}
+
+// …or the model itself, which is fetched when it is first asked for.
+function graphSource({ module, megabytes }, say) {
+  let model = null;
+  const open = () => {
+    model ??= import(module).then(({ openGraph }) => openGraph((bytes) => say(word("loading").replace("{}", megabytes).replace("{}", Math.round(bytes / 1e6)))));
+    model.catch(() => { model = null; });
+    return model;
+  };
+  return {
+    silent: "noGraph",
+    open,
+    ask: async (question, signal) => {
+      if (!model) say(word("loading").replace("{}", megabytes).replace("{}", 0));
+      const opened = await open();
+      try { return await opened.answer(question, signal); } catch (error) {
+        if (!error.word) throw error;
+        return { error: error.numbers.reduce((text, n) => text.replace("{}", n), word(error.word)) };
+      }
+    },
+  };
+}
+
 export function liveBar(look, root, show) {
-  const facts = look.live, key = takeKey();
+  const facts = look.live;
   const steps = [...facts.checkpoints, null];
   const encoder = look.model.family === "encoder";
   const ask = { text: facts.first.text, beam: look.beam ? look.beam.width : 1, temperature: facts.first.temperature, seed: 0, checkpoint: null };
@@ -33,6 +67,9 @@ export function liveBar(look, root, show) {
   const slider = make("input", { type: "range", id: "live-checkpoint", min: 0, max: steps.length - 1, step: 1, value: steps.length - 1, oninput: () => { ask.checkpoint = steps[Number(slider.value)]; request(); } });
   const reached = make("output");
   const said = make("p", { class: "said", role: "status" });
+  const source = facts.graph ? graphSource(facts.graph, (text) => { said.textContent = text; }) : serverSource();
+  // Whoever goes to the controls is going to ask: the model is fetched meanwhile.
+  if (source.open) root.addEventListener("focusin", () => source.open().then(() => { if (!running) said.textContent = ""; }, () => {}), { once: true });
   const labelled = (id, control, ...more) => make("span", { class: "control" }, make("label", { for: id }), control, ...more);
   const controls = [labelled("live-beam", beam), labelled("live-temperature", warmth, again)];
   const checkpoints = labelled("live-checkpoint", slider, reached);
@@ -83,8 +120,7 @@ export function liveBar(look, root, show) {
     try {
       const body = { text: ask.text, seed: ask.seed, checkpoint: ask.checkpoint, off: state.off, replace: state.replace };
       if (!encoder) Object.assign(body, { beam: ask.beam, temperature: ask.temperature, max_new: facts.first.max_new });
-      const answer = await fetch("/api/look", { method: "POST", headers: { "content-type": "application/json", "x-clearhead-key": key }, body: JSON.stringify(body), signal: running.signal });
-      const found = await answer.json();
+      const found = await source.ask(body, running.signal);
       if (mine !== number) return;
       if (found.error) { said.textContent = found.error; root.dataset.asking = "failed"; return; }
       said.textContent = "";
@@ -92,7 +128,7 @@ export function liveBar(look, root, show) {
       root.dataset.asking = "false";
     } catch (error) {
       if (error.name === "AbortError" || mine !== number) return;
-      said.textContent = word("noServer");
+      said.textContent = word(source.silent);
       root.dataset.asking = "failed";
     }
   }

@@ -8,13 +8,14 @@ import { layersPanel } from "./layers.js";
 import { treePanel } from "./tree.js";
 import { walkPanel } from "./walk.js";
 import { learntPanel } from "./learnt.js";
+import { cardPanel } from "./card.js";
 import { offPanel, toggled, headSwitch } from "./off.js";
 import { liveBar } from "./live.js";
 
-const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "learnt", "shapes"];
-const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦" };
-const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, learnt: learntPanel, shapes: walkPanel };
-const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], learnt: [], shapes: ["step"] };
+const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "learnt", "shapes", "card"];
+const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦", card: "ⓘ" };
+const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, learnt: learntPanel, shapes: walkPanel, card: cardPanel };
+const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], learnt: [], shapes: ["step"], card: [] };
 const TITLES = { off: "off_" }; // "off" is the word on a slider
 const FRAME = ["language", "theme", "projector", "panel"];
 
@@ -43,10 +44,10 @@ function show(look, { header, strips, main, tabs, help }, bar) {
   forget();
   const kinds = Object.keys(look.weights);
   clamp(look, kinds);
-  const shown = ALL_PANELS.filter((name) => (name !== "beam" || look.beam) && (name !== "off" || look.live) && (name !== "learnt" || look.learnt));
+  const shown = ALL_PANELS.filter((name) => (name !== "beam" || look.beam) && (name !== "off" || look.live) && (name !== "learnt" || look.learnt) && (name !== "card" || look.live?.card));
   const columns = { left: make("div", { class: "column" }), right: make("div", { class: "column" }) };
   main.replaceChildren(columns.left, columns.right);
-  const homes = { attention: columns.left, off: columns.left, beam: columns.left, learnt: columns.left, next: columns.right, layers: columns.right, shapes: main };
+  const homes = { attention: columns.left, off: columns.left, beam: columns.left, learnt: columns.left, next: columns.right, layers: columns.right, shapes: main, card: main };
   const panels = shown.map((name) => {
     const title = make("h2", { id: `title-${name}` });
     const body = make("div", { class: "body" });

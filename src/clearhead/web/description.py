@@ -1,0 +1,148 @@
+"""What the page has to know of a model beside its graphs: names, labels, and how text becomes
+tokens."""
+
+import json
+from typing import Any
+
+import torch
+
+from clearhead.decoding.codec import Codec
+from clearhead.inspection.lens import predicting_tower, stage_names
+from clearhead.inspection.look import Subject, Text, facts_of, pass_over
+from clearhead.inspection.seeing import encoder_ids
+from clearhead.inspection.trace import trace
+from clearhead.inspection.walk import walk
+from clearhead.models import MaskedLM, Model, Seq2Seq
+from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.visible import label_of
+from clearhead.web.graph import ATTENTIONS, SUBLAYERS, WebGraph, around, share_names, sublayer_names
+
+PROBES = (
+    "Hello, world!",
+    "It's 12:30.",
+    "  two  blanks ",
+    "你好，世界。",
+    "Ünïcödé 🙂",
+    "<eos>\n\t",
+)
+"""Texts whose tokens the page compares with Python's before it takes any other."""
+
+
+def description(
+    subject: Subject, graphs: list[WebGraph], tokenizers: dict[str, str]
+) -> dict[str, Any]:
+    """The content of `model.json`; `tokenizers` are the names of the files of each side."""
+    model = subject.model
+    tower = predicting_tower(model)
+    stages = stage_names(model, tower)
+    sublayers = sublayer_names(model, tower, SUBLAYERS)
+    target_bytes = subject.target.token_bytes
+    size = model.config.output_vocab_size
+    return {
+        "facts": facts_of(subject),
+        "graphs": [graph.name for graph in graphs],
+        "towers": {g.name: _tower(model, g) for g in graphs if g.name != "output"},
+        "stages": stages,
+        "stream": [stages[0], *(f"{around(name)}.added" for name in sublayers)],
+        "parts": share_names(model),
+        "walk": _walk_with_lengths(model),
+        "tokenizers": tokenizers,
+        "reading": _reading(subject),
+        "decoding": _decoding(subject),
+        "labels": {
+            "source": _labels(subject.source, model.config.vocab_size),
+            "target": _labels(subject.target, size),
+        },
+        "controls": {
+            "source": sorted(subject.source.control_ids),
+            "target": sorted(subject.target.control_ids),
+        },
+        "pieces": None
+        if target_bytes is None
+        else [target_bytes.get(i, b"").decode("latin-1") for i in range(size)],
+        "probes": [[text, _ids(subject, text)] for text in PROBES],
+    }
+
+
+def _tower(model: Model, graph: WebGraph) -> dict[str, Any]:
+    tower = "encoder" if graph.name == "encoder" else "decoder"
+    value = graph.inputs["heads_value"]
+    assert value is not None
+    return {
+        "attentions": [f"{each}.heads" for each in sublayer_names(model, tower, ATTENTIONS)],
+        "sublayers": [f"{around(each)}.added" for each in sublayer_names(model, tower, SUBLAYERS)],
+        "heads": value.shape[1],
+        "headWidth": value.shape[2],
+        "width": model.config.d_model,
+    }
+
+
+def _labels(tokenizer: Tokenizer, size: int) -> list[str]:
+    return [label_of(token, tokenizer) for token in range(size)]
+
+
+def _reading(subject: Subject) -> dict[str, Any]:
+    """What stands before and behind the tokens of a text."""
+    codec, model = subject.codec, subject.model
+    mask = None
+    if isinstance(model, MaskedLM):
+        behind = [] if codec.ids.eos is None else [codec.ids.eos]
+        if subject.source.mask_id is not None:
+            mask = {"text": subject.source.special_tokens[3], "id": subject.source.mask_id}
+        return {"before": [], "behind": behind, "strip": codec.ids.strip, "mask": mask}
+    if _is_translator(model, codec):
+        behind = codec.encode_sources([""])[0]
+        return {"before": [], "behind": behind, "strip": codec.ids.strip, "mask": None}
+    return {"before": codec.start_ids("auto"), "behind": [], "strip": False, "mask": None}
+
+
+def _decoding(subject: Subject) -> dict[str, Any]:
+    ids, model = subject.codec.ids, subject.model
+    return {
+        "kind": model.config.family,
+        "start": ids.decoder_start,
+        "end": ids.eos,
+        "longest": model.config.max_length,
+        "maxNew": 64 if isinstance(model, Seq2Seq) else 32,
+    }
+
+
+def _is_translator(model: Model, codec: Codec) -> bool:
+    return isinstance(model, Seq2Seq) or codec.ids.target_start is not None
+
+
+def _ids(subject: Subject, text: str) -> list[int]:
+    if isinstance(subject.model, MaskedLM):
+        return encoder_ids(subject, text)
+    if _is_translator(subject.model, subject.codec):
+        return subject.codec.encode_sources([text])[0]
+    return subject.codec.encode_prompts([text])[0]
+
+
+def _walk_with_lengths(model: Model) -> list[dict[str, Any]]:
+    """The walk of any text: in its shapes, `source` and `target` stand for numbers of tokens. Two
+    runs of other lengths show which numbers those are."""
+    (first, lengths), (second, _) = (_walk_of(model, n) for n in ((5, 7), (6, 9)))
+    for step, other in zip(first, second, strict=True):
+        step["shape"] = [
+            n if n == m else lengths[n] for n, m in zip(step["shape"], other["shape"], strict=True)
+        ]
+    return first
+
+
+def _walk_of(model: Model, lengths: tuple[int, int]) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    n_source, n_target = lengths
+    if isinstance(model, MaskedLM):
+        text, names = Text([0] * n_source, None, [0] * n_source), {n_source: "source"}
+    else:
+        source = [0] * n_source if isinstance(model, Seq2Seq) else None
+        text = Text(source, [0] * n_target, [0] * n_target)
+        names = {n_source: "source", n_target: "target"}
+    with torch.no_grad(), trace(model) as t:
+        pass_over(model, text)
+    return walk(t), names
+
+
+def as_json(value: dict[str, Any]) -> str:
+    """On one line, as small as it can be."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,115 @@
+"""From a model folder to a folder that any web server can show: the page, the model, and what runs
+it."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead.decoding.opening import open_folder, run_name
+from clearhead.errors import InputError
+from clearhead.inspection.look import Subject
+from clearhead.inspection.page import page
+from clearhead.inspection.seeing import see, subject_of
+from clearhead.inspection.switches import switches
+from clearhead.interop.certificate import Certificate
+from clearhead.interop.folders import has_file, read_bytes, read_text, whole_or_absent
+from clearhead.interop.model_folder import read_description, refuse_own_parts
+from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER
+from clearhead.models import Classifier
+from clearhead.web.card import card_of
+from clearhead.web.certificate import certify, unchecked
+from clearhead.web.description import as_json, description
+from clearhead.web.drawing import draw_graphs
+from clearhead.web.runtime import find_runtime
+
+EXAMPLES = "examples.txt"
+MODULES = ("graph.js", "tokens.js", "document.js", "search.js")
+MAX_BEAM = 8
+MAX_CHARACTERS = 2_000
+
+
+def export_web(
+    model_folder: Path,
+    out: Path,
+    *,
+    check: bool = True,
+    runtime: Path | None = None,
+    example: str | None = None,
+) -> Certificate:
+    """Write a folder for a static host. `example` is the text that the page shows first; None: the
+    first line of the model's `examples.txt`. What is missing is said before anything is drawn."""
+    described = read_description(model_folder)
+    refuse_own_parts(model_folder, described, "ONNX")
+    found = find_runtime(runtime)
+    text = example if example is not None else _first_example(model_folder)
+    opened = open_folder(model_folder, dtype=torch.float32)
+    if isinstance(opened.model, Classifier) or opened.labels is not None:
+        raise InputError(
+            "the page is for models that generate text or fill in masks; a classifier is shown by "
+            "clearhead.see"
+        )
+    subject = subject_of(opened, run_name(model_folder))
+    first = see(subject, text)
+    with whole_or_absent(out) as unfinished:
+        model = unfinished / "model"
+        model.mkdir()
+        graphs = draw_graphs(subject.model, model)
+        if check:
+            certificate = certify(subject.model, graphs, model)
+        else:
+            certificate = unchecked(subject.model, "the check was left out, as asked")
+        tokenizers = _copy_tokenizers(model_folder, model)
+        facts = as_json(description(subject, graphs, tokenizers))
+        (model / "model.json").write_text(facts, encoding="utf-8")
+        _write(unfinished / "runtime", found)
+        own = files("clearhead.web") / "page_files"
+        _write(unfinished / "page", {name: (own / name).read_bytes() for name in MODULES})
+        size = sum(path.stat().st_size for path in unfinished.rglob("*") if path.is_file())
+        first["live"] = _live(subject, text, first, size)
+        first["live"]["card"] = card = card_of(model_folder, certificate)
+        for name in card["files"]:
+            (model / name).write_bytes(read_bytes(model_folder, name))
+        (unfinished / "index.html").write_text(page(first), encoding="utf-8")
+        certificate.keep(unfinished)
+    return certificate
+
+
+def _first_example(folder: Path) -> str:
+    if has_file(folder, EXAMPLES):
+        for line in read_text(folder, EXAMPLES).splitlines():
+            if line.strip():
+                return line
+    raise InputError(
+        f"{folder} has no {EXAMPLES}, so there is nothing that the page could show first; give "
+        "an example"
+    )
+
+
+def _copy_tokenizers(folder: Path, out: Path) -> dict[str, str]:
+    """Side → file."""
+    both = has_file(folder, SOURCE)
+    sides = {"source": SOURCE if both else TOKENIZER, "target": TARGET if both else TOKENIZER}
+    for name in set(sides.values()):
+        (out / name).write_text(read_text(folder, name), encoding="utf-8")
+    return sides
+
+
+def _live(subject: Subject, text: str, first: dict[str, Any], size: int) -> dict[str, Any]:
+    """What the page's controls need to know, as `serving/live.py` says it."""
+    width = first["beam"]["width"] if first["beam"] else 1
+    return {
+        "checkpoints": [],
+        "switches": switches(subject.model),
+        "max_beam": MAX_BEAM,
+        "max_characters": MAX_CHARACTERS,
+        "first": {"text": text, "beam": width, "temperature": 0.0, "max_new": None},
+        "graph": {"module": "./page/graph.js", "megabytes": round(size / 1e6)},
+    }
+
+
+def _write(folder: Path, contents: dict[str, bytes]) -> None:
+    folder.mkdir()
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)

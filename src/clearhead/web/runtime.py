@@ -1,0 +1,72 @@
+"""The files that run a model in the browser: found in a folder of npm's, and known by their hashes.
+
+docs/decisions/2026-11-18-web.md says why they are not part of the package.
+"""
+
+import hashlib
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from clearhead.errors import ClearheadError, FolderError
+
+FOLDER = "node_modules"
+LICENCES = {"@huggingface/tokenizers": "tokenizers.LICENSE"}
+
+
+class RuntimeFile(NamedTuple):
+    """One of them, as `runtime.toml` describes it."""
+
+    package: str
+    version: str
+    path: str
+    bytes: int
+    licence: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """In the folder that is written."""
+        name = self.path.rsplit("/", 1)[-1]
+        return LICENCES[self.package] if name == "LICENSE" else name
+
+
+def runtime_files() -> list[RuntimeFile]:
+    """All of them."""
+    return [RuntimeFile(**each) for each in tomllib.loads(_own("runtime.toml"))["file"]]
+
+
+def find_runtime(folder: Path | None) -> dict[str, bytes]:
+    """Name → content. `folder` is what npm fills (`node_modules`), or the folder `runtime` of an
+    earlier export; None: `node_modules` in the current folder."""
+    place = Path(FOLDER) if folder is None else folder
+    found = {each.name: _read(each, place) for each in runtime_files()}
+    return {**found, "onnxruntime-web.LICENSE": _own("onnxruntime-web.LICENSE").encode()}
+
+
+def _read(file: RuntimeFile, folder: Path) -> bytes:
+    for path in (folder / file.package / file.path, folder / file.name):
+        if not path.is_file() or path.stat().st_size != file.bytes:
+            continue
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() == file.sha256:
+            return data
+        raise FolderError(
+            f"{path} is not the file of {file.package} {file.version} (its hash differs); install "
+            f"it again: {how_to_install()}"
+        )
+    raise ClearheadError(
+        f"{folder} has no {file.path} of {file.package} {file.version}, which runs the model in "
+        f"the browser; install it with {how_to_install()}, and name its node_modules as runtime"
+    )
+
+
+def how_to_install() -> str:
+    """The command of npm's."""
+    packages = dict.fromkeys(f"{each.package}@{each.version}" for each in runtime_files())
+    return f"npm install {' '.join(packages)}"
+
+
+def _own(name: str) -> str:
+    return (files("clearhead.web") / name).read_text(encoding="utf-8")

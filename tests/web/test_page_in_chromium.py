@@ -1,0 +1,221 @@
+"""The exported page of the shipped translator in a real browser, below some sub-path of a host and
+with everything else blocked: its texts and numbers are Python's."""
+
+import base64
+import functools
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead.inspection.look import Subject
+from clearhead.inspection.seeing import see, subject_of
+from clearhead.inspection.switches import see_without
+from clearhead.web.runtime import runtime_files
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("onnxruntime")
+CHROMIUM = shutil.which("chromium")
+ROOT = Path(__file__).parent.parent.parent
+RUNTIME = Path(os.environ.get("CLEARHEAD_WEB_RUNTIME", ROOT / "node_modules"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+    pytest.mark.skipif(
+        not (RUNTIME / runtime_files()[0].package).is_dir(),
+        reason="needs npm's onnxruntime-web and tokenizers in node_modules",
+    ),
+]
+SENTENCES = [
+    "His father passed away last year.",
+    "The weather is nice today.",
+    "She speaks Chinese very well.",
+    "The bride seems to be very pretty.",
+    "  I don't know what to say!  ",
+    "Tom's <eos> 🙂 café costs $12.50, doesn't it?",
+    "A",
+]
+HEAD = "decoder.layers.2.cross_attention.heads:1"
+SUBLAYER = "encoder.layers.0.around_feed_forward.added"
+
+
+class Showing(NamedTuple):
+    page: Any
+    subject: Subject
+    complaints: list[str]
+
+    def answer(self, text: str, **more: Any) -> dict[str, Any]:
+        """The document that the page's own source gives."""
+        asked = {"text": text, "seed": 0, "beam": 1, "temperature": 0, "off": [], **more}
+        script = """async (asked) => {
+            const { openGraph } = await import("./page/graph.js");
+            window.opened ??= openGraph(() => {});
+            const found = await (await window.opened).answer(asked);
+            return JSON.parse(JSON.stringify(found, (_, x) => ArrayBuffer.isView(x) ? [...x] : x));
+        }"""
+        return self.page.evaluate(script, {"replace": "zero", **asked})
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if ready := os.environ.get("CLEARHEAD_WEB_FOLDER"):  # to work on the page without waiting
+        return Path(ready)
+    out = tmp_path_factory.mktemp("web") / "tatoeba"
+    certificate = ch.export("tatoeba-en-zh", out, to="web", runtime=RUNTIME)
+    assert not certificate.failed
+    return out
+
+
+@pytest.fixture(scope="module")
+def showing(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Showing]:
+    host = tmp_path_factory.mktemp("host")
+    (host / "some" / "where").mkdir(parents=True)
+    (host / "some" / "where" / "model").symlink_to(exported)
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(host))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}/some/where/model/"
+    complaints: list[str] = []
+
+    def own_only(route: Any) -> None:
+        if route.request.url.startswith(base):
+            route.continue_()
+        else:
+            complaints.append(f"asked for {route.request.url}")
+            route.abort()
+
+    opened = ch.load("tatoeba-en-zh").opened
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.route("**/*", own_only)
+        page = context.new_page()
+        page.set_default_timeout(300_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(base)
+        page.wait_for_selector('html[data-ready="true"]')
+        yield Showing(page, subject_of(opened, "tatoeba-en-zh"), complaints)
+        browser.close()
+    server.shutdown()
+    assert complaints == []
+
+
+def numbers(stored: dict[str, Any]) -> np.ndarray:
+    """A tensor of a document, from Python or from the page."""
+    if "values" in stored:
+        return np.array(stored["values"], dtype=np.float64).reshape(stored["shape"])
+    dtype, scale = {"f32": ("<f4", 1), "u32": ("<u4", 1), "u16": ("<u2", 65535)}[stored["dtype"]]
+    flat = np.frombuffer(base64.b64decode(stored["base64"]), dtype)
+    return flat.reshape(stored["shape"]).astype(np.float64) / scale
+
+
+def assert_same(mine: dict[str, Any], document: dict[str, Any]) -> None:
+    """All numbers of two documents."""
+    assert mine["text"] == document["text"]
+    assert mine["tokens"] == document["tokens"]
+    assert mine["model"] == document["model"]
+    assert mine["log_prob"] == pytest.approx(document["log_prob"], abs=1e-3)
+    assert mine["suggested"] == document["suggested"]
+    assert mine["attention"].keys() == document["attention"].keys()
+    for kind, weights in document["attention"].items():
+        assert np.allclose(numbers(mine["attention"][kind]), numbers(weights), atol=2e-5)
+        for layer, other in zip(mine["heads"][kind], document["heads"][kind], strict=True):
+            for head, theirs in zip(layer, other, strict=True):
+                assert head == pytest.approx(theirs, abs=2e-4)
+    assert mine["stream"]["names"] == document["stream"]["names"]
+    lengths = numbers(document["stream"]["added"])
+    assert np.allclose(numbers(mine["stream"]["added"]), lengths, rtol=1e-4, atol=1e-4)
+    lens, other = mine["lens"], document["lens"]
+    assert lens["stages"] == other["stages"]
+    assert (numbers(lens["ids"])[..., 0] == numbers(other["ids"])[..., 0]).mean() > 0.99  # ties
+    for name in ("probabilities", "own"):
+        assert np.allclose(numbers(lens[name]), numbers(other[name]), atol=1e-4)
+    shares = mine["attribution"]
+    assert shares["parts"] == document["attribution"]["parts"]
+    values = numbers(document["attribution"]["values"])
+    assert np.allclose(numbers(shares["values"]), values, atol=1e-3)
+    for name in ("logits", "lse"):
+        theirs = numbers(document["candidates"][name])
+        assert np.allclose(numbers(mine["candidates"][name]), theirs, atol=1e-4, rtol=1e-5)
+    assert mine["walk"] == document["walk"]
+
+
+def test_the_page_is_there_before_the_model_is(showing: Showing):
+    assert showing.page.locator("#panel-attention canvas").count() > 1
+    assert showing.page.locator("#live-text").input_value() == SENTENCES[0]
+    asked = showing.page.evaluate("performance.getEntriesByType('resource').map(r => r.name)")
+    assert asked == []
+
+
+def test_every_number_of_the_page_is_pythons(showing: Showing):
+    for text in SENTENCES:
+        assert_same(showing.answer(text), see(showing.subject, text, beam=1))
+
+
+def test_a_beam_and_a_draw_are_pythons(showing: Showing):
+    for text in SENTENCES[:4]:
+        mine, document = showing.answer(text, beam=4), see(showing.subject, text, beam=4)
+        assert_same(mine, document)
+        assert mine["beam"]["best_text"] == document["beam"]["best_text"]
+        for node, other in zip(mine["beam"]["nodes"], document["beam"]["nodes"], strict=True):
+            assert node == pytest.approx(other, abs=1e-3) or node["fate"] == "dropped"
+        drawn = see(showing.subject, text, temperature=1.0, seed=3)
+        assert_same(showing.answer(text, temperature=1, seed=3), drawn)
+
+
+@pytest.mark.parametrize("replace", ["zero", "mean"])
+def test_what_is_switched_off_changes_what_python_says(showing: Showing, replace: Any):
+    off = [HEAD, SUBLAYER]
+    with torch.no_grad():
+        document = see_without(showing.subject, SENTENCES[3], off, replace=replace, beam=1)
+    mine = showing.answer(SENTENCES[3], off=off, replace=replace)
+    assert_same(mine, document)
+    effect = document["effect"]
+    assert {**mine["effect"], "log_prob": 0, "log_prob_off": 0} == {
+        **effect,
+        "log_prob": 0,
+        "log_prob_off": 0,
+    }
+    for name in ("log_prob", "log_prob_off"):
+        assert mine["effect"][name] == pytest.approx(effect[name], abs=1e-3)
+
+
+def test_a_reader_types_a_sentence_and_switches_a_head_off(showing: Showing):
+    page, text = showing.page, "We live in the suburbs."
+    page.fill("#live-text", text)
+    page.select_option("#live-beam", "1")
+    page.wait_for_selector('.live[data-asking="false"]')
+    whole = see(showing.subject, text, beam=1)
+    written = page.locator(".strip").last.locator(".chip").all_inner_texts()
+    assert written == [f"→{token['text']}" for token in whole["tokens"]["written"]]
+    page.click(f'[data-switch="{SUBLAYER}"]')
+    page.wait_for_selector('.live[data-asking="false"]')
+    page.wait_for_selector("[data-without]")
+    without = see_without(showing.subject, text, [SUBLAYER], beam=1)
+    assert page.locator("[data-without]").inner_text() == (without["text"] or "∅")
+    assert page.locator("[data-whole]").inner_text() == whole["text"]
+    page.click("[data-all-on]")
+    page.wait_for_selector('.live[data-asking="false"]')
+
+
+def test_what_cannot_be_shown_is_said(showing: Showing):
+    page = showing.page
+    for text, said in (("   ", "empty"), ("word " * 200, "128")):
+        page.fill("#live-text", text)
+        page.press("#live-text", "Enter")
+        page.wait_for_selector('.live[data-asking="failed"]')
+        assert said in page.locator(".said").inner_text()
