@@ -9,9 +9,9 @@ from clearhead.course.checking import Checks, FunctionProbe, Learned, require
 from clearhead.course.exercises.byte_pairs import solution
 
 CHECKS = Checks()
-Pair = tuple[str, str]
+TokenPair = tuple[str, str]
 DOZEN = "the cat sat the rat sat the fat cat ate the hat"
-LIFE: list[Pair] = [("生", "命"), ("研", "究"), ("研究", "生")]
+LIFE: list[TokenPair] = [("生", "命"), ("研", "究"), ("研究", "生")]
 
 
 def random_text(n_words: int, letters: str = "abc") -> str:
@@ -22,12 +22,12 @@ def random_text(n_words: int, letters: str = "abc") -> str:
     )
 
 
-def random_merges() -> list[Pair]:
+def random_merges() -> list[TokenPair]:
     """Learnt from one random text, to encode another."""
     return solution.learn_merges(random_text(30), 12)
 
 
-def lowest_rank_first(word: str, merges: list[Pair]) -> list[str]:
+def lowest_rank_first(word: str, merges: list[TokenPair]) -> list[str]:
     """Another right answer: of the pairs in the word, always the one that was learnt first. It
     differs only where two merges spell the same token, which no check asks for."""
     tokens = list(word)

@@ -7,11 +7,10 @@ from typing import Any
 
 from clearhead.course.checking import Mistake, combined
 from clearhead.course.exercises.byte_pairs import solution
+from clearhead.course.exercises.byte_pairs.checks import TokenPair
 
-Pair = tuple[str, str]
 
-
-def _overlapping(tokens: list[str], pair: Pair) -> list[str]:
+def _overlapping(tokens: list[str], pair: TokenPair) -> list[str]:
     """A merge moves on by one token only."""
     found, i = [], 0
     while i < len(tokens):
@@ -23,7 +22,7 @@ def _overlapping(tokens: list[str], pair: Pair) -> list[str]:
     return found
 
 
-def _merged_and_its_second(tokens: list[str], pair: Pair) -> list[str]:
+def _merged_and_its_second(tokens: list[str], pair: TokenPair) -> list[str]:
     """Every pair of neighbours is looked at, whatever was merged before."""
     found: list[str] = tokens[:1]
     for one, two in pairwise(tokens):
@@ -34,19 +33,19 @@ def _merged_and_its_second(tokens: list[str], pair: Pair) -> list[str]:
     return found
 
 
-def _from_the_right(tokens: list[str], pair: Pair) -> list[str]:
+def _from_the_right(tokens: list[str], pair: TokenPair) -> list[str]:
     back = solution.merge_pair(tokens[::-1], (pair[1], pair[0]))
     return ["".join(pair) if token == pair[1] + pair[0] else token for token in back][::-1]
 
 
-def _first_only(tokens: list[str], pair: Pair) -> list[str]:
+def _first_only(tokens: list[str], pair: TokenPair) -> list[str]:
     for i in range(len(tokens) - 1):
         if (tokens[i], tokens[i + 1]) == pair:
             return [*tokens[:i], "".join(pair), *tokens[i + 2 :]]
     return list(tokens)
 
 
-def _by_spelling(tokens: list[str], pair: Pair) -> list[str]:
+def _by_spelling(tokens: list[str], pair: TokenPair) -> list[str]:
     """Compares what two tokens spell together."""
     found, i = [], 0
     while i < len(tokens):
@@ -57,7 +56,7 @@ def _by_spelling(tokens: list[str], pair: Pair) -> list[str]:
     return found
 
 
-def _in_place(tokens: list[str], pair: Pair) -> list[str]:
+def _in_place(tokens: list[str], pair: TokenPair) -> list[str]:
     i = 0
     while i + 1 < len(tokens):
         if (tokens[i], tokens[i + 1]) == pair:
@@ -75,21 +74,21 @@ def _split(text: str) -> list[list[str]]:
     return [list(word) for word in text.split()]
 
 
-def _smallest(counts: Counter[Pair]) -> Pair:
+def _smallest(counts: Counter[TokenPair]) -> TokenPair:
     return min(counts, key=lambda pair: (-counts[pair], pair))
 
 
 def _build(
     words_of: Callable[[str], list[list[str]]] = _split,
-    best: Callable[[Counter[Pair]], Pair] = _smallest,
+    best: Callable[[Counter[TokenPair]], TokenPair] = _smallest,
     recount: bool = True,
     least: int = 1,
-) -> Callable[[str, int], list[Pair]]:
+) -> Callable[[str, int], list[TokenPair]]:
     """The loop, with one or two steps replaced."""
 
-    def learn_merges(text: str, n_merges: int) -> list[Pair]:
+    def learn_merges(text: str, n_merges: int) -> list[TokenPair]:
         words, merges = words_of(text), []
-        counts: Counter[Pair] = Counter()
+        counts: Counter[TokenPair] = Counter()
         for turn in range(n_merges):
             if recount or turn == 0:
                 counts = Counter(pair for word in words for pair in pairwise(word))
@@ -105,7 +104,7 @@ def _build(
     return learn_merges
 
 
-def _longest_match(word: str, merges: list[Pair]) -> list[str]:
+def _longest_match(word: str, merges: list[TokenPair]) -> list[str]:
     known, found, i = {one + two for one, two in merges}, [], 0
     while i < len(word):
         fits = [end for end in range(len(word), i + 1, -1) if word[i:end] in known]
@@ -115,7 +114,7 @@ def _longest_match(word: str, merges: list[Pair]) -> list[str]:
     return found
 
 
-def _leftmost_first(word: str, merges: list[Pair]) -> list[str]:
+def _leftmost_first(word: str, merges: list[TokenPair]) -> list[str]:
     tokens, known = list(word), set(merges)
     while True:
         places = [i for i, pair in enumerate(pairwise(tokens)) if pair in known]
@@ -125,23 +124,23 @@ def _leftmost_first(word: str, merges: list[Pair]) -> list[str]:
         tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
 
 
-def _reversed(word: str, merges: list[Pair]) -> list[str]:
+def _reversed(word: str, merges: list[TokenPair]) -> list[str]:
     return solution.encode_word(word, merges[::-1])
 
 
-def _first_of_each(word: str, merges: list[Pair]) -> list[str]:
+def _first_of_each(word: str, merges: list[TokenPair]) -> list[str]:
     tokens = list(word)
     for pair in merges:
         tokens = _first_only(tokens, pair)
     return tokens
 
 
-def _whole_word(word: str, merges: list[Pair]) -> list[str]:
+def _whole_word(word: str, merges: list[TokenPair]) -> list[str]:
     """Known, or spelt."""
     return [word] if word in {one + two for one, two in merges} else list(word)
 
 
-def _largest(counts: Counter[Pair]) -> Pair:
+def _largest(counts: Counter[TokenPair]) -> TokenPair:
     return max(counts, key=lambda pair: (counts[pair], pair))
 
 
