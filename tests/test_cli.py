@@ -29,7 +29,7 @@ def test_without_a_verb_it_lists_the_verbs_in_80_columns():
 def test_a_mistyped_verb_suggests_the_nearest():
     run = clearhead("descibe")
     assert run.returncode == 2
-    assert run.stderr == "clearhead: there is no verb 'descibe'; did you mean 'describe'?\n"
+    assert run.stderr == "clearhead: there is no command 'descibe'; did you mean 'describe'?\n"
 
 
 @pytest.mark.parametrize("verb", VERBS)

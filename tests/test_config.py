@@ -119,7 +119,7 @@ def test_errors_of_settings_come_back_from_another_process():
 
 
 def test_one_text_is_no_list_of_texts_and_a_path_no_string():
-    with pytest.raises(ConfigError, match="is one text; give a list"):
+    with pytest.raises(ConfigError, match="is one string; give a list"):
         DataConfig(train="/data/corpus.txt", vocab_size=8000)  # pyright: ignore
     with pytest.raises(ConfigError, match="must be strings"):
         DataConfig(train=(Path("a.txt"),), vocab_size=8000)  # pyright: ignore

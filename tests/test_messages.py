@@ -51,7 +51,7 @@ def test_a_gettext_catalogue_given_as_a_table_is_named(name: str, said):
 def test_a_gettext_catalogue_is_neither_text_nor_lines_to_translate(name: str, said):
     assert "is a gettext catalogue (PO)" in said("new", "mine", "--text", write(name, PO))
     message = said("translate", "copy-task", "--input", name, "--output", "out.txt")
-    assert "is a gettext catalogue (PO), whose lines are no sentences" in message
+    assert "is a gettext catalogue (PO), whose lines are not sentences" in message
     assert "po2csv" in message and not Path("out.txt").exists()
 
 
@@ -155,8 +155,8 @@ def test_wrong_words_on_the_command_line_are_answered_in_one_line(said):
         "clearhead: --threads 'two' is not a whole number; give one, such as --threads 10\n"
     )
     assert "choose from" in said("evaluate", "copy-task", "--split", "tset")
-    assert said("new") == "clearhead: clearhead new lacks NAME; see clearhead new --help\n"
-    assert "--minutes needs a value behind it" in said("new", "mine", "--minutes")
+    assert said("new") == "clearhead: clearhead new needs NAME; see clearhead new --help\n"
+    assert "--minutes needs a value" in said("new", "mine", "--minutes")
 
 
 def test_one_label_alone_is_said_to_be_no_classifier(tmp_path: Path):

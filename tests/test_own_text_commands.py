@@ -224,7 +224,7 @@ def test_prepare_removes_defects_by_kind_and_lists_each(here: Path, capsys):
     assert main([*pasted(told, "Train with"), *SHORT]) == 0
     assert main(["prepare", "first.toml", "--clean", "--out", "all"]) == 0
     assert main(["prepare", "first.toml", "--clean", "--data.clean", '["copy"]']) == 2
-    assert "both name kinds of defects; give one" in capsys.readouterr().err
+    assert "both name kinds of defects; give only one" in capsys.readouterr().err
 
 
 def test_one_line_that_is_too_long_does_not_cost_the_others(translator: Path, capsys):
@@ -262,7 +262,7 @@ def test_any_systems_output_can_be_scored_and_compared(here: Path, capsys):
     )
     assert main(["evaluate"]) == 2
     assert (
-        "MODEL is missing: a model folder or a run; or give --hypothesis FILE"
+        "MODEL is missing; give a model folder, a run, or --hypothesis FILE"
         in capsys.readouterr().err
     )
 
@@ -309,11 +309,11 @@ def test_a_tokenizer_may_be_named_from_where_one_is(translator: Path):
     [
         (["--table", "a.csv", "--text", "source.txt"], "exactly one of them, complete"),
         (["--source", "source.txt"], "--source needs --target FILE"),
-        (["--text", "source.txt", "--columns", "1"], "are those of a table; give"),
+        (["--text", "source.txt", "--columns", "1"], "names columns of a table; give"),
         (["--label", "good"], "is not LABEL=FILE"),
         (["--table", "no.csv"], "there is no file"),
         (["--text", "source.txt", "--from", "runs/no"], "there is no folder runs/no; name a"),
-        (["--table", "source.txt"], "no ending that tells its format"),
+        (["--table", "source.txt"], "no extension that identifies its format"),
     ],
 )
 def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], message: str):

@@ -260,7 +260,7 @@ def test_a_part_of_ones_own_trains_resumes_and_loads_by_class_or_file(place: Pat
     recipe = tiny_recipe(place / "corpus", "pairs")
     folders = {"folder": tmp_path / "run", "prepared": place / "prepared" / "pairs"}
     run = ch.train(recipe, **folders, feed_forward=SquaredReLU)
-    with pytest.raises(ch.ClearheadError, match="give the same parts, or start anew"):
+    with pytest.raises(ch.ClearheadError, match="give the same parts, or start a new run"):
         ch.train(ch.recipe(recipe, train={"steps": 5}), **folders)
     assert isinstance(run.model.get_submodule("decoder.layers.0.feed_forward"), SquaredReLU)
     text = run.translate("aei", max_new=6)

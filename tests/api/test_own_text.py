@@ -153,7 +153,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
     recipe = ch.recipe_for(text=ch.OwnText.parallel_files(here / "a.de", here / "a.en"), minutes=1)
     ch.prepare(recipe)
     (here / "a.de").write_text("".join(f"another {n}\n" for n in range(60)))
-    with pytest.raises(ClearheadError, match=r"other text: .*a\.de has changed; restore it, "):
+    with pytest.raises(ClearheadError, match=r"different text: .*a\.de has changed; restore it, "):
         ch.train(recipe)
     Path("runs/my-pairs/checkpoints").mkdir(parents=True)  # one that has begun goes on
     assert ch.train(with_values(recipe, {"train.steps": 1})).model
@@ -164,7 +164,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
     [
         ({}, "text= is missing: say what there is"),
         ({"text": "a text"}, "text= is missing: say what there is"),
-        ({"pairs": PAIRS, "texts": ["x"]}, "give one text="),
+        ({"pairs": PAIRS, "texts": ["x"]}, "give text= and no other"),
         ({"pairs": []}, "pairs is empty"),
         ({"texts": range(0)}, "texts is empty"),
         ({"pairs": "a b"}, "is a str; give a list"),
@@ -183,7 +183,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
         ({"pairs": PAIRS, "minutes": "5"}, "minutes='5' is a str; give a number"),
         ({"pairs": PAIRS, "out": "x.txt"}, "must end in .toml"),
         ({"pairs": PAIRS, "name": 5}, "name=5 is not a name"),
-        ({"pairs": PAIRS, "clean": 5}, "clean=5 is not a list"),
+        ({"pairs": PAIRS, "clean": 5}, "clean=5 must be a list"),
         ({"pairs": PAIRS, "clean": "copy"}, "such as clean=['copy']"),
         ({"pairs": (["a"] * 60, ["b"] * 59)}, "60 sources and 59 targets"),
         ({"texts": Frame()}, "text 1 is ('number 0"),

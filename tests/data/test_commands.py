@@ -85,7 +85,7 @@ def test_data_of_other_settings_are_not_shown(capsys: pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         (["prepare", "pairs.toml", "--data.vocb_size", "4"], "did you mean '--data.vocab_size'?"),
-        (["prepare", "pairs.toml", "more"], "takes no 'more'; see clearhead prepare --help"),
+        (["prepare", "pairs.toml", "more"], "does not take 'more'; see clearhead prepare --help"),
         (["prepare", "pears"], "there is no recipe 'pears'"),
         (["data", "pairs.toml"], "make it with: clearhead prepare pairs.toml"),
         (
@@ -93,7 +93,7 @@ def test_data_of_other_settings_are_not_shown(capsys: pytest.CaptureFixture[str]
             "clearhead prepare pairs.toml --data.skip '[\"blank\"]' --out 'prepared/a b'",
         ),
         (["data", "pairs.toml", "valid"], "takes 'valid' only after get; for a split, give --spl"),
-        (["prepare", "pairs.toml", "--train.steps", "5"], "--train.steps 5 changes no prepared d"),
+        (["prepare", "pairs.toml", "--train.steps", "5"], "--train.steps 5 does not change the"),
         (["prepare", "pairs.toml", "--batches.seed", "9"], "give it to clearhead train"),
         (["train", "pairs.toml", "--picture", "x.png"], "--picture belongs to --plan; leave it"),
         (["data", "get"], "name a corpus: clearhead data get copy-task|multi30k|"),

@@ -109,7 +109,7 @@ def test_a_label_of_several_tokens_is_refused_with_them():
 
 WRONG = {
     "format='text' gives no label": {"format": "text"},
-    "labels=.* must be at least two that differ": {"labels": ("fine", "fine")},
+    "labels=.* must be at least two different strings": {"labels": ("fine", "fine")},
     "labels=.* must not be empty, nor start": {"labels": ("fine", "wet ")},
     "labels=.* is for task='classification'": {"task": "masked-lm", "format": "text"},
     "format='labelled' is for task='classification'": {"task": "masked-lm", "labels": ()},

@@ -105,5 +105,5 @@ def test_a_folder_without_a_manifest_says_what_to_run(tmp_path: Path):
 def test_a_manifest_of_another_format_is_refused(prepared: Path):
     path = prepared / "manifest.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
-    with pytest.raises(DataError, match="is of format 99, and this clearhead reads 1"):
+    with pytest.raises(DataError, match="has format 99, but this clearhead reads 1"):
         open_corpus(prepared)

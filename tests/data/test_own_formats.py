@@ -117,10 +117,10 @@ def test_a_translation_memory_is_read_without_the_codes_of_its_program(tmp_path,
 def test_a_translation_memory_that_expands_entities_is_refused(tmp_path: Path):
     entities = '<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>'
     path = write_tmx(tmp_path / "a.tmx", head=entities)
-    with pytest.raises(DataError, match=r"a\.tmx is not TMX that can be read .*Entities"):
+    with pytest.raises(DataError, match=r"a\.tmx is not a readable TMX file .*Entities"):
         read(path, format="tmx", columns=("en", "zh"))
     (tmp_path / "b.tmx").write_text("<tmx><body><tu>", encoding="utf-8")
-    with pytest.raises(DataError, match=r"b\.tmx is not TMX that can be read"):
+    with pytest.raises(DataError, match=r"b\.tmx is not a readable TMX file"):
         read(tmp_path / "b.tmx", format="tmx", columns=("en", "zh"))
 
 
@@ -206,7 +206,7 @@ def test_regions_side_by_side_are_columns_of_their_own(tmp_path: Path):
 def test_a_memory_in_an_encoding_that_cannot_be_read_is_refused(tmp_path: Path, encoding: str):
     path = tmp_path / "a.tmx"
     path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><tmx><body/></tmx>')
-    with pytest.raises(DataError, match=r"a\.tmx is not TMX .*; export it again, as UTF-8"):
+    with pytest.raises(DataError, match=r"a\.tmx is not a readable TMX file .*; export it again"):
         propose(path)
 
 
@@ -288,7 +288,7 @@ def test_records_of_json_that_are_invalid_are_named_or_skipped(tmp_path: Path):
         ('[{"a": "x"},\n\n{"a": "y"', "line 3: not JSON .*was it copied whole"),
         ('[{"a": "x"} {"a": "y"}]', "line 1: not JSON .a comma is missing before this"),
         ('[{"a": "x"},\n', "line 2: not JSON .the list does not end"),
-        ('["a", "b"]\n["c", "d"]', r"line 2: not JSON .*let its name end in \.jsonl"),
+        ('["a", "b"]\n["c", "d"]', r"line 2: not JSON .*rename the file to end in \.jsonl"),
         ("[" * 100_000, "not JSON .values nested too deeply"),
         (f"[{'1' * 5000}]", "line 1: not JSON .Exceeds the limit"),
         ('{"a": "x"}\nand so on', "line 2: not JSON .Expecting value"),
@@ -331,7 +331,7 @@ def test_an_object_around_a_great_many_records_is_named_before_it_fills_the_memo
 def test_a_document_of_an_office_program_is_to_be_saved_as_text(tmp_path: Path, magic: bytes):
     for name, kind in {"a.xlsx": "CSV", "a.xls": "CSV", "a.DOCX": "plain text"}.items():
         (tmp_path / name).write_bytes(magic + b"x" * 99)
-        message = f"{name} is a document of an office program; save it there as {kind}"
+        message = f"{name} is an office document; save it in its program as {kind}"
         with pytest.raises(DataError, match=message):
             read(tmp_path / name, task="language-model")
         with pytest.raises(DataError, match=message):
@@ -350,7 +350,7 @@ def test_what_nobody_can_tell_is_asked_for(tmp_path: Path):
     with pytest.raises(DataError, match=r"b\.json is empty; name a file with text in it"):
         propose(tmp_path / "b.json")
     (tmp_path / "b.xyz").write_text("x")
-    with pytest.raises(DataError, match=r"no ending that tells its format; .*\.tsv"):
+    with pytest.raises(DataError, match=r"no extension that identifies its format; .*\.tsv"):
         propose(tmp_path / "b.xyz")
 
 
@@ -492,9 +492,9 @@ def test_files_by_label_become_settings_that_a_recipe_takes(tmp_path: Path):
     ("given", "message"),
     [
         (["good"], "label 'good' is not LABEL=FILE; try"),
-        (["good=FILE"], "give two or more"),
+        (["good=FILE"], "needs two or more labels"),
         (["good=FILE", "good=FILE"], "'good' is given twice"),
-        (["good=FILE", "bad=FILE"], "is given for two labels; a text has one"),
+        (["good=FILE", "bad=FILE"], "is given for two labels; a text has only one"),
         (["good=FILE", "bad=no"], "there is no file .*no; check the path"),
     ],
 )

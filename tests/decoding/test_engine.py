@@ -148,7 +148,7 @@ def test_the_models_own_folder_is_never_looked_into(folder: Path, run):
 def test_a_folder_without_a_certificate_is_not_used(folder: Path, tmp_path: Path):
     made = engine_folder(folder / "mt", tmp_path)
     (made / "parity.json").write_text('{"agrees": false}')
-    with pytest.raises(FolderError, match="has no parity certificate that it agrees"):
+    with pytest.raises(FolderError, match="has no parity certificate that shows agreement"):
         engine_folder(folder / "mt", tmp_path)
 
 

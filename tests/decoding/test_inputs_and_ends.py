@@ -43,9 +43,9 @@ PROMPT = [5, 6, 7]
     [
         ([], r"(prompt|source) 1 is empty, so there is nothing to continue"),
         ([0, 0, 0], r"(prompt|source) 1 is nothing but padding"),
-        ([5, -1], r"token -1 at place 1 of (prompt|source) 1 is not in the vocabulary of 41"),
-        ([41], r"token 41 at place 0 of (prompt|source) 1 is not in the vocabulary of 41"),
-        ([5, 2**63], r"token 9223372036854775808 at place 1 of .* made by another tokenizer\?"),
+        ([5, -1], r"token -1 at position 1 of (prompt|source) 1 is not in the vocabulary of 41"),
+        ([41], r"token 41 at position 0 of (prompt|source) 1 is not in the vocabulary of 41"),
+        ([5, 2**63], r"token 9223372036854775808 at position 1 of .* made by another tokenizer\?"),
         ([5] * 21, r"(21 tokens, more than max_length=20|make 27 tokens, more than max_length=20)"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_setting_that_does_not_fit_the_model_is_refused(config, message):
 
 def test_an_encoder_generates_nothing():
     model = random_model(ModelConfig(family="encoder", **SIZES))
-    with pytest.raises(InputError, match="an encoder alone generates nothing; use a decoder or"):
+    with pytest.raises(InputError, match="an encoder cannot generate text; use a decoder or"):
         greedy(model, [PROMPT], CONFIG)
 
 
@@ -305,9 +305,9 @@ def test_a_forced_prefix_begins_every_text_and_counts_in_its_score(model):
 
 
 def test_a_constraint_outside_the_vocabulary_or_without_a_text_is_refused():
-    with pytest.raises(InputError, match="the constraint allows tokens 3 to 41, and the vocab"):
+    with pytest.raises(InputError, match="the constraint allows tokens 3 to 41, but the vocab"):
         greedy(LM, [PROMPT], CONFIG, constraint=lambda _: [3, 41])
-    with pytest.raises(InputError, match="no text is allowed"):
+    with pytest.raises(InputError, match="the constraint allows no text"):
         one_of([], None)
 
 

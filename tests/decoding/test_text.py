@@ -134,7 +134,7 @@ def test_an_allowed_text_that_cannot_be_whole_behind_its_prompt_is_refused():
     longest = len(TOKENIZER.encode(only.only[1]))
     room = 20 - len(TOKENIZER.encode(prompt))
     assert 0 < room < longest < 20
-    message = f"has {longest} tokens, and behind the longest prompt the model has space for {room}"
+    message = f"has {longest} tokens, but after the longest prompt the model has space for {room}"
     with pytest.raises(InputError, match=message):
         generate_texts(OwnEngine(LM), CODEC, [prompt], only)
     with pytest.raises(InputError, match=message):

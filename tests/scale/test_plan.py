@@ -256,7 +256,7 @@ def test_a_key_that_cannot_change_a_preset_is_refused(capsys, key: str, text: st
 @pytest.mark.parametrize("name", ["gpt2", "copy-task"])
 def test_a_key_that_the_plan_finds_is_refused(capsys, name: str):
     assert main(["plan", name, "--tokens", "1e9", "--train.recompute", "true"]) == 2
-    message = "train.recompute='true' is what a plan finds; leave it out"
+    message = "train.recompute='true' is determined by the plan; leave it out"
     assert message in capsys.readouterr().err
 
 

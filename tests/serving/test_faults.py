@@ -180,9 +180,9 @@ def workers_of(supervisor: psutil.Process) -> list[psutil.Process]:
         (["english=copy-task"], "write it like en-zh"),
         (["nowhere"], "clearhead train RECIPE"),
         (["de-en=copy-task", "--log-level", "loud"], "choose one of"),
-        (["de-en=copy-task", "--api-keys", "nowhere"], "a key on each line"),
+        (["de-en=copy-task", "--api-keys", "nowhere"], "one key per line"),
         (["de-en=copy-task", "--port", "99999"], "try --port 0"),
-        (["de-en=copy-task", "--host", "256.0.0.1", "--port", "0"], "cannot be listened on"),
+        (["de-en=copy-task", "--host", "256.0.0.1", "--port", "0"], "cannot listen on"),
         (["de-en=copy-task", "--seconds", "0"], "must be at least 1"),
     ],
 )

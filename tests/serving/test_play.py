@@ -81,4 +81,4 @@ def test_an_address_that_cannot_be_listened_on_is_refused(capsys):
     assert main(["play", "copy-task", "--port", "70000"]) == 2
     assert "try --port 0" in capsys.readouterr().err
     assert main(["play", "copy-task", "--host", "0.0.0.0"]) == 2
-    assert "names no address" in capsys.readouterr().err
+    assert "is not an address" in capsys.readouterr().err

@@ -289,4 +289,4 @@ def test_data_of_another_tokenizer_is_refused(trained: Path, tmp_path: Path, cap
     other = make_corpus(tmp_path, labelled_config(write_labelled(tmp_path, 9)))
     options = ["--prepared", str(other.folder), "--split", "train"]
     assert main(["evaluate", str(trained), *options]) == 2
-    assert "was prepared with another tokenizer than the model's" in capsys.readouterr().err
+    assert "was prepared with a tokenizer that is not the model's" in capsys.readouterr().err

@@ -200,7 +200,7 @@ def test_a_classifier_of_theirs_gives_its_labels_here(tmp_path: Path):
         ),
         ({"id2label": {"0": "a", "2": "b"}}, "must name the labels from '0' on"),
         ({"id2label": ["a", "b", "c"]}, "must name the labels from '0' on"),
-        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "must be at least two that differ"),
+        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "must be at least two different strings"),
         ({"id2label": {"0": "a", "1": 5, "2": "b"}}, "labels=.* must be a list of texts"),
         ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight' in .* has the shape"),
     ],
@@ -290,7 +290,7 @@ def test_a_head_begins_with_the_encoder_of_a_masked_language_model(
 def test_what_a_classifier_has_not_is_refused(trained: Path, tmp_path: Path, capsys):
     with pytest.raises(ConfigError, match=r"labels=.* belong to family='encoder', and this is"):
         ModelConfig(labels=("a", "b"))
-    with pytest.raises(ConfigError, match=r"labels=.* must be at least two that differ"):
+    with pytest.raises(ConfigError, match=r"labels=.* must be at least two different strings"):
         ModelConfig(family="encoder", labels=("a",))
     recipe = tmp_path / "mine.toml"
     text = recipe_toml(HEADED).replace("[model]\n", '[model]\nlabels = ["fine", "wet"]\n')
@@ -311,14 +311,14 @@ def test_data_with_other_labels_are_refused(trained: Path, corpus: Corpus, tmp_p
     settings |= {"vocab_size": None, "train": write_labelled(tmp_path, 60)}
     swapped = make_corpus(tmp_path, replace(HEADED.data, **settings, labels=("wet", "fine")))
     assert main(["evaluate", str(trained), "--prepared", str(swapped.folder)]) == 2
-    assert "has the labels ['wet', 'fine'], and the model has" in capsys.readouterr().err
+    assert "has the labels ['wet', 'fine'], but the model has" in capsys.readouterr().err
     masked = replace(
         HEADED.data, **settings, task="masked-lm", format="text", labels=(), label_as="token"
     )
     masked = replace(masked, train=(write_text(tmp_path / "text", 60),))
     other = make_corpus(tmp_path / "text", masked)
     assert main(["evaluate", str(trained), "--prepared", str(other.folder)]) == 2
-    assert "prepared for masked-lm, which is not for a classifier" in capsys.readouterr().err
+    assert "prepared for masked-lm, which does not suit a classifier" in capsys.readouterr().err
 
 
 def test_a_folder_of_an_earlier_version_has_no_labels_in_its_configuration(tmp_path: Path):

@@ -233,7 +233,7 @@ def flip_a_bit(path: Path, bit: int) -> None:
 def test_changed_data_is_refused_with_what_changed(text: Corpus, tmp_path: Path):
     go(with_train(TEXT, steps=2), text, tmp_path / "run")
     changed = make_text(tmp_path / "other", n=241)
-    with pytest.raises(DataError, match=r"other batches: .*the data was \w{12}…, is \w{12}…"):
+    with pytest.raises(DataError, match=r"different batches: .*the data was \w{12}…, is \w{12}…"):
         go(with_train(TEXT, steps=4), changed, tmp_path / "run")
 
 

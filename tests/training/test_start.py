@@ -158,7 +158,7 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
     assert found.train.start_from == str(tmp_path / "first")
     assert found.train.also_validate == (str(text.folder),)
     pairs = replace(template, model=replace(found.model, family="encoder-decoder"))
-    with pytest.raises(ClearheadError, match="of family 'decoder', and this text needs 'encoder-d"):
+    with pytest.raises(ClearheadError, match="of family 'decoder', but this text needs 'encoder-d"):
         recipe_from(pairs, tmp_path / "first")
     (tmp_path / "first" / "model" / "tokenizer.json").unlink()
     with pytest.raises(ClearheadError, match=r"has no tokenizer\.json, .* name a model with one"):

@@ -254,7 +254,7 @@ def measure_language_model(
 
 def _shown(name: str, value: float | None, n: int) -> str:
     if value is None:
-        return f"{'—':>14}   (no blanks between the {name}s)"
+        return f"{'—':>14}   (no spaces between the {name}s)"
     if value > LARGEST_SHOWN:
         size = "beyond any number" if value == math.inf else f"{value:.1e}"
         return (
@@ -279,16 +279,14 @@ def measure_encoder(
         raise InputError("prepared= is missing: the folder of the prepared data")
     folder = as_path("prepared", prepared, default)
     if not is_prepared(folder):
-        raise DataError(
-            f"{folder} holds no prepared data; name what the run was trained on: prepared=…"
-        )
+        raise DataError(f"{folder} holds no prepared data; name the data of the run: prepared=…")
     _stages.info(f"measuring on {folder}")
     corpus = open_corpus(folder)
     split = split or ("test" if "test" in corpus.manifest.splits else "valid")
     words = model.tokenizer.library.get_vocab()
     if corpus.tokenizers[next(iter(corpus.tokenizers))].library.get_vocab() != words:
         raise DataError(
-            f"{folder} was prepared with another tokenizer than the model's; prepare it with "
+            f"{folder} was prepared with a tokenizer that is not the model's; prepare it with "
             "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
         )
     own = model.is_run and is_text_of_run(model.folder, corpus.manifest.inputs)
@@ -323,7 +321,7 @@ def measure_encoder(
         case task:
             kind = "an encoder" if isinstance(encoder, MaskedLM) else "a classifier"
             raise DataError(
-                f"{folder} was prepared for {task}, which is not for {kind}; name data of the task "
+                f"{folder} was prepared for {task}, which does not suit {kind}; name data for "
                 + ("masked-lm or " if isinstance(encoder, MaskedLM) else "")
                 + "classification"
             )
@@ -340,13 +338,13 @@ def _check_labels(encoder: MaskedLM | Classifier, corpus: Corpus) -> None:
     if has_head != (corpus.label_as == "class"):
         wanted = "class" if has_head else "token"
         raise DataError(
-            f"{corpus.folder} was prepared with data.label_as={corpus.label_as!r}, and the model "
-            f"was trained with {wanted!r}; prepare it with that"
+            f"{corpus.folder} was prepared with data.label_as={corpus.label_as!r}, but the model "
+            f"was trained with {wanted!r}; prepare the data with {wanted!r}"
         )
     if has_head and list(encoder.config.labels) != list(corpus.labels):
         raise DataError(
-            f"{corpus.folder} has the labels {list(corpus.labels)}, and the model has "
-            f"{list(encoder.config.labels)}; prepare it with those, in that order"
+            f"{corpus.folder} has the labels {list(corpus.labels)}, but the model has "
+            f"{list(encoder.config.labels)}; prepare the data with the model's, in that order"
         )
 
 

@@ -120,7 +120,7 @@ def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
     given = {name: value for name, value in old.items() if value is not None}
     columns = given.pop("columns", ())
     if text is not None or len(given) != 1 or (columns and "table" not in given):
-        raise InputError("give one text= and nothing beside it, such as OwnText.pairs([…])")
+        raise InputError("give text= and no other text, such as text=OwnText.pairs([…])")
     name: str
     value: Any
     ((name, value),) = given.items()

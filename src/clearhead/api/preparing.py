@@ -46,7 +46,7 @@ def prepare(
     changes = dict(data or {})
     if clean is not None:
         if "clean" in changes:
-            raise InputError("clean= and data['clean'] both name kinds of defects; give one")
+            raise InputError("clean= and data['clean'] both name kinds of defects; give only one")
         changes["clean"] = defect_kinds(clean)
     found = revise_recipe(own, {"data": changes}) if changes else own
     options = PrepareOptions(folder=folder, processes=processes, overwrite=overwrite)
@@ -72,7 +72,7 @@ def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
     if isinstance(clean, str):
         raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
     if not isinstance(clean, Sequence) or not all(isinstance(kind, str) for kind in clean):
-        raise InputError(f"clean={clean!r:.60} is not a list of strings; give one")
+        raise InputError(f"clean={clean!r:.60} must be a list of strings; give one")
     return tuple(clean) or DEFECTS
 
 

@@ -161,8 +161,8 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
         return ModelToServe(name=called, folder=folder, pair=None, classifies=True, opened=model)
     if description.ids.target_start is not None:
         raise FolderError(
-            f"{model.folder} is a decoder that translates, and the server translates with "
-            "encoder-decoders only; use it with: clearhead translate"
+            f"{model.folder} is a decoder that translates, but the server translates only "
+            "with encoder-decoders; use the decoder with: clearhead translate"
         )
     if family == "decoder":
         refuse_own_parts(model.folder, description, "the server")
@@ -209,8 +209,10 @@ def _keys(file: Path) -> list[str]:
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file} cannot be read ({error}); it holds a key on each line") from None
+        raise DataError(
+            f"{file} cannot be read ({error}); give a file with one key per line"
+        ) from None
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
-        raise DataError(f"{file} holds no key; write one on each line, or leave api_keys out")
+        raise DataError(f"{file} holds no key; write one key per line, or leave api_keys out")
     return keys

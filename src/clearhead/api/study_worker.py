@@ -151,8 +151,8 @@ class ProcessorClock:
                 if not all(map(math.isfinite, self.seconds.values())):
                     raise ValueError("not all are numbers")
             except (TypeError, ValueError, OverflowError):
-                remedy = f"remove {folder}, and its run begins anew"
-                raise FolderError(f"{self.path} does not hold seconds by step; {remedy}") from None
+                remedy = f"remove {folder} to start its run again"
+                raise FolderError(f"{self.path} does not hold seconds per step; {remedy}") from None
         self.started: float | None = None
         self.before = self.total
 
@@ -202,7 +202,7 @@ def _measure(
         values = evaluate(run, **where).values
         for name in measures:
             if name not in values:
-                raise InputError(f"measures has {name!r}; this model has {', '.join(values)}")
+                raise InputError(f"measures has {name!r}; choose from {', '.join(values)}")
             found["values"][name + suffix] = values[name]
         return found
     source, reference = files or (None, None)

@@ -154,7 +154,7 @@ class TextModel(TokenizedModel):
     def _scores(self, texts: Texts, targets: Texts | None, options: ScoreOptions) -> list[Scored]:
         sources, wanted = as_list(texts), None if targets is None else as_list(targets)
         if wanted is not None and isinstance(texts, str) != isinstance(targets, str):
-            raise InputError("text and target must be alike; give two strings, or two lists")
+            raise InputError("text and target must be of one type; give two strings or two lists")
         return token_scores(self, sources, wanted, options)
 
     @overload
@@ -302,9 +302,12 @@ def token_scores(
     writer = model.opened.writer
     if model.opened.translates:
         if targets is None:
-            raise InputError("targets= is missing: a translator scores translations; give them")
+            raise InputError(
+                "targets= is missing; give the translations that the model should score"
+            )
         if len(targets) != len(texts):
-            raise InputError(f"{len(texts)} texts and {len(targets)} targets; give one for each")
+            counts = f"there are {len(texts)} texts and {len(targets)} targets"
+            raise InputError(f"{counts}; give one target for each text")
     elif targets is not None:
         raise InputError("a language model scores whole texts; leave targets= out")
     names = _named(texts, names)

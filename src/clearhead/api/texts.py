@@ -157,7 +157,7 @@ def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
         _refuse_frames(given)
         if isinstance(given, bytes | dict | set) or not isinstance(given, Iterable):
             raise InputError(
-                f"{name}={given!r:.60} is neither a path nor a list of lines; give one"
+                f"{name}={given!r:.60} must be a path or a list of lines; give one of them"
             )
         lines = list(given)
         for place, line in enumerate(lines, 1):
@@ -170,6 +170,6 @@ def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
             whole = read_all(open_bytes(path, stack))
         text = whole.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert it first") from None
+        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file") from None
     lines = text.split("\n")
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

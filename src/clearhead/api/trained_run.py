@@ -55,8 +55,8 @@ class TrainedRun(TextModel):
         folder = data_of_run(self.folder, PREPARED)
         if not is_prepared(folder):
             raise DataError(
-                f"{folder} holds no prepared data, which show what {self.folder} learnt from; "
-                "restore them, or prepare the run's recipe again"
+                f"{folder} holds no prepared data, which are needed to show what {self.folder} "
+                "learnt from; restore them, or prepare the run's recipe again"
             )
         return TrainingText(open_corpus(folder))
 

@@ -115,7 +115,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     verb, *rest = arguments
     if verb not in VERBS:
-        raise ClearheadError(f"there is no verb {verb!r}; {nearest(verb, VERBS)}")
+        raise ClearheadError(f"there is no command {verb!r}; {nearest(verb, VERBS)}")
     # A word of Python's own cannot name a module: `import` is in import_.py.
     module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
     parser = Arguments(prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False)
@@ -133,7 +133,7 @@ def _run(arguments: list[str]) -> int:
         remedy = f"did you mean {close[0]!r}?" if close else f"see clearhead {verb} --help"
         if not word.startswith("-") and hasattr(module, "SAY_WHAT"):
             remedy = module.SAY_WHAT
-        raise ClearheadError(f"clearhead {verb} takes no {word!r}; {remedy}")
+        raise ClearheadError(f"clearhead {verb} does not take {word!r}; {remedy}")
     return module.run(namespace)
 
 

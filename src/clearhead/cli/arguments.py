@@ -28,8 +28,8 @@ class Arguments(argparse.ArgumentParser):
         if found := _WRONG_WORD.fullmatch(message):
             raise ClearheadError(f"{found[1]} {found[2]} is not a choice; choose from {found[3]}")
         if found := _NO_VALUE.fullmatch(message):
-            raise ClearheadError(f"{found[1]} needs a value behind it; {help_text}")
+            raise ClearheadError(f"{found[1]} needs a value; {help_text}")
         if found := _MISSING.fullmatch(message):
             names = ", ".join(name.strip().upper() for name in found[1].split(","))
-            raise ClearheadError(f"{self.prog} lacks {names}; {help_text}")
+            raise ClearheadError(f"{self.prog} needs {names}; {help_text}")
         raise ClearheadError(f"{self.prog}: {message.removeprefix('argument ')}; {help_text}")

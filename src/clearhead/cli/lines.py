@@ -170,7 +170,7 @@ def _refuse_catalogue(path: Path, head: bytes) -> None:
     found = catalogue_of(path, head)
     if found is not None:
         raise DataError(
-            f"{path} is {found.what}, whose lines are no sentences: they would come out broken; "
+            f"{path} is {found.what}, whose lines are not sentences: the output would be broken; "
             f"write its texts as a table: {found.commands}; and give the texts of the column "
             "source, one on each line, as --input"
         )

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     namespace.out = out = namespace.out or Path(f"{namespace.name}.toml")
     if namespace.columns is not None and namespace.table is None:
-        raise ClearheadError("--columns are those of a table; give --table as well")
+        raise ClearheadError("--columns names columns of a table; give --table as well")
     text = _text(namespace)
     given: dict[str, Any] = settings(namespace, recipe_for) | {"text": text}
     with showing_stages(namespace):
@@ -107,8 +107,8 @@ def _text(namespace: argparse.Namespace) -> OwnText:
     if (source is None) != (target is None) and sum(each is not None for each in given) == 1:
         there, lacks = ("--source", "--target") if target is None else ("--target", "--source")
         raise ClearheadError(
-            f"{there} needs {lacks} FILE, whose line n belongs to its line n; for a text without "
-            f"translations: --text {shlex.quote(str(source or target))}"
+            f"{there} needs {lacks} FILE, whose line n belongs to line n of the other; for "
+            f"a text without translations: --text {shlex.quote(str(source or target))}"
         )
     raise ClearheadError(
         f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE), text (--text "

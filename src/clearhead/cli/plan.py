@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ClearheadError("clearhead plan needs a preset or a recipe; try llama-3-8b")
     for key, text in given_keys(arguments):
         if key in {f"train.{option}" for option in RankLayout().train}:
-            raise ConfigError(key, text, "is what a plan finds", "leave it out")
+            raise ConfigError(key, text, "is determined by the plan", "leave it out")
     what, train = name, None
     if name in recipe_names() or name.endswith(".toml"):
         what, train = _read_recipe(arguments)

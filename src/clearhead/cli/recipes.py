@@ -53,8 +53,8 @@ def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]
     for key, text in given:
         if not key.startswith("data."):
             raise ClearheadError(
-                f"--{key} {text} changes no prepared data; leave it out here, and give it to "
-                "clearhead train"
+                f"--{key} {text} does not change the prepared data; leave it out here, and give "
+                "it to clearhead train"
             )
     changed = load_recipe(namespace.recipe, given)
     if not given:

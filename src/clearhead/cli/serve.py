@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--api-keys",
         type=Path,
         metavar="FILE",
-        help="a key on each line (default: the variable CLEARHEAD_API_KEYS, by commas)",
+        help="a file with one key per line (default: CLEARHEAD_API_KEYS, keys separated by commas)",
     )
     group.add_argument(
         "--allow-origin",

@@ -86,13 +86,13 @@ def run(namespace: argparse.Namespace) -> int:
     picture: Path | None = namespace.attention
     if picture is not None and model.model.config.family != "encoder-decoder":
         raise ClearheadError(
-            "--attention draws what a target looks at in its source, and this model is a decoder; "
-            "leave it out"
+            "--attention draws what a target looks at in its source, but this model is a decoder; "
+            "leave --attention out"
         )
     if namespace.details and not isinstance(model, TrainedRun):
         raise ClearheadError(
-            f"--details needs a run, whose training text is known, and {namespace.model} is only a "
-            "model; name the run, or leave it out"
+            f"--details needs a run, whose training text is known, but {namespace.model} is only a "
+            "model; name the run, or leave --details out"
         )
     translations(model, [], options)  # refuses before a line is read
 

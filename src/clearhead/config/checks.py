@@ -43,7 +43,7 @@ def check_choices(config: object) -> None:
 def _check_texts(name: str, value: object) -> None:
     """A string is a sequence too, of its letters."""
     if isinstance(value, str | PurePath):
-        raise ConfigError(name, value, "is one text", f"give a list: [{str(value)!r}]")
+        raise ConfigError(name, value, "is one string", f"give a list: [{str(value)!r}]")
     if isinstance(value, Iterable) and any(isinstance(each, PurePath) for each in value):
         raise ConfigError(name, value, "must be strings", "try str(…) for each")
 
@@ -90,11 +90,11 @@ def check_whole(name: str, value: int) -> None:
 def check_labels(labels: tuple[str, ...]) -> None:
     """Raises unless there are two labels or more, which differ and can be seen."""
     if len(labels) < 2 or len(set(labels)) != len(labels):
-        rule = "must be at least two that differ"
+        rule = "must be at least two different strings"
         raise ConfigError("labels", labels, rule, "try labels=['positive', 'negative']")
     if any(not isinstance(label, str) or label != label.strip() or not label for label in labels):
         rule = "must not be empty, nor start or end with white space"
-        raise ConfigError("labels", labels, rule, "take it off")
+        raise ConfigError("labels", labels, rule, "remove the white space")
 
 
 def nearest_divisor(of: int, to: int) -> int:
@@ -123,5 +123,5 @@ def as_path(name: str, given: str | Path | None, default: Path | None = None) ->
     if not isinstance(given, str | Path) or not str(given):
         raise InputError(f"{name}={given!r} is not a path; give a string or a pathlib.Path")
     if "\0" in str(given):
-        raise InputError(f"{name}={str(given)!r} holds a zero byte; check the path")
+        raise InputError(f"{name}={str(given)!r} contains a zero byte; check the path")
     return user_path(given)

@@ -210,7 +210,7 @@ def _parse(
     except ArgumentError as error:
         raise _type_error(str(error), tables, dict(overrides)) from None
     except OverflowError as error:
-        raise ClearheadError(f"a number in the recipe is beyond any machine: {error}") from None
+        raise ClearheadError(f"a number in the recipe is too large: {error}") from None
     found: dict[str, Any] = {}
     for section in wanted:
         part = values[section]

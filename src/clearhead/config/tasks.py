@@ -100,7 +100,7 @@ class PlanOptions:
     def __post_init__(self) -> None:
         check_whole("gpus", self.gpus)
         if not isinstance(self.kind, str):
-            raise ConfigError("kind", self.kind, "is no text", "give a name, such as 'H100'")
+            raise ConfigError("kind", self.kind, "is not a string", "give a name, such as 'H100'")
         if self.length is not None:
             check_whole("length", self.length)
         for name in ("tokens", "batch_tokens", "utilisation"):

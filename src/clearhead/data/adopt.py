@@ -56,14 +56,14 @@ def _facts(folder: Path, path: Path, token_bytes: int) -> FileFacts:
     index = Path(f"{path}{INDEX}")
     if not index.is_file():
         raise DataError(
-            f"{path} has no {index.name} beside it; write the token files with an index"
+            f"{path} has no index file {index.name}; write the token files with an index"
         )
     ends = np.fromfile(index, dtype="<u8")
     tokens = path.stat().st_size // token_bytes
     if len(ends) and int(ends[-1]) != tokens:
         raise DataError(
-            f"{index.name} ends at token {ends[-1]}, and {path} holds {tokens} of {token_bytes} "
-            "bytes; were they written with this tokenizer?"
+            f"{index.name} ends at token {ends[-1]}, but {path} holds {tokens} tokens of "
+            f"{token_bytes} bytes; were they written with this tokenizer?"
         )
     return FileFacts(
         name=path.relative_to(folder).as_posix(),

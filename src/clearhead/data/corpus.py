@@ -82,7 +82,7 @@ class Corpus:
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")
         if tokenizer.mask_id is None:
             raise DataError(
-                f"{self.folder} is for masked-lm, and its tokenizer names no mask; "
+                f"{self.folder} is for masked-lm, but its tokenizer has no mask token; "
                 "prepare again: clearhead.prepare(…, overwrite=True)"
             )
         return MaskedLayout(
@@ -152,7 +152,7 @@ def open_corpus(folder: Path) -> Corpus:
     for side, tokenizer in tokenizers.items():
         if tokenizer.vocab_size != manifest.tokenizers[side].vocab_size:
             raise DataError(
-                f"{folder / manifest.tokenizers[side].file} has {tokenizer.vocab_size} tokens, and "
+                f"{folder / manifest.tokenizers[side].file} has {tokenizer.vocab_size} tokens, but "
                 f"the manifest says {manifest.tokenizers[side].vocab_size}; "
                 "prepare again: clearhead.prepare(…, overwrite=True)"
             )

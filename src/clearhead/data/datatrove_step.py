@@ -32,7 +32,7 @@ class TokenFiles(DocumentTokenizer):
             )
         if slow_runs(library_tokenizer(Path(tokenizer).read_text(encoding="utf-8"))):
             raise DataError(
-                f"{str(tokenizer)!r} takes minutes for long runs of blanks or digits, and "
+                f"{str(tokenizer)!r} takes minutes for long runs of spaces or digits, and "
                 "datatrove cannot leave such texts out; use clearhead prepare"
             )
         super().__init__(str(output_folder), str(tokenizer), eos_token=eos, shuffle_documents=False)

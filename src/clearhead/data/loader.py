@@ -79,12 +79,12 @@ class Loader:
             changes.append(f"the data was {state['data'][:12]}…, is {self.fingerprint[:12]}…")
         if changes:
             raise DataError(
-                f"this position belongs to other batches: {'; '.join(changes)}; "
+                f"this position belongs to different batches: {'; '.join(changes)}; "
                 "restore those settings and data, or start a new run"
             )
         numbers = [state[name] for name in Position._fields]
         if not all(type(number) is int and 0 <= number < MOST for number in numbers):
-            raise DataError(f"{numbers} is no position in the data; is the checkpoint damaged?")
+            raise DataError(f"{numbers} is not a position in the data; is the checkpoint damaged?")
         self.position = Position(*numbers)
 
     def __iter__(self) -> Iterator[Batch]:

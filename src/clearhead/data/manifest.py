@@ -153,7 +153,7 @@ def _from_json(path: Path) -> Manifest:
     plain = _json(path)
     if plain.get("format") != FORMAT:
         raise DataError(
-            f"{path} is of format {plain.get('format')}, and this clearhead reads {FORMAT}; "
+            f"{path} has format {plain.get('format')}, but this clearhead reads {FORMAT}; "
             "prepare again: clearhead.prepare(…, overwrite=True)"
         )
     plain["tokenizers"] = {n: TokenizerFacts(**facts) for n, facts in plain["tokenizers"].items()}
@@ -214,7 +214,7 @@ def _of(kind: type, value: Any) -> Any:
 
 def _count(value: Any) -> int:
     if not 0 <= _of(int, value) < 2**62:
-        raise ValueError(f"{value!r:.60} is no count")
+        raise ValueError(f"{value!r:.60} is not a count")
     return value
 
 

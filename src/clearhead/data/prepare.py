@@ -151,8 +151,8 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
         tokenizer = load_tokenizer(path, config.special_tokens)
         if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
             raise DataError(
-                f"{path}: padding is the same token as start or end, and pairs need to tell them "
-                "apart; name another one in data.special_tokens"
+                f"{path}: padding is the same token as start or end, but pairs need different "
+                "tokens; name another padding token in data.special_tokens"
             )
         return tokenizer
     train = train_bpe if config.tokenizer == "bpe" else train_characters
@@ -241,8 +241,8 @@ def _begin(job: Job, plan: PreparePlan) -> None:
     for file in _tokenizer_files(job.config) if of_others else ():
         if (job.folder / file).exists():
             raise DataError(
-                f"{job.folder} holds {file}, and nothing says what it was made from; choose "
-                "another: folder=…, or replace it: overwrite=True"
+                f"{job.folder} holds {file}, but no record of what it was made from; choose "
+                "another folder: folder=…, or replace it: overwrite=True"
             )
     write_whole(path, to_json(plan))
 

@@ -28,8 +28,8 @@ def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
     changed = changed_files(inputs, config, corpus.folder / MANIFEST) or _tokenizer(corpus, config)
     if changed:
         raise DataError(
-            f"{corpus.folder} was prepared from other text: {changed}; restore it, give the recipe "
-            "another name, or prepare again: clearhead.prepare(…, overwrite=True)"
+            f"{corpus.folder} was prepared from different text: {changed}; restore it, give the "
+            "recipe another name, or prepare again: clearhead.prepare(…, overwrite=True)"
         )
 
 
@@ -84,9 +84,9 @@ def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
         return
     if changed := changed_files(inputs, config, noted, (split,)):
         raise DataError(
-            f"{folder} was trained on other text: {changed}; its {split} split would be another "
-            "one, with lines that it was trained on; restore the text, or give files that it was "
-            "not trained on"
+            f"{folder} was trained on different text: {changed}; its {split} split would now "
+            "contain lines that the model was trained on; restore the text, or give files that the "
+            "model was not trained on"
         )
 
 

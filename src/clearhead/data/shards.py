@@ -150,7 +150,7 @@ def write_split(
     facts = _facts(records, reader.sieve.counts, list(sides))
     if not facts.documents:
         raise DataError(
-            f"data.{split}: no document is left of {len(inputs)} input(s); "
+            f"data.{split}: no document of the {len(inputs)} input file(s) is left; "
             f"{why_nothing(job.config, facts.skipped)}"
         )
     return facts

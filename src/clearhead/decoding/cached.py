@@ -124,7 +124,7 @@ def in_full(scores: Tensor) -> Tensor:
     best = scores.amax(dim=-1)  # NaN, if one of them is
     if not best.isfinite().all():
         raise ModelError(
-            "the model computes scores that are NaN or infinite, so there is no answer; are its "
+            "the model computes scores that are NaN or infinite, so there is no output; are its "
             "weights damaged or too large, or was it trained in a wider number format?"
         )
     return scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -21,7 +21,7 @@ def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
         for n, token in enumerate(whole):
             ends.setdefault(tuple(whole[:n]), set()).add(token)
     if not ends:
-        raise InputError("no text is allowed; give at least one that is not empty")
+        raise InputError("the constraint allows no text; give at least one that is not empty")
     return lambda new: sorted(ends.get(tuple(new), ()))
 
 
@@ -60,7 +60,7 @@ def constrain(scores: Tensor, allowed: Sequence[Collection[int] | None]) -> Tens
             index = torch.tensor(sorted(ids), dtype=torch.long, device=scores.device)
             if len(index) and not 0 <= int(index[0]) <= int(index[-1]) < scores.shape[1]:
                 raise InputError(
-                    f"the constraint allows tokens {int(index[0])} to {int(index[-1])}, and the "
+                    f"the constraint allows tokens {int(index[0])} to {int(index[-1])}, but the "
                     f"vocabulary has {scores.shape[1]}; was it made with another tokenizer?"
                 )
             constrained[row] = -torch.inf

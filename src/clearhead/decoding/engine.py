@@ -154,7 +154,7 @@ class CTranslate2Engine:
     def _output(self, tokens: list[int], score: float, ends: DecodeConfig, limit: int) -> Output:
         if not math.isfinite(score):
             raise ModelError(
-                f"CTranslate2 gives the score {score}, so there is no answer; are the weights of "
+                f"CTranslate2 gives the score {score}, so there is no output; are the weights of "
                 "the model damaged or too large?"
             )
         stop: StopReason = "length" if limit == ends.max_new else "window"
@@ -199,7 +199,7 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
     certificate = read_json(found, PARITY)
     if certificate.get("agrees") is not True:
         raise FolderError(
-            f"{found} has no parity certificate that it agrees; remove it and run again"
+            f"{found} has no parity certificate that shows agreement; remove it and run again"
         )
     return found
 

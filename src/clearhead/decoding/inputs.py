@@ -65,7 +65,7 @@ def checked_ids(
     for place, token in enumerate(ids):
         if not 0 <= token < vocab_size:
             raise InputError(
-                f"token {token} at place {place} of {what} {index} is not in the vocabulary of "
+                f"token {token} at position {place} of {what} {index} is not in the vocabulary of "
                 f"{vocab_size}; was it made by another tokenizer?"
             )
     real = [token for token in ids if token != pad_id]
@@ -80,7 +80,7 @@ def checked_ids(
 def check_config(config: DecodeConfig, model: ModelConfig) -> None:
     """Raises if the decoding settings do not suit the model."""
     if model.family == "encoder":
-        raise InputError("an encoder alone generates nothing; use a decoder or an encoder-decoder")
+        raise InputError("an encoder cannot generate text; use a decoder or an encoder-decoder")
     for name in ("eos_id", "start_id"):
         index = getattr(config, name)
         used = name == "eos_id" or model.family == "encoder-decoder"

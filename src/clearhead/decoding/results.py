@@ -38,7 +38,9 @@ class Output:
     def pieces(self) -> list[str]:
         """Each token as text; blanks and line ends have signs."""
         if self.tokenizer is None:
-            raise InputError("these tokens have no tokenizer; decode them with the model's own")
+            raise InputError(
+                "these tokens have no tokenizer; decode them with the model's tokenizer"
+            )
         return [label_of(token, self.tokenizer) for token in self.tokens]
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ def score(
     starts with `start_id`, or the prompt. One pass over each text, without a cache."""
     if len(inputs) != len(targets):
         raise InputError(
-            f"{len(inputs)} inputs and {len(targets)} targets; give one target for each input"
+            f"there are {len(inputs)} inputs and {len(targets)} targets; give one target for each"
         )
     pairs = [_checked(model, i, pair, start_id) for i, pair in enumerate(zip(inputs, targets))]
     # Both sides of a batch are as wide as its longest pair, whichever side is the longer one.
@@ -124,8 +124,8 @@ def score_texts(
         for place in set(range(len(texts))) - set(filled):
             if targets[place].strip():
                 raise InputError(
-                    f"{name_of(names, place)} is empty and its target is not: nothing is the "
-                    "translation of an empty text; leave the pair out"
+                    f"{name_of(names, place)} is empty, but its target is not; leave the pair "
+                    "out, since an empty text has no translation"
                 )
         given = codec.encode_sources([texts[place] for place in filled])
         wanted = codec.encode_targets([targets[place] for place in filled])

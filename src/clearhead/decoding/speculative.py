@@ -47,7 +47,7 @@ def speculative(
                 "the same tokens: take a draft that was trained with the same tokenizer"
             )
     if config.window == "slide":
-        raise InputError("window='slide' cannot be drafted ahead; use 'stop'")
+        raise InputError("window='slide' does not work with a draft; use 'stop'")
     drafting = _Drafting(model, draft, config, choice, seed, n_ahead)
     waiting = as_inputs(inputs, config, replace(model.config, max_length=drafting.window))
     outputs: list[Output] = []

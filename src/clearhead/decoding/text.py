@@ -346,7 +346,7 @@ def _constraint(
     needed = max(map(len, codec.target.encode_batch(config.only)))
     if needed > room and config.window != "slide":
         raise InputError(
-            f"the longest of the allowed texts has {needed} tokens, and behind the longest prompt "
+            f"the longest of the allowed texts has {needed} tokens, but after the longest prompt "
             f"the model has space for {room}; shorten the prompt"
         )
     return one_of_strings(config.only, codec.target, config.max_new)

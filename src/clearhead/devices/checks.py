@@ -92,7 +92,7 @@ def masked_attention(device: torch.device) -> str:
         if not all(tensor.isfinite().all() for tensor in found[kind]):
             raise DeviceError(f"{kind} attention with a mask gives NaN or infinity")
         if found[kind][0][0, :, 2].any():
-            raise DeviceError(f"{kind} attention over nothing does not give zeros")
+            raise DeviceError(f"{kind} attention over no positions does not give zeros")
     apart = max(_apart(one, other) for one, other in zip(found["fused"], found["explicit"]))
     return _within(apart, CLOSE, "fused and explicit attention differ by")
 
@@ -129,7 +129,7 @@ def same_twice(device: torch.device) -> str:
             again = loss_and_gradients(objective, batch)
             if changed := [each for each in first if not torch.equal(first[each], again[each])]:
                 raise DeviceError(
-                    f"the same step of the {name} gives other bits: {changed[0]} and "
+                    f"the same step of the {name} gives different bits: {changed[0]} and "
                     f"{len(changed) - 1} more"
                 )
     return "the same bits four times, every family"
@@ -188,7 +188,7 @@ def resuming(device: torch.device) -> str:
         _trained(half, corpus, folder / "halves", device)
         resumed = _trained(recipe, corpus, folder / "halves", device)
     if changed := [name for name in whole if not torch.equal(whole[name], resumed[name])]:
-        raise DeviceError(f"a resumed run has other weights: {changed[0]} and others")
+        raise DeviceError(f"a resumed run has different weights: {changed[0]} and others")
     return "the same bits after 4 + 4 steps as after 8"
 
 

@@ -171,7 +171,7 @@ def _loss_in(output: Any) -> Tensor:
     if loss is None and isinstance(output, tuple):
         loss = next((t for t in output if isinstance(t, torch.Tensor) and t.dim() == 0), None)
     if not isinstance(loss, torch.Tensor) or loss.dim():
-        raise ValueError("no loss came back")
+        raise ValueError("no loss was returned")
     return loss
 
 

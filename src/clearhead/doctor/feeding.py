@@ -103,7 +103,7 @@ def _cache_in(output: Any) -> Any:
     if cache is None and isinstance(output, tuple) and len(output) == 2:
         cache = output[1]
     if cache is None or (isinstance(cache, Tensor) and cache.dim() < 3):  # a loss, or lengths
-        raise ValueError("no cache came back")
+        raise ValueError("no cache was returned")
     return cache
 
 

@@ -256,7 +256,7 @@ class Form:
         """The logits in what a call returned; raises if there are none."""
         logits = logits_in(output, inputs.tokens.shape, self.vocab_size)
         if logits is None:
-            raise ValueError("no logits came back")
+            raise ValueError("no logits were returned")
         return logits
 
     def mask_arguments(self, model: nn.Module, inputs: CallInputs) -> dict[str, Tensor]:

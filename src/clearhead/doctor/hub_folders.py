@@ -114,7 +114,8 @@ def _plain_file(folder: Path, name: str) -> Path:
 def _read_object(folder: Path, name: str) -> dict[str, Any]:
     path = _plain_file(folder, name)
     if (size := path.stat().st_size) > _MOST_BYTES[name]:
-        raise _UnusableError(f"it has {size:,} bytes, more than {_MOST_BYTES[name]:,}; damaged?")
+        most = _MOST_BYTES[name]
+        raise _UnusableError(f"it has {size:,} bytes, more than {most:,}; is it damaged?")
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise _UnusableError(f"it holds {type(value).__name__}, not an object {{…}}")

@@ -33,7 +33,9 @@ def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -
     """The hidden states (batch, length, width) in an output; raises if there are none."""
     states = logits_in(output, shape, None, length_first)
     if states is None:
-        raise ValueError(f"no states of (batch, length, width) came back, but {describe(output)}")
+        raise ValueError(
+            f"no states of (batch, length, width) were returned, but {describe(output)}"
+        )
     return states
 
 

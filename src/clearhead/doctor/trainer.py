@@ -34,5 +34,5 @@ class ExamineFirst(TrainerCallback):
             cases = ", ".join(f.case for f in self.report.headlines if f.severity == "error")
             raise DoctorError(
                 f"the doctor found {cases} before the first step; fix it, or pass "
-                "ExamineFirst(stop=False) to train all the same"
+                "ExamineFirst(stop=False) to train anyway"
             )

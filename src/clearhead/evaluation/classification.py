@@ -109,7 +109,7 @@ def label_texts(
             tokens = tokens[: longest - 2]
         if max(tokens, default=0) >= model.config.vocab_size:
             raise InputError(
-                f"{names[place]} has the token {max(tokens)}, and the model has "
+                f"{names[place]} has the token {max(tokens)}, but the model has "
                 f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
         rows[place] = [*tokens, codec.source.eos_id]

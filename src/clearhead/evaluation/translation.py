@@ -231,7 +231,7 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
 def _check(translations: Sequence[str], references: Sequence[str]) -> None:
     if len(translations) != len(references):
         raise InputError(
-            f"{len(translations)} translations and {len(references)} references; "
+            f"there are {len(translations)} translations and {len(references)} references; "
             "line n of one must belong to line n of the other"
         )
     if not translations:

@@ -152,7 +152,8 @@ def _held_out(
         raise DataError(
             f"{', '.join(str(path) for each in inputs for path in each.paths)}: {n:,} lines hold "
             f"only {different:,} different texts, too few to hold out {sum(wanted.values()):,} "
-            "lines that training has not; give more text, or files for data.valid and data.test"
+            "lines that are not in the training text; give more text, or files for data.valid and "
+            "data.test"
         )
     found: list[dict[int, str]] = [{} for _ in inputs]
     for (number, line), part in zip(places, parts.tolist()):

@@ -42,7 +42,7 @@ def fetch(
     if found != sha256:
         partial.unlink()
         raise DataError(
-            f"{url} gave other bytes than expected (sha256 {found[:16]}…, not {sha256[:16]}…); "
+            f"{url} does not have the expected sha256 ({found[:16]}…, not {sha256[:16]}…); "
             "the file has changed at its source, or the connection was tampered with"
         )
     partial.replace(path)

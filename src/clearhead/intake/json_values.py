@@ -32,7 +32,7 @@ def read_values(file: OpenedFile) -> Iterator[Any]:
         raise text.error(missing)
     if text.has_more():
         raise text.error(
-            "something follows the list; if each line is one, let its name end in .jsonl"
+            "something follows the list; if each line is a list, rename the file to end in .jsonl"
         )
 
 

@@ -74,11 +74,11 @@ def own_labels(given: list[str]) -> OwnData:
         files[label.strip()] = _absolute(Path(file))
     if len(files) < 2:
         raise InputError(
-            "one label alone cannot be learnt; give two or more, such as good=a.txt bad=b.txt"
+            "a classifier needs two or more labels; give them, such as good=a.txt bad=b.txt"
         )
     twice = [path for path in files.values() if list(files.values()).count(path) > 1]
     if twice:
-        raise DataError(f"{twice[0]} is given for two labels; a text has one")
+        raise DataError(f"{twice[0]} is given for two labels; a text has only one")
     values = {
         "data.train": tuple(map(str, files.values())),
         "data.labels": tuple(files),
@@ -92,7 +92,7 @@ def check_name(path: Path) -> None:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
         raise ClearheadError(
-            f"the name {str(path)!r} is not UTF-8, and a recipe is; rename it"
+            f"the name {str(path)!r} is not UTF-8, as a recipe must be; rename the file"
         ) from None
 
 

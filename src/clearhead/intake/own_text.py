@@ -49,7 +49,7 @@ class OwnText:
         """For a translator: the sources, and the targets that belong to them."""
         n, m = len(source), len(target)
         if n != m:
-            raise DataError(f"there are {n} sources and {m} targets; give one for each")
+            raise DataError(f"there are {n} sources and {m} targets; give one target for each")
         return cls.pairs(zip(source, target))
 
     @classmethod
@@ -91,7 +91,7 @@ class OwnText:
     def labels(cls, files: Mapping[str, str | Path]) -> "OwnText":
         """For a classifier: a file of texts for each label."""
         if not isinstance(files, Mapping):
-            raise InputError(f"files={files!r:.60} is no dictionary; give {{label: file, …}}")
+            raise InputError(f"files={files!r:.60} is not a dictionary; give {{label: file, …}}")
         own = own_labels([f"{label}={path}" for label, path in files.items()])
         return cls(template=own.template, own=own)
 
@@ -120,7 +120,7 @@ def _check_labels(counts: Counter[str]) -> tuple[str, ...]:
     if not 1 < len(labels) <= LABELS_AT_MOST:
         raise DataError(
             f"there are {len(labels)} different labels; a classifier needs 2 to {LABELS_AT_MOST}, "
-            "so look whether the label is the second of each pair"
+            "so check that the label is the second of each pair"
         )
     return labels
 
@@ -140,7 +140,7 @@ def check_strings(what: str, given: Any) -> None:
         raise InputError(f"{what}={given!r} is one string; give a list, such as {what}=[{given!r}]")
     kinds = str | int if what == "columns" else str  # a column may have a number
     if not isinstance(given, Sequence) or not all(isinstance(each, kinds) for each in given):
-        raise InputError(f"{what}={given!r:.60} is not a list of strings; give one")
+        raise InputError(f"{what}={given!r:.60} must be a list of strings; give one")
 
 
 def _check_many(what: str, given: Any) -> None:
@@ -210,7 +210,7 @@ def _write_text(
                 digest.update(line)
                 out.write(line)
             if not n_rows:
-                raise DataError(f"{what} is empty; give at least a few hundred")
+                raise DataError(f"{what} is empty; give at least a few hundred texts")
             out.path = folder / f"{what}-{digest.hexdigest()[:12]}.{end}"
     except OSError as error:
         raise ClearheadError(

@@ -132,7 +132,7 @@ def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
             header, size = _header(table.data, at)
             packed, unpacked = header[3], header[2]
             if packed < 0 or unpacked < 0:
-                raise ValueError("a page of less than no bytes")
+                raise ValueError("a page of negative size")
             encoding = (header.get(5) or {}).get(2), (header.get(8) or {}).get(4)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             with naming(table.file.path):

@@ -54,8 +54,8 @@ def refuse_tables(paths: Iterable[str | Path]) -> None:
     for path in paths:
         if _ending(Path(path)) in TABLES:
             raise DataError(
-                f"{path} is a table by its name; give it as one: OwnText.table({str(path)!r}) "
-                "(labels are a column of it), or let its name end in .txt"
+                f"{path} has the name of a table; give it as one: OwnText.table({str(path)!r}) "
+                "(labels are a column of it), or rename it to end in .txt"
             )
 
 
@@ -75,8 +75,8 @@ def format_of(path: Path) -> Format:
             with path.open("rb") as file:
                 check_head(path, file.read(HEAD))
         raise DataError(
-            f"{path} has no ending that tells its format; rename it to end in one of "
-            f"{', '.join(TABLES)}, or give plain files"
+            f"{path} has no extension that identifies its format; rename it to end in one of "
+            f"{', '.join(TABLES)}, or give it as plain text"
         )
     return found
 
@@ -85,7 +85,7 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     """From the first rows of a table. What is given is taken as it is."""
     kind = format_of(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise DataError(f"{path} is a pipe or a device, and it is read twice; save it as a file")
+        raise DataError(f"{path} is a pipe or a device, but must be read twice; save it as a file")
     with ExitStack() as stack:
         file = open_bytes(path, stack)
         if kind not in ("parquet", "tmx"):
@@ -132,7 +132,7 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         )
     if len(labels) == 1 and columns:
         raise DataError(
-            f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, and labels must "
+            f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, but labels must "
             "differ; choose another with columns=…"
         )
     only_label = (chosen[-1], labels[0]) if len(labels) == 1 else None
@@ -157,7 +157,7 @@ def _refuse_chats(path: Path, names: list[str | int]) -> None:
             path, "jq -r '.[].mapping[].message.content.parts[]? | strings'", "chats", ".txt"
         )
         raise DataError(
-            f"{path} is an export of conversations, whose messages stand in trees; write them as "
+            f"{path} is an export of conversations, whose messages form trees; write them as "
             f"text first, and give that file: {made}"
         )
 

@@ -111,7 +111,7 @@ def _is_utf_8(head: bytes) -> bool:
 def refuse_office(path: Path) -> None:
     """Raises if the name of a file is that of a document of an office program."""
     if kind := SAVED_AS.get(path.suffix.lower()):
-        raise DataError(f"{path} is a document of an office program; save it there as {kind}")
+        raise DataError(f"{path} is an office document; save it in its program as {kind}")
 
 
 def _encoded(path: Path, encoding: str) -> DataError:

@@ -54,8 +54,8 @@ def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
         sides = [_expand(pattern, root, split, "text") for pattern in patterns]
         if sides and len(sides[0]) != len(sides[1]):
             raise DataError(
-                f"data.{split}: {patterns[0]} is {len(sides[0])} file(s) and {patterns[1]} is "
-                f"{len(sides[1])}; each source file needs its target"
+                f"data.{split}: {patterns[0]} matches {len(sides[0])} file(s) and {patterns[1]} "
+                f"matches {len(sides[1])}; each source file needs a target file"
             )
         return [Input(pair) for pair in zip(*sides)]
     if config.format == "labelled":

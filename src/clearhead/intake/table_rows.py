@@ -182,7 +182,7 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
         )
         raise DataError(
             f"{path} is one object, with lists inside it ({', '.join(map(repr, lists[:9]))}); "
-            f"write the one with the texts as a file of its own: {made}"
+            f"write the list that has the texts to its own file: {made}"
         )
 
 

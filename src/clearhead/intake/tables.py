@@ -312,7 +312,7 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
         RecursionError,
     ) as error:
         raise DataError(
-            f"{file.path} is not TMX that can be read ({error}); export it again, as UTF-8"
+            f"{file.path} is not a readable TMX file ({error}); export it again, as UTF-8"
         ) from None
 
 

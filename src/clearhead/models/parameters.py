@@ -21,7 +21,7 @@ class ParameterCount(NamedTuple):
 def count_parameters(model: nn.Module) -> ParameterCount:
     """Each tensor once, however many names it has. Works on the meta device."""
     if not isinstance(model, nn.Module):
-        raise InputError(f"{type(model).__name__} is no module; give a model (of a run, .model)")
+        raise InputError(f"{type(model).__name__} is not a module; give a model (of a run: .model)")
     total = sum(parameter.numel() for parameter in model.parameters())
     kinds = (TokenEmbedding, LearnedPositions)
     tables = {module.weight for module in model.modules() if isinstance(module, kinds)}

@@ -60,8 +60,8 @@ def listen(host: str, port: int) -> Address:
     """Takes a port of this machine; 0: one that is free."""
     if host in ("", "0.0.0.0", "::"):
         raise ClearheadError(
-            f"--host {host!r} names no address that a browser could be given; "
-            "give the one that others see of this machine"
+            f"--host {host!r} is not an address that a browser can open; "
+            "give the address under which others reach this machine"
         )
     return Address(take_port(host, port), secrets.token_urlsafe(16))
 

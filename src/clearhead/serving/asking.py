@@ -51,7 +51,9 @@ class LookRequest:
         if not all(isinstance(each, str) for each in self.off):
             raise ConfigError("off", str(self.off)[:40], "must be names", "write them in quotes")
         if len(self.off) > MAX_OFF:
-            raise ConfigError("off", len(self.off), f"must be at most {MAX_OFF} names", "send less")
+            raise ConfigError(
+                "off", len(self.off), f"must be at most {MAX_OFF} names", "send fewer"
+            )
         if self.replace not in ("zero", "mean"):
             raise ConfigError("replace", self.replace, "is not a choice", "try 'zero' or 'mean'")
         if self.language not in ("en", "zh"):

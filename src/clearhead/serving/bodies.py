@@ -204,12 +204,12 @@ def texts_field(fields: Fields, name: str, limits: Limits) -> tuple[list[str], b
     """The texts, and whether they were sent as a list."""
     value = fields.get(name)
     if value is None:
-        raise RequestError(400, f"the field {name!r} is missing; it is the text")
+        raise RequestError(400, f"the field {name!r} is missing; it holds the text")
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
         raise RequestError(400, f"the field {name!r} must be a string or a list of strings")
     if len(texts) > limits.max_texts:
-        raise RequestError(400, f"{len(texts)} texts are more than {limits.max_texts}; send less")
+        raise RequestError(400, f"{len(texts)} texts are more than {limits.max_texts}; send fewer")
     check_size(texts, limits)
     return texts, isinstance(value, list)
 
@@ -218,12 +218,12 @@ def check_size(texts: list[str], limits: Limits) -> None:
     """Raises `RequestError` for too many characters, or for what is not Unicode text."""
     n_characters = sum(map(len, texts))
     if n_characters > limits.max_characters:
-        reason = f"{n_characters} characters are more than {limits.max_characters}; send less"
+        reason = f"{n_characters} characters are more than {limits.max_characters}; send fewer"
         raise RequestError(413, reason)
     try:
         for text in texts:
             check_is_text(text)
     except InputError:
         raise RequestError(
-            400, "half of a surrogate pair is not Unicode text; send whole ones"
+            400, "half of a surrogate pair is not Unicode text; send whole pairs"
         ) from None

@@ -134,7 +134,7 @@ class Completions:
         most = self.limits.max_new
         max_new = whole_field(fields, "max_tokens", DEFAULT_NEW, 1, most)
         if max_new * n * len(texts) > most:
-            raise RequestError(400, f"more than {most} new tokens in all; lower max_tokens or n")
+            raise RequestError(400, f"this asks for over {most} new tokens; lower max_tokens or n")
         top_k = whole_field(fields, "top_k", 0, -1, 2**31)
         config = GenerateConfig(
             choice=Choice(

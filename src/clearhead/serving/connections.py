@@ -175,7 +175,7 @@ class BoundedConnection(HttpToolsProtocol):
             raise ValueError("the target of the request is not a path")  # it would name a host
         if len(self.pipeline) >= MAX_PIPELINED:
             self.abort()
-            raise ValueError("too many requests wait for an earlier answer")
+            raise ValueError("too many requests wait for an earlier response")
         self._reading = "body"
         self._seconds_unread = 0.0
         super().on_headers_complete()

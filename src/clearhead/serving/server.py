@@ -74,7 +74,7 @@ def server_app(plan: ServerPlan) -> Starlette:
                 return task.result()
             if leaving in done:
                 metrics.left()
-                raise RequestError(LEFT, "the client has left")
+                raise RequestError(LEFT, "the client has disconnected")
             raise TimeoutError
         finally:
             leaving.cancel()

@@ -133,7 +133,7 @@ class Translation:
                 400, "the field 'file' is missing; send a file as multipart/form-data"
             )
         if not file.name.lower().endswith(".txt"):
-            raise RequestError(400, "only plain text (.txt) is translated")
+            raise RequestError(400, "only plain text files (.txt) can be translated")
         try:
             text = file.content.decode("utf-8-sig")
         except UnicodeDecodeError:

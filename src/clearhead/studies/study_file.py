@@ -313,7 +313,7 @@ def _test(path: Path, name: str, table: dict[str, Any]) -> StudyTest:
     wanted = {field.name for field in fields(StudyTest)} - {"name"}
     if set(table) != wanted or not all(isinstance(each, str) for each in table.values()):
         needed = " and ".join(sorted(wanted))
-        raise ClearheadError(f"{path}: tests.{name} needs {needed}, and no more: names of files")
+        raise ClearheadError(f"{path}: tests.{name} must be the file names {needed} and no more")
     return StudyTest(name=name, **table)
 
 

@@ -46,7 +46,8 @@ def _entries(trie: np.ndarray) -> Iterator[tuple[bytes, int]]:
     letters = np.arange(1, 256)
     for _ in range(MAX_KEY):
         if len(open_ones) > MAX_OPEN:
-            raise DataError(f"the tokenizer's map has more than {MAX_OPEN:,} beginnings; damaged?")
+            has = f"the tokenizer's map has more than {MAX_OPEN:,} beginnings"
+            raise DataError(f"{has}; is it damaged?")
         places = open_ones[:, None] ^ letters
         inside = places < len(trie)
         units = np.where(inside, trie[np.where(inside, places, 0)], 0)

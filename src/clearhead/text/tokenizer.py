@@ -119,7 +119,7 @@ class Tokenizer:
             normalizer = self.library.normalizer
             if runs.search(text if normalizer is None else normalizer.normalize_str(text)):
                 raise DataError(
-                    f"the text {text[:40]!r} has more than {MAX_RUN:,} blanks or digits in a row, "
+                    f"the text {text[:40]!r} has more than {MAX_RUN:,} spaces or digits in a row, "
                     "for which this tokenizer takes minutes; shorten it, or leave it out"
                 )
 
@@ -214,7 +214,7 @@ def panics_are_errors() -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise DataError(f"tokenizer.json makes its library fail ({error}); damaged?") from None
+        raise DataError(f"tokenizer.json crashes its library ({error}); is it damaged?") from None
 
 
 def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:

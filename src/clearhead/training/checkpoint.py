@@ -252,7 +252,7 @@ class Checkpoints:
             cause = next(iter(error.failures.values()))[0]
             raise CheckpointError(
                 f"{checkpoint.folder} does not hold the tensors of this run "
-                f"({_describe(cause)}); start anew in another folder: folder=…"
+                f"({_describe(cause)}); start a new run in another folder: folder=…"
             ) from error
 
 

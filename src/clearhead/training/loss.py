@@ -140,7 +140,8 @@ class Objective(nn.Module):
             case Classifier() as model, ClassBatch():
                 return model(batch.inputs), batch.targets  # a few logits a row: none are saved
             case _:
-                raise AssertionError(f"{type(self.model).__name__} given {type(batch).__name__}")
+                what, on = type(self.model).__name__, type(batch).__name__
+                raise AssertionError(f"{what} cannot be trained on {on}")
         return hidden.flatten(0, 1), targets.flatten()
 
     def _logits(self, hidden: Float[Tensor, "places d_model"]) -> Float[Tensor, "places vocab"]:

@@ -106,16 +106,16 @@ class Run:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(
                 f"the manifest of {checkpoint.folder} does not describe a run "
-                f"({type(error).__name__}: {error}); start anew in another folder: folder=…"
+                f"({type(error).__name__}: {error}); start a new run in another folder: folder=…"
             ) from None
 
     def _restore(self, checkpoint: Checkpoint, say: Say) -> None:
         before, now = (facts.get("own_parts", {}) for facts in (checkpoint.facts, self.facts()))
         if before != now:
             raise ClearheadError(
-                f"this run was started with the parts {before or 'that its recipe names'}, and now "
-                f"has {now or 'none of your own'}; give the same parts, or start anew in another "
-                "folder: folder=…"
+                f"this run was started with the parts {before or 'that its recipe names'}, but now "
+                f"has {now or 'none of your own'}; give the same parts, or start a new run in "
+                "another folder: folder=…"
             )
         for change in check_changes(checkpoint.facts["recipe"], self.recipe):
             say(f"warning: from here on {change}")

@@ -27,7 +27,7 @@ def check_shared(folder: Path, ranks: Ranks) -> None:
         problem = f"rank {ranks.rank} cannot write {error.filename}: {error.strerror}"
     if problems := [each for each in ranks.gather(problem) if each]:
         shutil.rmtree(tried, ignore_errors=True)
-        raise CheckpointError(f"{problems[0]}; let it write there, or name another: folder=…")
+        raise CheckpointError(f"{problems[0]}; allow it to, or name another folder: folder=…")
     check_seen(tried, [f"__{rank}_" for rank in range(ranks.world)], ranks)
     shutil.rmtree(tried, ignore_errors=True)
 

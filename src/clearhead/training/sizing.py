@@ -249,8 +249,8 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
             if most < TOO_LONG:
                 limit += ", the length of the model that training starts from"
             raise DataError(
-                f"there are only {pairs} {documents(template)} of at most {limit}, and a model "
-                f"needs {PAIRS_AT_LEAST}, and many more to be good; give more"
+                f"there are only {pairs} {documents(template)} of at most {limit}, but a model "
+                f"needs {PAIRS_AT_LEAST}, and many more to be good; give more text"
             )
         return shape | {
             "data.held_out": held_out,
@@ -264,7 +264,7 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
     held_out = held_out_of_tokens(text.tokens)
     if text.tokens * held_out <= 2 * length:
         raise DataError(
-            f"there are only about {text.tokens:,} tokens of text, and a language model needs "
+            f"there are only about {text.tokens:,} tokens of text, but a language model needs "
             f"{2 * length / held_out:,.0f}; give more text"
         )
     if template.data.document == "line":

@@ -82,7 +82,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     assert template.model is not None
     if description.model.family != template.model.family:
         raise FolderError(
-            f"{place} is a model of family {description.model.family!r}, and this text needs "
+            f"{place} is a model of family {description.model.family!r}, but this text needs "
             f"{template.model.family!r}; name a model that was trained for the same task"
         )
     first = folder / "recipe.toml"
@@ -128,7 +128,7 @@ def _special_tokens(
             return names
     if ids.eos is None:
         raise FolderError(
-            f"{place} has no token that ends a text, and cannot be trained further here; name "
+            f"{place} has no token that ends a text, so it cannot be trained further; name "
             "another model"
         )
     start = ids.bos
@@ -197,7 +197,7 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
         if there != here:
             raise FolderError(
                 f"train.start_from={str(folder)!r}: its {name} is not that of {corpus.folder} "
-                f"({len(there)} and {len(here)} tokens), and its weights would mean other words; "
+                f"({len(there)} and {len(here)} tokens), so its weights would mean other words; "
                 + (
                     f"prepare the data with it: data.tokenizer='file', "
                     f"data.tokenizer_file={str(folder / TOKENIZER)!r}"

@@ -87,7 +87,7 @@ def read_state(values: dict[str, Any]) -> TrainState:
     if type(scale) is not float or not LOWEST_SCALE <= scale <= HIGHEST_SCALE:
         raise ValueError(f"state.loss_scale is {scale!r:.60}")
     if math.frexp(scale)[0] != 0.5:
-        raise ValueError(f"state.loss_scale is {scale!r}, no power of two")
+        raise ValueError(f"state.loss_scale is {scale!r}, which is not a power of two")
     return state
 
 
