@@ -220,11 +220,12 @@ def embed(
     """Tokens, positions and segments, with a norm if there is one; padding becomes zeros. `real` is
     a mask of numbers."""
     x = embed_tokens(graph, tokens, table)
-    if isinstance(part.positions, LearnedPositions | SinusoidalPositions):
-        learned = isinstance(part.positions, LearnedPositions)
-        rows = part.positions.weight if learned else part.positions.table
-        if part.positions.first:
-            positions = graph.op("Add", positions, graph.constant(part.positions.first))
+    added = part.positions
+    if added is not None:
+        assert isinstance(added, LearnedPositions | SinusoidalPositions)
+        rows = added.weight if isinstance(added, LearnedPositions) else added.table
+        if added.first:
+            positions = graph.op("Add", positions, graph.constant(added.first))
         x = graph.op("Add", x, graph.op("Gather", graph.weight(rows), positions))
     if part.segments is not None:
         assert segments is not None
