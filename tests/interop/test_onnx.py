@@ -16,6 +16,7 @@ import clearhead
 from clearhead.cli import main
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, FolderError
+from clearhead.interop.huggingface import tokenizer as huggingface_tokenizer
 from clearhead.interop.model_folder import TokenIds, load_model, save_model
 from clearhead.interop.onnx import layers
 from clearhead.interop.onnx.certificate import MAX_ROUNDING
@@ -191,6 +192,15 @@ def test_a_folder_that_computes_something_else_is_not_kept(
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
 
+def test_a_tokenizer_that_leaves_out_the_end_is_not_kept(
+    tmp_path: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ours = saved(replace(SMALL, vocab_size=300, n_layers=1), tmp_path, tokenizer=tokenizer)
+    monkeypatch.setattr(huggingface_tokenizer, "_template", lambda *_: None)
+    with pytest.raises(FolderError, match=r"tokenizer\.json gives other ids for 'a'"):
+        export_onnx(ours, tmp_path / "theirs")
+
+
 def test_rounding_that_changes_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ours = saved(replace(SMALL, family="decoder", n_layers=1), tmp_path)
     monkeypatch.setitem(MAX_ROUNDING, "int8", 1e-6)
@@ -210,7 +220,7 @@ def test_a_weight_that_fp16_cannot_hold_is_refused(tmp_path: Path):
 
 def test_a_model_that_is_too_large_for_a_file_is_refused(tmp_path: Path):
     ours = saved(SMALL, tmp_path)
-    with pytest.raises(ConfigError, match=r"precision='fp32' makes a file of .*='int8'"):
+    with pytest.raises(ConfigError, match=r"precision='fp32' makes .* bytes, and .*='int8'"):
         export_onnx(ours, tmp_path / "theirs", max_bytes=1000)
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 

@@ -2,19 +2,23 @@
 model, at once and token by token."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError
 from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
-from clearhead.interop.model_folder import load_model
+from clearhead.interop.folders import read_json
+from clearhead.interop.huggingface.certificate import TEXTS
+from clearhead.interop.huggingface.tokenizer import added_here
+from clearhead.interop.model_folder import Description, load_model
 from clearhead.interop.onnx.precision import Precision, round_weights
 from clearhead.interop.onnx.running import OnnxFolder
 from clearhead.interop.probes import Probe, batch_of_five, probes
+from clearhead.interop.tokenizer_file import has_tokenizer, open_tokenizer
 
 LIBRARY = "onnxruntime"
 LIMIT = 1e-4
@@ -27,10 +31,15 @@ MAX_ROUNDING: dict[Precision, float] = {"fp32": 0.0, "fp16": 0.01, "int8": 0.1}
 
 
 def certify(
-    model_folder: Path, out: Path, config: ModelConfig, precision: Precision, architecture: str
+    model_folder: Path,
+    out: Path,
+    description: Description,
+    precision: Precision,
+    architecture: str,
 ) -> Certificate:
     """Compares with the model of the same, rounded weights, in fp64: so a difference is one of the
     function. What rounding itself has changed is measured beside it."""
+    config = description.model
     tried = [*probes(config), batch_of_five(config)]
     model = load_model(model_folder, dtype=torch.float32)
     refuse_overflow(model_folder, _real(tried[0], tried[0].ours(model)), "logits")
@@ -60,6 +69,7 @@ def certify(
         limit=max(LIMIT, SHARE * largest),
         n_tokens=sum(int(probe.real.sum()) for probe in tried),
         compared=(*(probe.name for probe in tried), *by_steps),
+        faults=tuple(_tokenizer_faults(model_folder, out, description)),
         rounding=rounding,
     )
 
@@ -99,6 +109,23 @@ def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> flo
 def _real(probe: Probe, logits: Tensor) -> Tensor:
     """The logits to compare: without padding; of a classifier, those of each row."""
     return logits if logits.ndim == 2 else logits[probe.real]
+
+
+def _tokenizer_faults(model_folder: Path, out: Path, description: Description) -> Iterator[str]:
+    """Texts that the exported tokenizer turns into other ids than the model is given here."""
+    if not has_tokenizer(out):
+        return
+    one, other = open_tokenizer(model_folder), open_tokenizer(out)
+    before, behind = added_here(model_folder, description, one)
+    split = read_json(out, "tokenizer_config.json")["split_special_tokens"]
+    one.encode_special_tokens = other.encode_special_tokens = split
+    for text in TEXTS:
+        try:
+            ids = one.encode(text, add_special_tokens=False).ids
+        except Exception:  # a letter that it does not know; the library raises nothing narrower
+            continue
+        if other.encode(text).ids != [*before, *ids, *behind]:
+            yield f"tokenizer.json gives other ids for {text!r}"
 
 
 def _difference(one: Tensor, other: Tensor) -> float:

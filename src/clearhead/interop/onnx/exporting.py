@@ -58,9 +58,7 @@ def export_onnx(
         _write_graphs(model_folder, unfinished, precision, max_bytes)
         _write_texts(model_folder, unfinished, description, precision)
         if check:
-            certificate = certify(
-                model_folder, unfinished, description.model, precision, architecture
-            )
+            certificate = certify(model_folder, unfinished, description, precision, architecture)
         else:
             reason = "the check was left out, as asked"
             certificate = unchecked(architecture, precision, reason)
@@ -71,18 +69,16 @@ def export_onnx(
 
 def _write_graphs(model_folder: Path, out: Path, precision: Precision, max_bytes: int) -> None:
     model = load_model(model_folder, dtype=torch.float32)
-    n_bytes = {"fp32": 4, "fp16": 2, "int8": 1}[precision]
-    size = n_bytes * sum(weight.numel() for weight in model.parameters())
-    if size > max_bytes:
-        rule = f"makes a file of {size:,} bytes, and one of ONNX holds at most {max_bytes:,}"
-        remedy = "export with precision='int8'" if precision != "int8" else "a smaller model"
-        raise ConfigError("precision", precision, rule, remedy)
     largest = max(weight.detach().abs().max().item() for weight in model.parameters())
     if precision == "fp16" and largest > torch.finfo(torch.float16).max:
         rule = f"cannot hold a weight of {largest:.3g}"
         raise ConfigError("precision", precision, rule, "leave it out")
     (out / FOLDER).mkdir()
     for name, graph in graphs(model, precision).items():
+        if graph.n_bytes > max_bytes:
+            rule = f"makes {graph.n_bytes:,} bytes, and an ONNX file holds at most {max_bytes:,}"
+            remedy = "export with precision='int8'" if precision != "int8" else "a smaller model"
+            raise ConfigError("precision", precision, rule, remedy)
         graph.save(out / FOLDER / f"{name}{SUFFIXES[precision]}.onnx")
 
 

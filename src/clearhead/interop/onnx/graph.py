@@ -32,6 +32,8 @@ class Graph:
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
         self._made: dict[Any, Value] = {}
+        self.n_bytes = 0
+        """Of all stored numbers."""
 
     def op(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
         """The result of a node with one output."""
@@ -128,6 +130,7 @@ class Graph:
     def _initializer(self, name: str, array: np.ndarray) -> Value:
         from onnx import numpy_helper
 
+        self.n_bytes += array.nbytes
         self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
