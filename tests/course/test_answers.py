@@ -45,6 +45,10 @@ NAMES = {
     "most_common": ["first of equals"],
     "types_not_tokens": ["each word once"],
     "longest_piece": ["longest match"],
+    "rotate_half": ["halves"],
+    "arange": ["places counted"],
+    "repeat": ["heads in turn"],
+    "all_the_heads": ["query heads counted"],
 }
 
 

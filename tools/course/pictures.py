@@ -69,22 +69,23 @@ MAPS = {
     "08": "output",
     "09": "all",
     "10": "output",
+    "11": "exchanged",
 }
 Box = tuple[str, set[str]]
 """A label, and the chapters in which it is marked."""
 BELOW: list[Box] = [
     ("embedding", {"all", "embedding", "parameters"}),
-    ("position", {"all", "positions"}),
+    ("position", {"all", "positions", "exchanged"}),
 ]
 SUBLAYERS: tuple[list[Box], list[Box]] = (
     [
-        ("self_attention", {"all", "attention", "heads"}),
-        ("feed_forward", {"all", "parameters"}),
+        ("self_attention", {"all", "attention", "heads", "exchanged"}),
+        ("feed_forward", {"all", "parameters", "exchanged"}),
     ],
     [
-        ("masked_attention", {"all", "attention", "heads", "masks"}),
+        ("masked_attention", {"all", "attention", "heads", "masks", "exchanged"}),
         ("cross_attention", {"all", "attention", "heads", "cross"}),
-        ("feed_forward", {"all", "parameters"}),
+        ("feed_forward", {"all", "parameters", "exchanged"}),
     ],
 )
 OUTPUT: Box = ("output", {"all", "output", "parameters"})
@@ -107,7 +108,7 @@ def figure_1(part: str, say: Say) -> str:
             y -= h
             boxes.append((x, y, h, box))
             y -= thin + 2
-            boxes.append((x, y, thin, ("add_norm", {"all", "residual"})))
+            boxes.append((x, y, thin, ("add_norm", {"all", "residual", "exchanged"})))
             y -= gap
         frames.append((x, y + gap, start))
     x, top, _ = frames[1]
@@ -715,6 +716,40 @@ def cache(_: Any, say: Say) -> str:
     return d.text()
 
 
+# ── chapter 11 ──────────────────────────────────────────────────────────────────────────────────
+
+
+def window(_: Any, say: Say) -> str:
+    d, n, cell = Drawing(560, 270, say("window")), 10, 19
+    for left, name, span in ((70, "causal", n), (330, "window_of_4", 4)):
+        d.words(left + n * cell / 2, 24, say(name), "middle", 13, bold=True)
+        allowed = [[1.0 if i - span < j <= i else None for j in range(n)] for i in range(n)]
+        numbers = [str(i) for i in range(n)]
+        grid(d, left, 50, cell, allowed, numbers, numbers)
+    d.words(280, 262, say("masks_legend"), "middle", 11, GREY)
+    return d.text()
+
+
+def cost(_: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("cost"))
+    axes = Axes(d, (60, 30, 470, 190), (6, 17), (0, 1))
+    axes.ticks(
+        {k: f"{2**k:,}" for k in range(6, 18, 2)},
+        {
+            0: say("percent").format(0),
+            0.5: say("percent").format(50),
+            1: say("percent").format(100),
+        },
+    )
+    for width, colour, dash in ((64, BLUE, ""), (512, ORANGE, "7 3"), (4096, INK, "2 3")):
+        points = [(k / 4, 2 ** (k / 4) / (6 * width + 2 ** (k / 4))) for k in range(24, 69)]
+        axes.curve(points, colour, dash, 2.2)
+        x, y = axes.at(math.log2(6 * width), 0.5)
+        d.words(x - 8, y - 4, f"d = {width:,}", "end", 12, colour)
+    axes.names(say("length"), say("cost_axis"), gap=46)
+    return d.text()
+
+
 DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "00-leak": ("leak", leak),
     "00-positions": ("one_sequence", one_sequence),
@@ -743,4 +778,6 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "10-candidates": ("candidates", candidates),
     "10-beams": ("beams", beams),
     "10-cache": (None, cache),
+    "11-window": (None, window),
+    "11-cost": (None, cost),
 }

@@ -99,4 +99,6 @@ EXERCISES = (
     Exercise(7, "decoder_layer", ("PreNormDecoderLayer",)),
     Exercise(8, "loss", ("shift", "loss")),
     Exercise(9, "byte_pairs", ("merge_pair", "learn_merges", "encode_word")),
+    Exercise(10, "rotary", ("rotate",)),
+    Exercise(11, "grouped_queries", ("grouped_attention", "cache_bytes")),
 )
