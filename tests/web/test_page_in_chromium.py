@@ -1,5 +1,5 @@
-"""The exported page of the shipped translator in a real browser, below some sub-path of a host and
-with everything else blocked: its texts and numbers are Python's."""
+"""Exported pages of the three families in a real browser, below some sub-path of a host and with
+everything else blocked: their texts and numbers are Python's."""
 
 import base64
 import functools
@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,10 @@ import torch
 import clearhead as ch
 from clearhead.inspection.look import Subject
 from clearhead.inspection.seeing import see, subject_of
-from clearhead.inspection.switches import see_without
+from clearhead.inspection.switches import see_without, switches
+from clearhead.interop.model_folder import save_model
 from clearhead.web.runtime import runtime_files
+from tests.inspection.subjects import subject
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("onnxruntime")
@@ -34,6 +37,7 @@ pytestmark = [
         reason="needs npm's onnxruntime-web and tokenizers in node_modules",
     ),
 ]
+TRANSLATOR, OTHERS = "tatoeba-en-zh", ("shakespeare-char", "encoder")
 SENTENCES = [
     "His father passed away last year.",
     "The weather is nice today.",
@@ -43,6 +47,7 @@ SENTENCES = [
     "Tom's <eos> 🙂 café costs $12.50, doesn't it?",
     "A",
 ]
+EXAMPLES = {"encoder": "The <mask> seems to be pretty."}
 HEAD = "decoder.layers.2.cross_attention.heads:1"
 SUBLAYER = "encoder.layers.0.around_feed_forward.added"
 
@@ -64,21 +69,26 @@ class Showing(NamedTuple):
         return self.page.evaluate(script, {"replace": "zero", **asked})
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if ready := os.environ.get("CLEARHEAD_WEB_FOLDER"):  # to work on the page without waiting
-        return Path(ready)
-    out = tmp_path_factory.mktemp("web") / "tatoeba"
-    certificate = ch.export("tatoeba-en-zh", out, to="web", runtime=RUNTIME)
+def exported(name: str, model: str | Path, parent: Path) -> Path:
+    """The folder of a page. Drawing takes minutes, so CLEARHEAD_WEB_FOLDER may hold ready ones."""
+    if (ready := Path(os.environ.get("CLEARHEAD_WEB_FOLDER", parent)) / name).is_dir():
+        return ready
+    certificate = ch.export(
+        model, parent / name, to="web", runtime=RUNTIME, example=EXAMPLES.get(name)
+    )
     assert not certificate.failed
-    return out
+    return parent / name
 
 
-@pytest.fixture(scope="module")
-def showing(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Showing]:
-    host = tmp_path_factory.mktemp("host")
+@contextmanager
+def shown(browser: Any, name: str, parent: Path) -> Iterator[Showing]:
+    model: str | Path = name
+    if name == "encoder":
+        model = parent / "masked"
+        save_encoder(model)
+    host = parent / "host"
     (host / "some" / "where").mkdir(parents=True)
-    (host / "some" / "where" / "model").symlink_to(exported)
+    (host / "some" / "where" / "model").symlink_to(exported(name, model, parent))
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
@@ -97,21 +107,44 @@ def showing(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             complaints.append(f"asked for {route.request.url}")
             route.abort()
 
-    opened = ch.load("tatoeba-en-zh").opened
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        context.route("**/*", own_only)
-        page = context.new_page()
-        page.set_default_timeout(300_000)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(base)
-        page.wait_for_selector('html[data-ready="true"]')
-        yield Showing(page, subject_of(opened, "tatoeba-en-zh"), complaints)
-        browser.close()
+    shown_subject = subject_of(
+        ch.load(model).opened, name if isinstance(model, str) else model.name
+    )
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.route("**/*", own_only)
+    page = context.new_page()
+    page.set_default_timeout(300_000)
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(base)
+    page.wait_for_selector('html[data-ready="true"]')
+    yield Showing(page, shown_subject, complaints)
+    context.close()
     server.shutdown()
     assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as p:
+        found = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def showing(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Showing]:
+    with shown(browser, TRANSLATOR, tmp_path_factory.mktemp("web")) as found:
+        yield found
+
+
+def save_encoder(folder: Path) -> None:
+    """A masked language model with random weights."""
+    known = subject("encoder")
+    tokenizer = folder.parent / "tokenizer"
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text(known.source.to_json(), encoding="utf-8")
+    save_model(known.model, folder, ids=known.codec.ids, tokenizer=tokenizer)
 
 
 def numbers(stored: dict[str, Any]) -> np.ndarray:
@@ -144,10 +177,12 @@ def assert_same(mine: dict[str, Any], document: dict[str, Any]) -> None:
     assert (numbers(lens["ids"])[..., 0] == numbers(other["ids"])[..., 0]).mean() > 0.99  # ties
     for name in ("probabilities", "own"):
         assert np.allclose(numbers(lens[name]), numbers(other[name]), atol=1e-4)
-    shares = mine["attribution"]
-    assert shares["parts"] == document["attribution"]["parts"]
-    values = numbers(document["attribution"]["values"])
-    assert np.allclose(numbers(shares["values"]), values, atol=1e-3)
+    assert (mine["attribution"] is None) == (document["attribution"] is None)
+    if document["attribution"] is not None:
+        shares = mine["attribution"]
+        assert shares["parts"] == document["attribution"]["parts"]
+        values = numbers(document["attribution"]["values"])
+        assert np.allclose(numbers(shares["values"]), values, atol=1e-3)
     for name in ("logits", "lse"):
         theirs = numbers(document["candidates"][name])
         assert np.allclose(numbers(mine["candidates"][name]), theirs, atol=1e-4, rtol=1e-5)
@@ -164,6 +199,27 @@ def test_the_page_is_there_before_the_model_is(showing: Showing):
 def test_every_number_of_the_page_is_pythons(showing: Showing):
     for text in SENTENCES:
         assert_same(showing.answer(text), see(showing.subject, text, beam=1))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_families_show_pythons_numbers_too(browser: Any, name: str, tmp_path: Path):
+    texts = {
+        "shakespeare-char": ["ROMEO:", "O Juliet! O Jul", " a "],
+        "encoder": ["The <mask> seems to be <mask>.", " 我们住在郊区。 "],
+    }[name]
+    with shown(browser, name, tmp_path) as showing:
+        for text in texts:
+            assert_same(showing.answer(text), see(showing.subject, text))
+            name_of = next(each for each in switches(showing.subject.model) if ":1" in each)
+            document = see_without(showing.subject, text, [name_of], replace="mean")
+            mine = showing.answer(text, off=[name_of], replace="mean")
+            assert_same(mine, document)
+            lost = document["effect"]["log_prob_off"]
+            assert mine["effect"]["log_prob_off"] == pytest.approx(lost, abs=1e-3)
+        if name != "encoder":
+            beam, drawn = (see(showing.subject, texts[0], beam=3), {"temperature": 1.2, "seed": 5})
+            assert_same(showing.answer(texts[0], beam=3), beam)
+            assert_same(showing.answer(texts[0], **drawn), see(showing.subject, texts[0], **drawn))
 
 
 def test_a_beam_and_a_draw_are_pythons(showing: Showing):

@@ -2,6 +2,7 @@
 import { state, set, word } from "./state.js";
 import { prepared } from "./data.js";
 import { make } from "./draw.js";
+import { chosenCuts } from "./next.js";
 
 const WAIT = 80; // milliseconds in which further changes join a request
 const TEMPERATURES = [0, 0.2, 0.5, 0.8, 1, 1.2, 1.5, 2];
@@ -64,6 +65,7 @@ export function liveBar(look, root, show) {
   const beam = make("select", { id: "live-beam", onchange: () => { ask.beam = Number(beam.value); if (ask.beam > 1) ask.temperature = 0; request(); } }, ...Array.from({ length: facts.max_beam }, (_, i) => make("option", { value: i + 1 })));
   const warmth = make("select", { id: "live-temperature", onchange: () => { ask.temperature = Number(warmth.value); if (ask.temperature) ask.beam = 1; request(); } }, ...TEMPERATURES.map((t) => make("option", { value: t })));
   const again = make("button", { class: "choice", type: "button", onclick: () => { ask.seed += 1; request(); } });
+  const cuts = make("small", { class: "note" });
   const slider = make("input", { type: "range", id: "live-checkpoint", min: 0, max: steps.length - 1, step: 1, value: steps.length - 1, oninput: () => { ask.checkpoint = steps[Number(slider.value)]; request(); } });
   const reached = make("output");
   const said = make("p", { class: "said", role: "status" });
@@ -71,7 +73,7 @@ export function liveBar(look, root, show) {
   // Whoever goes to the controls is going to ask: the model is fetched meanwhile.
   if (source.open) root.addEventListener("focusin", () => source.open().then(() => { if (!running) said.textContent = ""; }, () => {}), { once: true });
   const labelled = (id, control, ...more) => make("span", { class: "control" }, make("label", { for: id }), control, ...more);
-  const controls = [labelled("live-beam", beam), labelled("live-temperature", warmth, again)];
+  const controls = [labelled("live-beam", beam), labelled("live-temperature", warmth, again), cuts];
   const checkpoints = labelled("live-checkpoint", slider, reached);
   root.append(form, ...(encoder ? [] : controls), ...(steps.length > 1 ? [checkpoints] : []), said);
 
@@ -80,6 +82,8 @@ export function liveBar(look, root, show) {
     run.textContent = word("run");
     again.textContent = word("drawAgain");
     again.hidden = !ask.temperature;
+    cuts.hidden = !ask.temperature || !facts.graph;
+    cuts.textContent = word("cutsToo");
     for (const [i, option] of [...beam.options].entries()) option.textContent = i ? String(i + 1) : word("greedy");
     for (const [i, option] of [...warmth.options].entries()) option.textContent = TEMPERATURES[i] ? String(TEMPERATURES[i]) : word("off");
     beam.value = ask.beam; warmth.value = ask.temperature;
@@ -119,6 +123,7 @@ export function liveBar(look, root, show) {
     said.textContent = word("asking");
     try {
       const body = { text: ask.text, seed: ask.seed, checkpoint: ask.checkpoint, off: state.off, replace: state.replace };
+      if (facts.graph) Object.assign(body, chosenCuts());
       if (!encoder) Object.assign(body, { beam: ask.beam, temperature: ask.temperature, max_new: facts.first.max_new });
       const found = await source.ask(body, running.signal);
       if (mine !== number) return;

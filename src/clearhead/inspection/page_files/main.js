@@ -13,7 +13,7 @@ import { offPanel, toggled, headSwitch } from "./off.js";
 import { liveBar } from "./live.js";
 
 const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "learnt", "shapes", "card"];
-const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦", card: "ⓘ" };
+const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦", card: "¶" };
 const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, learnt: learntPanel, shapes: walkPanel, card: cardPanel };
 const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], learnt: [], shapes: ["step"], card: [] };
 const TITLES = { off: "off_" }; // "off" is the word on a slider

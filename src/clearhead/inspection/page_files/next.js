@@ -5,6 +5,11 @@ import { make, number } from "./draw.js";
 
 const TOP_K = [0, 1, 2, 3, 5, 10, 20, 50, 100];
 
+// What the sliders leave, as a question asks for it.
+export function chosenCuts() {
+  return { top_k: TOP_K[state.topK] || null, top_p: state.topP / 20, min_p: state.minP / 20 };
+}
+
 // The rules in the order in which decoding applies them. `logits` fall; `lse` is over all tokens.
 export function chances(logits, lse, temperature, topK, topP, minP, vocabulary) {
   const scaled = Array.from(logits, (x) => x / temperature);

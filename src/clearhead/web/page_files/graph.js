@@ -5,6 +5,7 @@ import { documentOf, logProb } from "./document.js";
 import { argmax, beam, draw, greedy } from "./search.js";
 
 const WEIGHTS = "weights.bin";
+const ENGINE = new URL("../runtime/ort-wasm-simd-threaded.wasm", import.meta.url);
 const MAX_TOKENS = 128;
 
 // What cannot be done; the page says it in its own language.
@@ -15,7 +16,7 @@ export class Refusal extends Error {
   }
 }
 
-// Fetches the model. `say` is told how many bytes are there.
+// Fetches the model and what runs it. `say` is given the number of bytes that are there.
 export async function openGraph(say) {
   const folder = new URL("../model/", import.meta.url);
   const read = async (name) => {
@@ -24,10 +25,12 @@ export async function openGraph(say) {
     return answer;
   };
   ort.env.wasm.numThreads = 1; // several need headers that a static host seldom sends
-  ort.env.wasm.wasmPaths = { wasm: new URL("../runtime/ort-wasm-simd-threaded.wasm", import.meta.url).href };
+  let size = 0;
+  const count = (more) => say(size += more);
+  ort.env.wasm.wasmBinary = await counted(await read(ENGINE), count);
   ort.env.logLevel = "error";
   const facts = await (await read("model.json")).json();
-  const weights = await counted(await read(WEIGHTS), say);
+  const weights = await counted(await read(WEIGHTS), count);
   const sessions = {};
   for (const name of facts.graphs) {
     const graph = new Uint8Array(await (await read(`${name}.onnx`)).arrayBuffer());
@@ -37,15 +40,13 @@ export async function openGraph(say) {
   return new GraphModel({ ...facts, ...text }, sessions);
 }
 
-async function counted(answer, say) {
+async function counted(answer, count) {
   const parts = [];
-  let size = 0;
   for (const reader = answer.body.getReader(); ;) {
     const { done, value } = await reader.read();
     if (done) break;
     parts.push(value);
-    size += value.length;
-    say(size);
+    count(value.length);
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
 }
