@@ -34,7 +34,7 @@ ANSWER = """async (asked) => {
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         """Nothing: there are hundreds of requests."""
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path, help="a text a line")
     parser.add_argument("--sentences", type=int, default=100)
     arguments = parser.parse_args()
-    texts = list(SENTENCES)
+    texts: list[str] = [*SENTENCES]
     if arguments.source is not None:
         texts = arguments.source.read_text(encoding="utf-8").splitlines()[: arguments.sentences]
     with opened(arguments.folder) as page:

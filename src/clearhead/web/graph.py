@@ -6,12 +6,13 @@ its attentions, its stream after each sublayer and what each sublayer adds, unde
 of a beam one after another, so that no row needs padding.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from clearhead.inspection.lens import (
     attribution_parts,
@@ -25,8 +26,9 @@ from clearhead.inspection.lens import (
 )
 from clearhead.inspection.sites import TowerName
 from clearhead.inspection.trace import Trace, trace
-from clearhead.models import MaskedLM, Model, Seq2Seq
-from clearhead.parts.attention import merge_heads, split_heads
+from clearhead.models import CausalLM, MaskedLM, Model, Seq2Seq
+from clearhead.parts.attention import MultiHeadAttention, merge_heads, split_heads
+from clearhead.parts.residual import Residual
 from clearhead.shapes import Tensor
 from clearhead.stacks.decoder import Memory
 
@@ -102,7 +104,7 @@ class TracedTower(nn.Module):
 
     def all_on(self) -> Switches:
         """Nothing switched off."""
-        attention = self.model.get_submodule(self.attentions[0])
+        attention = _attention(self.model, self.attentions[0])
         n_heads, d_head, d_model = attention.n_heads, attention.d_head, self.model.config.d_model
         return Switches(
             torch.ones(len(self.attentions), n_heads, dtype=torch.bool),
@@ -152,6 +154,7 @@ class TracedTower(nn.Module):
     def _run(self, tokens: Tensor, memory: Tensor | None) -> None:
         model = self.model
         if not isinstance(model, Seq2Seq):
+            assert isinstance(model, CausalLM | MaskedLM)
             model.hidden(tokens, real="all")
         elif self.tower == "encoder":
             model.encode(tokens, real="all")
@@ -169,37 +172,42 @@ class TracedTower(nn.Module):
     @contextmanager
     def _switched(self, switches: Switches) -> Iterator[None]:
         """Hooks that stand before those of a trace: it reads what the switches have left."""
-        handles: list[Any] = []
+        handles: list[RemovableHandle] = []
         for place, name in enumerate(self.attentions):
-            attention = self.model.get_submodule(name)
-            on = switches.heads_on[place][:, None, None]
-            value = switches.heads_value[place][:, None]
-
-            def heads(
-                _: nn.Module,
-                args: tuple[Tensor],
-                n: int = attention.n_heads,
-                on: Tensor = on,
-                value: Tensor = value,
-            ) -> tuple[Tensor]:
-                return (merge_heads(torch.where(on, split_heads(args[0], n), value)),)
-
-            handles.append(attention.output.register_forward_pre_hook(heads))
+            attention = _attention(self.model, name)
+            on, value = switches.heads_on[place], switches.heads_value[place]
+            hook = _switch_heads(attention.n_heads, on[:, None, None], value[:, None])
+            handles.append(attention.output.register_forward_pre_hook(hook))
         for place, name in enumerate(self.sublayers):
             residual = self.model.get_submodule(around(name))
-            on, value = switches.added_on[place], switches.added_value[place]
-
-            def added(
-                _: nn.Module, __: Any, x: Tensor, on: Tensor = on, value: Tensor = value
-            ) -> Tensor:
-                return torch.where(on, x, value)
-
-            handles.append(residual.dropout.register_forward_hook(added))
+            assert isinstance(residual, Residual)
+            hook = _switch_added(switches.added_on[place], switches.added_value[place])
+            handles.append(residual.dropout.register_forward_hook(hook))
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _attention(model: Model, name: str) -> MultiHeadAttention:
+    found = model.get_submodule(name)
+    assert isinstance(found, MultiHeadAttention)
+    return found
+
+
+def _switch_heads(n_heads: int, on: Tensor, value: Tensor) -> Callable[..., Any]:
+    def before_the_output(_: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
+        return (merge_heads(torch.where(on, split_heads(args[0], n_heads), value)),)
+
+    return before_the_output
+
+
+def _switch_added(on: Tensor, value: Tensor) -> Callable[..., Any]:
+    def after_the_dropout(_: nn.Module, __: Any, x: Tensor) -> Tensor:
+        return torch.where(on, x, value)
+
+    return after_the_dropout
 
 
 class ToLogits(nn.Module):
