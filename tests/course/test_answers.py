@@ -49,6 +49,7 @@ NAMES = {
     "arange": ["places counted"],
     "repeat": ["heads in turn"],
     "all_the_heads": ["query heads counted"],
+    "l2": ["decay in the gradient"],
 }
 
 

@@ -101,4 +101,5 @@ EXERCISES = (
     Exercise(9, "byte_pairs", ("merge_pair", "learn_merges", "encode_word")),
     Exercise(10, "rotary", ("rotate",)),
     Exercise(11, "grouped_queries", ("grouped_attention", "cache_bytes")),
+    Exercise(12, "adamw", ("adamw_step",)),
 )
