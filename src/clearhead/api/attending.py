@@ -43,8 +43,8 @@ def text_attention(
         else:
             (ids,) = codec.encode_prompts([text])
         ids = codec.fit_prompt(ids, model.config.max_length, too_long=too_long)
-        found = self_attention(model, ids, tokenizer=opened.source, layer=layer, head=head)
-        return _with_page(found, opened, name, _of_itself(model, ids))
+        attention_map = self_attention(model, ids, tokenizer=opened.source, layer=layer, head=head)
+        return _with_page(attention_map, opened, name, _of_itself(model, ids))
     (whole,) = codec.encode_sources([text])
     source = codec.fit_source(whole, model.config.max_length, too_long=too_long)
     if target is None:
@@ -59,7 +59,7 @@ def text_attention(
         tokens = codec.encode_targets([target])[0] if given else list(target)
         output = Output(tokens=tokens, log_probs=[], score=0.0, stop="end")
     start_id = opened.ids.decoder_start
-    found = cross_attention(
+    attention_map = cross_attention(
         model,
         source,
         output,
@@ -69,9 +69,9 @@ def text_attention(
         head=head,
     )
     if start_id is None or not output.tokens:
-        return found
+        return attention_map
     fed = [start_id, *output.tokens[:-1]]
-    return _with_page(found, opened, name, Text(list(source), fed, output.tokens))
+    return _with_page(attention_map, opened, name, Text(list(source), fed, output.tokens))
 
 
 def _of_itself(model: CausalLM | MaskedLM | Classifier, ids: list[int]) -> Text | None:
@@ -84,21 +84,26 @@ def _of_itself(model: CausalLM | MaskedLM | Classifier, ids: list[int]) -> Text 
         return Text(ids, None, model(tokens, real="all")[0].argmax(dim=-1).tolist())
 
 
-def _with_page(found: AttentionMap, opened: Opened, name: str, text: Text | None) -> AttentionMap:
+def _with_page(
+    attention_map: AttentionMap, opened: Opened, name: str, text: Text | None
+) -> AttentionMap:
     """The page opens at the map's own layer and head."""
     if text is None:
-        return found
+        return attention_map
 
     def html() -> str:
         document = look(subject_of(opened, name), text)
         kind = list(document["attention"])[-1]
-        document["suggested"][kind] = [found.layer, "mean" if found.head is None else found.head]
+        document["suggested"][kind] = [
+            attention_map.layer,
+            "mean" if attention_map.head is None else attention_map.head,
+        ]
         return page(document)
 
-    return found._replace(html=html)
+    return attention_map._replace(html=html)
 
 
-def _are_ids(given: object) -> bool:
-    if isinstance(given, bytes) or not isinstance(given, Sequence) or not given:
+def _are_ids(value: object) -> bool:
+    if isinstance(value, bytes) or not isinstance(value, Sequence) or not value:
         return False
-    return all(isinstance(each, int) and not isinstance(each, bool) for each in given)
+    return all(isinstance(item, int) and not isinstance(item, bool) for item in value)

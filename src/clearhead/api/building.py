@@ -40,5 +40,5 @@ def build_model(
     except (RuntimeError, TypeError):
         raise InputError(f"device={device!r:.60} is not a device; try 'cpu' or 'cuda'") from None
     own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
-    found = preset(config) if isinstance(config, str) else config
-    return build(found, seed=seed, device=device, own_parts=own)
+    model_config = preset(config) if isinstance(config, str) else config
+    return build(model_config, seed=seed, device=device, own_parts=own)

@@ -23,14 +23,16 @@ def takes(*options: type) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
         named = [
-            each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
         ]
         explained: dict[str, str] = {}
         for kind in options:
             for field in fields(kind):
                 if field.name not in explained:
                     explained[field.name] = explanations(kind)[field.name]
-                if field.name not in {each.name for each in named}:
+                if field.name not in {parameter.name for parameter in named}:
                     default = inspect.Parameter.empty if field.default is MISSING else field.default
                     named.append(
                         inspect.Parameter(

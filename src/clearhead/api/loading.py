@@ -27,10 +27,10 @@ def load(
     saved with your own parts needs their classes.
     """
     own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
-    found = find_model(path, own)
+    located = find_model(path, own)
     keep_freed_memory()  # every step of decoding frees what the next one needs
-    found.open()
-    return found
+    located.open()
+    return located
 
 
 def as_text_model(model: TextModel | str | Path) -> TextModel:
@@ -40,10 +40,10 @@ def as_text_model(model: TextModel | str | Path) -> TextModel:
 
 def find_model(path: str | Path, own: OwnParts = NONE) -> TextModel:
     """What `load` opens, not opened yet."""
-    found = locate(path)
-    if found.is_run:
-        return TrainedRun(found.folder, own_parts=own)
-    return TextModel(found.folder, own_parts=own, dtype=found.dtype, keeps=found.keeps)
+    located = locate(path)
+    if located.is_run:
+        return TrainedRun(located.folder, own_parts=own)
+    return TextModel(located.folder, own_parts=own, dtype=located.dtype, keeps=located.keeps)
 
 
 def import_model(folder: str | Path, out: str | Path) -> TextModel:

@@ -83,8 +83,8 @@ def measure_translator(
     if other is not None and not isinstance(other, TokenizedModel):
         if not isinstance(other, str | Path):
             raise InputError("against= compares models: give a model, a run or a folder")
-        found = locate(other)
-        other = TokenizedModel(found.folder, dtype=found.dtype, keeps=found.keeps)
+        located = locate(other)
+        other = TokenizedModel(located.folder, dtype=located.dtype, keeps=located.keeps)
         other.open()
     sources, references, where = pairs_to_translate(model, split, source, reference)
     if not options.exact:  # before translating, which takes its time
@@ -182,11 +182,10 @@ def _scores(
         records.append(dict(vars(metric)))
         lines.append(f"{metric.name:<8}{metric.value:6.2f}{half}   {metric.signature}")
     if theirs is not None:
-        for each in compare_translations(mine, theirs, references, **resampling):
-            records.append(dict(vars(each)))
-            lines.append(
-                f"{each.name:<8}{each.first:6.2f} against {each.second:.2f}: {each.verdict}"
-            )
+        for comparison in compare_translations(mine, theirs, references, **resampling):
+            records.append(dict(vars(comparison)))
+            figures = f"{comparison.first:6.2f} against {comparison.second:.2f}"
+            lines.append(f"{comparison.name:<8}{figures}: {comparison.verdict}")
     return Evaluation(values=values, records=records, lines=lines)
 
 
@@ -213,7 +212,7 @@ def measure_language_model(
         # As in training: each document alone behind a start, or one stream, in which an end stands
         # behind every document. A file that was cut in two has no end to be expected.
         alone = recipe_of_run(model.folder).batches.layout == "documents"
-        found = perplexity(
+        measured = perplexity(
             language_model,
             tokenizer,
             texts,
@@ -227,7 +226,7 @@ def measure_language_model(
         texts = ["\n".join(texts)] if options.document == "file" else texts
         texts = [each for each in texts if each]
         first = model.opened.codec.start_ids(options.start)
-        found = perplexity(
+        measured = perplexity(
             language_model,
             tokenizer,
             texts,
@@ -235,10 +234,10 @@ def measure_language_model(
             bos_id=first[0] if first else None,
         )
     per = {
-        "token": (found.per_token, found.n_tokens),
-        "byte": (found.per_byte, found.n_bytes),
-        "character": (found.per_character, found.n_characters),
-        "word": (found.per_word, found.n_words),
+        "token": (measured.per_token, measured.n_tokens),
+        "byte": (measured.per_byte, measured.n_bytes),
+        "character": (measured.per_character, measured.n_characters),
+        "word": (measured.per_word, measured.n_words),
     }
     values = {f"perplexity_per_{name}": value for name, (value, _) in per.items()}
     counts = {f"n_{name}s": n for name, (_, n) in per.items()}
@@ -246,9 +245,9 @@ def measure_language_model(
     values = {name: None if value == math.inf else value for name, value in values.items()}
     figures = {name: value for name, value in values.items() if value is not None}
     return Evaluation(
-        values={**figures, "bits_per_byte": found.bits_per_byte},
-        records=[{**record, **values, **counts, "bits_per_byte": found.bits_per_byte}],
-        lines=[*head, *lines, f"bits per byte           {found.bits_per_byte:>14,.3f}"],
+        values={**figures, "bits_per_byte": measured.bits_per_byte},
+        records=[{**record, **values, **counts, "bits_per_byte": measured.bits_per_byte}],
+        lines=[*head, *lines, f"bits per byte           {measured.bits_per_byte:>14,.3f}"],
     )
 
 
@@ -354,14 +353,14 @@ def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, flo
     if not can_measure_baseline():
         return {}, ['baseline  not measured; it needs: pip install "clearhead[eval]"']
     _stages.info("measuring a baseline")
-    found = baseline(corpus, split)
-    lines = [f"baseline  {found}"]
-    if reached < found.right.value:
+    compared = baseline(corpus, split)
+    lines = [f"baseline  {compared}"]
+    if reached < compared.right.value:
         lines.append(
             "The model is below the baseline: the baseline costs seconds, so use it instead, or "
             "train longer, or start from a pre-trained model."
         )
-    return {"baseline": found.right.value}, lines
+    return {"baseline": compared.right.value}, lines
 
 
 def _documents(

@@ -29,9 +29,9 @@ def old_translate(
 ) -> Any:
     """`translate` with `details` or `n_best`."""
     details, number, called = _taken(options, "translations(…)")
-    given, settings = as_list(texts), chosen(NBestOptions, options)
-    names = _names(given, number, called)
-    answers: list[Any] = answer(model, given, settings, names, n_best=settings.n_best)
+    sources, settings = as_list(texts), chosen(NBestOptions, options)
+    names = _names(sources, number, called)
+    answers: list[Any] = answer(model, sources, settings, names, n_best=settings.n_best)
     if not details:
         answers = [[output.text for output in outputs] for outputs in answers]
     if settings.n_best == 1:
@@ -45,9 +45,9 @@ def old_generate(
 ) -> Any:
     """`generate` with `details`."""
     details, number, called = _taken(options, "continuations(…)")
-    given, settings = as_list(prompts), chosen(GenerateOptions, options)
-    names = _names(given, number, called)
-    outputs = answer(model, given, settings, names, first_number=number)
+    texts, settings = as_list(prompts), chosen(GenerateOptions, options)
+    names = _names(texts, number, called)
+    outputs = answer(model, texts, settings, names, first_number=number)
     whole = [output or _nothing(model) for output in outputs]
     answers = whole if details else [output.text for output in whole]
     return answers[0] if isinstance(prompts, str) else answers
@@ -71,9 +71,9 @@ def old_score(
 ) -> Any:
     """`score` with `details`."""
     details, number, called = _taken(options, "token_scores(…)")
-    given, wanted = as_list(texts), None if targets is None else as_list(targets)
-    names = _names(given, number, called)
-    scores = answer(model, given, wanted, chosen(ScoreOptions, options), names)
+    sources, wanted = as_list(texts), None if targets is None else as_list(targets)
+    names = _names(sources, number, called)
+    scores = answer(model, sources, wanted, chosen(ScoreOptions, options), names)
     answers = scores if details else [scored.log_prob for scored in scores]
     return answers[0] if isinstance(texts, str) else answers
 
@@ -83,10 +83,10 @@ def old_classify(
 ) -> Any:
     """`classify` with `details`."""
     details, number, called = _taken(options, "label_probabilities(…)")
-    given = as_list(texts)
-    names = _names(given, number, called)
+    sources = as_list(texts)
+    names = _names(sources, number, called)
     settings = chosen(ClassifyOptions, options)
-    whole = answer(model, given, settings, names)
+    whole = answer(model, sources, settings, names)
     answers = whole if details else [None if each is None else each.label for each in whole]
     return answers[0] if isinstance(texts, str) else answers
 
@@ -95,8 +95,8 @@ def _taken(options: dict[str, Any], in_detail: str) -> tuple[bool, int, str]:
     """The old keywords but for `n_best`, taken out of the options."""
     for name in sorted(OLD & options.keys()):
         warn_of_old(f"the keyword {name}", INSTEAD.get(name, f"call {in_detail}"))
-    found = options.pop("details", False), options.pop("number", 1), options.pop("called", "text")
-    return found
+    taken = options.pop("details", False), options.pop("number", 1), options.pop("called", "text")
+    return taken
 
 
 def _names(texts: Sequence[str], number: int, called: str) -> list[str]:
@@ -117,13 +117,13 @@ def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
     known = ("pairs", "texts", "table", "columns", "label")
     if unknown := set(old) - set(known):
         raise TypeError(f"recipe_for has no keyword {min(unknown)!r}")
-    given = {name: value for name, value in old.items() if value is not None}
-    columns = given.pop("columns", ())
-    if text is not None or len(given) != 1 or (columns and "table" not in given):
+    arguments = {name: value for name, value in old.items() if value is not None}
+    columns = arguments.pop("columns", ())
+    if text is not None or len(arguments) != 1 or (columns and "table" not in arguments):
         raise InputError("give text= and no other text, such as text=OwnText.pairs([…])")
     name: str
     value: Any
-    ((name, value),) = given.items()
+    ((name, value),) = arguments.items()
     new = {"label": "labels"}.get(name, name)
     warn_of_old(f"the keyword {name}", f"give OwnText.{new}(…)")
     match name, value:

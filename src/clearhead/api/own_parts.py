@@ -18,7 +18,7 @@ ROLES = tuple(field.name for field in fields(OwnParts))
 
 def own_parts(**given: Any) -> OwnParts:
     """Checked, by role. A name is looked up in its file, which is run for it."""
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     for role, part in given.items():
         if part is None:
             continue
@@ -29,8 +29,8 @@ def own_parts(**given: Any) -> OwnParts:
                 f"{role}={part!r} is not a subclass of {base.__module__}.{base.__qualname__}; "
                 "give the class itself, or FILE.py:NAME"
             )
-        found[role] = part
-    return OwnParts(**found)
+        classes[role] = part
+    return OwnParts(**classes)
 
 
 def _by_name(role: str, name: str) -> Any:
@@ -42,7 +42,7 @@ def _by_name(role: str, name: str) -> Any:
 
 def from_file(file: Path, symbol: str) -> Any:
     """What a Python file calls by this name. The file is run: only name one that you trust."""
-    found = getattr(run_file(file), symbol, None)
-    if found is None:
+    part = getattr(run_file(file), symbol, None)
+    if part is None:
         raise ClearheadError(f"{file} has no {symbol!r}; check the name")
-    return found
+    return part

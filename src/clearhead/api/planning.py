@@ -83,19 +83,19 @@ def _found(what: RecipeGiven | ModelConfig) -> Recipe | ModelConfig:
     return as_recipe(what)
 
 
-def _assumptions(given: Assumptions | Mapping[str, float] | None) -> Assumptions:
-    if isinstance(given, Assumptions):
-        return given
-    if not isinstance(given, Mapping | None):
+def _assumptions(assumptions: Assumptions | Mapping[str, float] | None) -> Assumptions:
+    if isinstance(assumptions, Assumptions):
+        return assumptions
+    if not isinstance(assumptions, Mapping | None):
         raise InputError(
-            f"assumptions={given!r:.60} is a {type(given).__name__}; give a dictionary, such as "
-            "{'price': 2.5}"
+            f"assumptions={assumptions!r:.60} is a {type(assumptions).__name__}; give a "
+            "dictionary, such as {'price': 2.5}"
         )
     known = [field.name for field in fields(Assumptions)]
-    for name, value in (given or {}).items():
+    for name, value in (assumptions or {}).items():
         if name not in known:
             raise InputError(f"assumptions has no {name!r}; {nearest(str(name), known)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{name}={value!r} is a {type(value).__name__}; give a number")
-    values: dict[str, Any] = dict(given or {})
+    values: dict[str, Any] = dict(assumptions or {})
     return Assumptions(**values)

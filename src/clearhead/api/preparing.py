@@ -48,12 +48,12 @@ def prepare(
         if "clean" in changes:
             raise InputError("clean= and data['clean'] both name kinds of defects; give only one")
         changes["clean"] = defect_kinds(clean)
-    found = revise_recipe(own, {"data": changes}) if changes else own
+    revised = revise_recipe(own, {"data": changes}) if changes else own
     options = PrepareOptions(folder=folder, processes=processes, overwrite=overwrite)
     job = Job(
-        config=found.data,
-        root=data_root(found.data),
-        folder=prepared_folder(found, folder),
+        config=revised.data,
+        root=data_root(revised.data),
+        folder=prepared_folder(revised, folder),
         processes=options.processes or os.cpu_count() or 1,
         instead_of={key: getattr(own.data, key) for key in changes},
         report=progress or (lambda _: None),

@@ -105,8 +105,8 @@ def recipe_for(
         template = recipe_from(template, first, data_of_run(first, PREPARED))
     data = template.data
     if text.own is None:
-        place = as_path("folder", folder, TEXT / name)
-        data = replace(data, **data_settings(text, place, data.sides))
+        text_folder = as_path("folder", folder, TEXT / name)
+        data = replace(data, **data_settings(text, text_folder, data.sides))
     if data.format in ("text", "parallel", "labelled"):  # text in memory is written as a table
         refuse_tables(data.train)
     data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
@@ -117,21 +117,21 @@ def recipe_for(
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)
     reasons = [*([] if text.own is None else [text.own.summary]), *reasons_for(sized)]
-    found = with_values(template, {"data.clean": removed, **sized.values})
+    own_recipe = with_values(template, {"data.clean": removed, **sized.values})
     if data.task == "classification":
-        reasons += _about_the_baseline(found.data)
-    if note := shared_targets(find_inputs(found.data, "train", Path("/")), found.data):
+        reasons += _about_the_baseline(own_recipe.data)
+    if note := shared_targets(find_inputs(own_recipe.data, "train", Path("/")), own_recipe.data):
         reasons.append(f"Held out: {note}.")
     if written is not None:
         head = f"{name}: made by clearhead new, for {options.minutes:g} minutes."
-        _write_recipe(written, found, [head, *reasons])
-        found = load_recipe(written)
+        _write_recipe(written, own_recipe, [head, *reasons])
+        own_recipe = load_recipe(written)
     return SizedRecipe(
-        name=found.name,
-        data=found.data,
-        batches=found.batches,
-        model=found.model,
-        train=found.train,
+        name=own_recipe.name,
+        data=own_recipe.data,
+        batches=own_recipe.batches,
+        model=own_recipe.model,
+        train=own_recipe.train,
         reasons=tuple(reasons),
         defects=defects,
     )
@@ -144,13 +144,13 @@ def _about_the_baseline(data: DataConfig) -> list[str]:
     _stages.info("measuring a baseline")
     whole = replace(data, held_out=0.0, held_out_test=0.0, clean=())
     documents = split_reader(whole, "train", Path("/")).documents(Cursor(), {})
-    rows = [each.texts for each in islice(documents, READ_FOR_BASELINE)]
+    rows = [document.texts for document in islice(documents, READ_FOR_BASELINE)]
     Random(0).shuffle(rows)  # files may be sorted by label
-    found = cross_validated([row[0] for row in rows], [row[-1] for row in rows])
-    if found is None:
+    accuracy = cross_validated([row[0] for row in rows], [row[-1] for row in rows])
+    if accuracy is None:
         return []
     return [
-        f"Baseline: {found}, by five-fold cross-validation. A model that is not better is not "
+        f"Baseline: {accuracy}, by five-fold cross-validation. A model that is not better is not "
         "worth its time; clearhead.evaluate(…) compares them on the test part."
     ]
 

@@ -58,12 +58,12 @@ def recipe(
                 + ", ".join(recipe_names())
             )
         source = Recipe(name=name or "unnamed", **{"batches": BatchConfig(), **whole})
-    found = as_recipe(source)
-    found = replace(found, name=name or found.name, **whole)
+    resolved = as_recipe(source)
+    resolved = replace(resolved, name=name or resolved.name, **whole)
     if not values:
-        return found
+        return resolved
     keys = [f"{section}.{key}" for section, table in values.items() for key in table]
-    return validate_as_often(revise_recipe(found, values), found.train.steps, keys)
+    return validate_as_often(revise_recipe(resolved, values), resolved.train.steps, keys)
 
 
 def as_recipe(given: RecipeGiven) -> Recipe:

@@ -98,11 +98,11 @@ def see(
         language=language,
         training_text=training_text,
     )
-    found = as_text_model(model)
-    subject = seeing.subject_of(found.opened, found.name)
-    given = {name: value for name, value in vars(options).items() if name != "training_text"}
-    document = seeing.see(subject, one_string(text), **given)
-    return Microscope(document | (_learnt(found, text) if options.training_text else {}))
+    text_model = as_text_model(model)
+    subject = seeing.subject_of(text_model.opened, text_model.name)
+    settings = {name: value for name, value in vars(options).items() if name != "training_text"}
+    document = seeing.see(subject, one_string(text), **settings)
+    return Microscope(document | (_learnt(text_model, text) if options.training_text else {}))
 
 
 def _learnt(model: TextModel, text: str) -> dict[str, Any]:
@@ -110,12 +110,12 @@ def _learnt(model: TextModel, text: str) -> dict[str, Any]:
     if not isinstance(model, TrainedRun):
         rule = f"needs a run, whose training text is known, and {model.folder} is only a model"
         raise ConfigError("training_text", True, rule, "name the run, or leave it out")
-    found = model.learnt_from(text)
+    learnt = model.learnt_from(text)
     return {
         "learnt": {
-            "counts": list(found.counts.items()),
-            "nearest": [vars(each) for each in found.nearest],
-            "searched": found.searched,
-            "isAll": found.is_all,
+            "counts": list(learnt.counts.items()),
+            "nearest": [vars(pair) for pair in learnt.nearest],
+            "searched": learnt.searched,
+            "isAll": learnt.is_all,
         }
     }

@@ -133,12 +133,12 @@ def _check_main_thread() -> None:
     )
 
 
-def _named(given: str | Path) -> tuple[str | None, TextModel]:
+def _named(argument: str | Path) -> tuple[str | None, TextModel]:
     """A name, where one was given, and the model."""
-    found = _NAMED.fullmatch(str(given))
-    if found is None or Path(given).exists():
-        return None, find_model(given)
-    return found[1], find_model(found[2])
+    match = _NAMED.fullmatch(str(argument))
+    if match is None or Path(argument).exists():
+        return None, find_model(argument)
+    return match[1], find_model(match[2])
 
 
 def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
@@ -194,12 +194,12 @@ def _checked(models: "list[ModelToServe]") -> "tuple[ModelToServe, ...]":
     return tuple(models)
 
 
-def _origin(given: str) -> str:
+def _origin(address: str) -> str:
     """As a browser sends it."""
-    origin = given.strip().lower().rstrip("/")
+    origin = address.strip().lower().rstrip("/")
     if origin not in ("*", "null") and re.fullmatch(r"[a-z][-+.a-z0-9]*://[^/?#]+", origin) is None:
         raise ConfigError(
-            "allow_origin", given, "is not the address of a site",
+            "allow_origin", address, "is not the address of a site",
             "write it like https://example.org (no path), or * for all",
         )  # fmt: skip
     return origin

@@ -78,8 +78,8 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
         measured["values"] |= {name: spread(norms[name]) for name in GRADIENTS}
     for name, value in measured["values"].items():
         if not is_figure(name, value):
-            found = {"values": {}, "failed": f"{name} is {value}", "date": _now()}
-            return line | found | {"tokens": _last(folder, "targets")}
+            outcome = {"values": {}, "failed": f"{name} is {value}", "date": _now()}
+            return line | outcome | {"tokens": _last(folder, "targets")}
     loss = _last(folder, "loss", valid=True)
     return (
         line
@@ -95,8 +95,12 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
 
 def _circumstances() -> dict[str, Any]:
     """By what, on what: the code is the one that this process has loaded."""
-    found = versions()
-    return {**found, "clearhead": _commit() or found["clearhead"], "processor": processor_name()}
+    circumstances = versions()
+    return {
+        **circumstances,
+        "clearhead": _commit() or circumstances["clearhead"],
+        "processor": processor_name(),
+    }
 
 
 def _now() -> str:
@@ -130,9 +134,9 @@ def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]
 
 def _last(folder: Path, name: str, *, valid: bool = False) -> Any:
     found = [
-        each[name]
-        for each in read_metrics(folder / METRICS)
-        if ("valid" in each) == valid and type(each.get(name)) in (float, int)
+        record[name]
+        for record in read_metrics(folder / METRICS)
+        if ("valid" in record) == valid and type(record.get(name)) in (float, int)
     ]
     return found[-1] if found else None
 
@@ -193,7 +197,7 @@ def _measure(
     files: list[Path] | None,
     suffix: str,
 ) -> Measured:
-    found: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
+    measured: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
     if not run.opened.translates:
         # An encoder is measured on prepared data, and those of a study have no run's name.
         where = (
@@ -203,19 +207,19 @@ def _measure(
         for name in measures:
             if name not in values:
                 raise InputError(f"measures has {name!r}; choose from {', '.join(values)}")
-            found["values"][name + suffix] = values[name]
-        return found
+            measured["values"][name + suffix] = values[name]
+        return measured
     source, reference = files or (None, None)
     sources, references, _ = pairs_to_translate(run, None, source, reference)
     figures = _Figures(run, sources, references, task["beam"])
     blocks = [[i for i in range(len(sources)) if i % N_BLOCKS != g] for g in range(N_BLOCKS)]
     for name in measures:
         figure = figures.by_name(name)
-        found["values"][name + suffix] = figure(range(len(sources)))
-        found["left_out"][name + suffix] = [figure(lines) for lines in blocks]
+        measured["values"][name + suffix] = figure(range(len(sources)))
+        measured["left_out"][name + suffix] = [figure(lines) for lines in blocks]
         if name == "exact":
-            found["n_lines"][name + suffix] = len(sources)
-    return found
+            measured["n_lines"][name + suffix] = len(sources)
+    return measured
 
 
 class _Figures:
@@ -263,7 +267,9 @@ class _Figures:
         """Nats for each target token."""
         if self._scores is None:
             scored = self.run.token_scores(self.sources, self.references)
-            self._scores = [(-each.log_prob, len(each.log_probs)) for each in scored]
+            self._scores = [
+                (-scored_text.log_prob, len(scored_text.log_probs)) for scored_text in scored
+            ]
         chosen = [self._scores[i] for i in lines]
         return sum(nats for nats, _ in chosen) / sum(n for _, n in chosen)
 
@@ -282,13 +288,13 @@ def main() -> int:
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     try:
-        found = carry_out(task)
+        result = carry_out(task)
     except ClearheadError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if found is None:
+    if result is None:
         return STOPPED
-    write_whole(Path(task["folder"]) / RESULT, json.dumps(found, ensure_ascii=False))
+    write_whole(Path(task["folder"]) / RESULT, json.dumps(result, ensure_ascii=False))
     return 0
 
 

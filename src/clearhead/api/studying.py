@@ -166,7 +166,7 @@ class Study:
         ]
 
     def _jobs(self, costs: dict[str, dict[str, Any]]) -> list[StudyJob]:
-        found: list[StudyJob] = []
+        jobs: list[StudyJob] = []
         for arm, seed in self._missing(costs):
             cost = costs[arm.key]
             recipe = arm.trial(seed, cost["steps"])
@@ -194,8 +194,8 @@ class Study:
                     "parameters": cost["parameters"],
                 },
             }
-            found.append(StudyJob(name, task, self.folder / "logs" / f"{name}.txt"))
-        return found
+            jobs.append(StudyJob(name, task, self.folder / "logs" / f"{name}.txt"))
+        return jobs
 
     def _prepared(self, arm: Arm) -> Path:
         """Arms with the same data settings share their prepared data."""
@@ -203,10 +203,10 @@ class Study:
         return self.folder / "prepared" / hashlib.sha256(settings.encode()).hexdigest()[:12]
 
     def _prepare(self, say: Say) -> None:
-        for place, arm in {self._prepared(arm): arm for arm in self.plan.arms}.items():
-            if not place.exists():
-                say(f"preparing {place}")
-            prepare(arm.recipe, folder=place)
+        for prepared_folder, arm in {self._prepared(arm): arm for arm in self.plan.arms}.items():
+            if not prepared_folder.exists():
+                say(f"preparing {prepared_folder}")
+            prepare(arm.recipe, folder=prepared_folder)
 
     def _costs(self, say: Say) -> dict[str, dict[str, Any]]:
         """Steps, seconds and parameters of a run, by the key of its arm. They are measured once,
@@ -250,17 +250,17 @@ class Study:
                     _steps_for_tokens(run, self.plan.amount) if self.plan.budget == "tokens" else 0
                 )
                 n_steps = STEPS_OF_TIME if self.plan.budget == "core_minutes" else FEW_STEPS
-                found = make_plan(run, n_steps, clock=time.process_time)
+                estimate = make_plan(run, n_steps, clock=time.process_time)
         finally:
             torch.set_num_threads(threads)
         if self.plan.budget == "steps":
             steps = int(self.plan.amount)
         elif self.plan.budget == "core_minutes":
-            steps = max(1, int(60 * self.plan.amount / found.seconds_per_step))
+            steps = max(1, int(60 * self.plan.amount / estimate.seconds_per_step))
         return {
             "steps": steps,
-            "seconds": steps * found.seconds_per_step,
-            "parameters": found.parameters,
+            "seconds": steps * estimate.seconds_per_step,
+            "parameters": estimate.parameters,
         }
 
 
@@ -273,16 +273,16 @@ def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
             file, _, symbol = part.rpartition(":")
             if Path(file).parent != SHIPPED.resolve():
                 wanted[role, Path(file), symbol] = f"arms.{arm.name}.parts.{role}"
-    given: dict[tuple[str, Path, str], str] = {}
+    named_parts: dict[tuple[str, Path, str], str] = {}
     for text in named:
         role, _, name = text.partition("=")
         file, _, symbol = name.rpartition(":")
-        given[role, user_path(file).resolve(), symbol] = text
-    for part, text in given.items():
+        named_parts[role, user_path(file).resolve(), symbol] = text
+    for part, text in named_parts.items():
         if part not in wanted:
             known = f"its parts are {', '.join(map(_option, wanted))}" if wanted else "it has none"
             raise InputError(f"{plan.given} has no part {text!r}; {known}")
-    missing = [part for part in wanted if part not in given]
+    missing = [part for part in wanted if part not in named_parts]
     if missing:
         options = " ".join(shlex.quote(_option(part)) for part in wanted)
         rule = "would be run, and may be somebody else's"

@@ -251,10 +251,10 @@ def translations(
     config = options.config(n_best)
     decoded = translate_texts(engine, codec, texts, config, names=names, split=pair)
     longest = codec.longest_source(engine.config.max_length)
-    for name, each in zip(names, decoded):
-        done = "it was cut" if each.outputs else "left empty; split it, or try too_long='cut'"
-        warn_of_cut(name, len(each.given), each.n_cut, longest, done)
-    return [each.outputs for each in decoded]
+    for name, answer in zip(names, decoded):
+        done = "it was cut" if answer.outputs else "left empty; split it, or try too_long='cut'"
+        warn_of_cut(name, len(answer.given), answer.n_cut, longest, done)
+    return [answer.outputs for answer in decoded]
 
 
 def continuations(
@@ -270,10 +270,10 @@ def continuations(
     engine = _engine(model, model.opened.language_model, options)
     codec, names, config = model.opened.codec, _named(prompts, names), options.config()
     decoded = generate_texts(engine, codec, prompts, config, first_number=first_number, names=names)
-    for name, each in zip(names, decoded):
+    for name, answer in zip(names, decoded):
         longest = engine.config.max_length
-        warn_of_cut(name, len(each.given), each.n_cut, longest, "its front was cut")
-    return [each.outputs[0] if each.outputs else None for each in decoded]
+        warn_of_cut(name, len(answer.given), answer.n_cut, longest, "its front was cut")
+    return [answer.outputs[0] if answer.outputs else None for answer in decoded]
 
 
 def streamed(
@@ -342,6 +342,6 @@ def _named(texts: Sequence[str], names: Sequence[str] | None) -> Sequence[str]:
     return [f"text {number}" for number, _ in enumerate(texts, 1)] if names is None else names
 
 
-def _alike(given: Texts, answers: list[Any]) -> Any:
+def _alike(texts: Texts, answers: list[Any]) -> Any:
     """One answer to a string, many to many."""
-    return answers[0] if isinstance(given, str) else answers
+    return answers[0] if isinstance(texts, str) else answers

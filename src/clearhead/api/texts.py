@@ -117,11 +117,11 @@ class Evaluating(Measuring, total=False):
     prepared: str | Path | None
 
 
-def one_string(given: object) -> str:
+def one_string(text: object) -> str:
     """The text, if it is a single string."""
-    if isinstance(given, str):
-        return given
-    raise InputError(f"text={given!r:.60} is a {type(given).__name__}; give one string")
+    if isinstance(text, str):
+        return text
+    raise InputError(f"text={text!r:.60} is a {type(text).__name__}; give one string")
 
 
 def as_list(given: Texts) -> list[str]:
@@ -135,17 +135,17 @@ def as_list(given: Texts) -> list[str]:
             "(the text of a file: Path(…).read_text())"
         )
     texts = list(given)
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(
-                f"text {place + 1} is {text!r:.60}, a {type(text).__name__}; give strings"
+                f"text {index + 1} is {text!r:.60}, a {type(text).__name__}; give strings"
             )
     return texts
 
 
-def _refuse_frames(given: object) -> None:
+def _refuse_frames(value: object) -> None:
     """A data frame would give the names of its columns."""
-    if hasattr(given, "itertuples") or hasattr(given, "iter_rows"):
+    if hasattr(value, "itertuples") or hasattr(value, "iter_rows"):
         raise InputError("this is a data frame; give one of its columns, such as frame['text']")
 
 
@@ -160,9 +160,9 @@ def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
                 f"{name}={given!r:.60} must be a path or a list of lines; give one of them"
             )
         lines = list(given)
-        for place, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):
             if not isinstance(line, str):
-                raise InputError(f"{name}: line {place} is {line!r:.60}; give strings")
+                raise InputError(f"{name}: line {number} is {line!r:.60}; give strings")
         return lines
     path = as_path(name, given)
     try:

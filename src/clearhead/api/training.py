@@ -77,24 +77,25 @@ def train(
     `build_model`. `listeners` receive every step; without listeners, `train` logs what `clearhead
     train` prints (logger "clearhead"). `progress` receives the progress of preparing.
     """
-    found = as_recipe(recipe)
+    resolved = as_recipe(recipe)
     TrainOptions(threads=threads)
     parts = own_parts(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
-    place = as_path("folder", folder, RUNS / found.name)
-    found, corpus, note = _open_data(found, prepared, progress)
-    if not (place / CHECKPOINTS).exists():  # a run that has begun ends with the text it began with
-        check_text_of_data(corpus, found.data)
+    run_folder = as_path("folder", folder, RUNS / resolved.name)
+    resolved, corpus, note = _open_data(resolved, prepared, progress)
+    # A run that has begun ends with the text that it began with.
+    if not (run_folder / CHECKPOINTS).exists():
+        check_text_of_data(corpus, resolved.data)
     keep_freed_memory()
-    with joined(found.train) as ranks:
+    with joined(resolved.train) as ranks:
         receivers: Sequence[Listener] = ()
         if ranks.first:
-            receivers = [_LogLines(found.train.log_every)] if listeners is None else listeners
-        with own(place) if ranks.first else nullcontext():
-            ending = _train(found, corpus, place, ranks, parts, receivers, note, threads)
+            receivers = [_LogLines(resolved.train.log_every)] if listeners is None else listeners
+        with own(run_folder) if ranks.first else nullcontext():
+            ending = _train(resolved, corpus, run_folder, ranks, parts, receivers, note, threads)
         ranks.gather(None)  # nobody opens the model before it is written
-    return TrainedRun(place, own_parts=parts, ending=ending)
+    return TrainedRun(run_folder, own_parts=parts, ending=ending)
 
 
 def training_plan(
@@ -111,13 +112,13 @@ def training_plan(
     """Estimate what a run takes on this machine: sizes by arithmetic, time from a few real steps,
     which are discarded. If the data are not prepared, they are prepared first; nothing else is
     written. The arguments are those of `train`. For many accelerators, use `plan`."""
-    found = as_recipe(recipe)
+    resolved = as_recipe(recipe)
     TrainOptions(threads=threads)
     parts = own_parts(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
-    found, corpus, _ = _open_data(found, prepared, progress)
-    return Trials(threads, own_parts=parts).plan(found, corpus)
+    resolved, corpus, _ = _open_data(resolved, prepared, progress)
+    return Trials(threads, own_parts=parts).plan(resolved, corpus)
 
 
 def _open_data(
@@ -129,8 +130,8 @@ def _open_data(
     settings that are not the recipe's own."""
     path = as_path("prepared", folder, PREPARED / recipe.name)
     if not is_prepared(path):
-        place = torchrun()
-        if place is not None and place.world > 1:
+        launched = torchrun()
+        if launched is not None and launched.world > 1:
             raise DataError(
                 f"{path} holds no prepared data, and several ranks would prepare them at once; "
                 "prepare them first: clearhead.prepare(…), or clearhead prepare RECIPE"
@@ -139,11 +140,11 @@ def _open_data(
         corpus = prepare(recipe, folder=path, progress=progress)
         return recipe, corpus, _left_out(corpus)
     corpus = open_corpus(path)
-    given = corpus.manifest.given(recipe.data)
-    recipe = replace(recipe, data=replace(recipe.data, **given))
+    recorded = corpus.manifest.given(recipe.data)
+    recipe = replace(recipe, data=replace(recipe.data, **recorded))
     corpus.manifest.check_recipe(path, recipe.data)
-    settings = ", ".join(f"data.{key} = {value!r}" for key, value in given.items())
-    return recipe, corpus, f"as {path} was prepared: {settings}" if given else ""
+    settings = ", ".join(f"data.{key} = {value!r}" for key, value in recorded.items())
+    return recipe, corpus, f"as {path} was prepared: {settings}" if recorded else ""
 
 
 def _left_out(corpus: Corpus) -> str:

@@ -21,15 +21,15 @@ class Arguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """What argparse found wrong, in our words where they are known."""
         help_text = f"see {self.prog} --help"
-        if found := _WRONG_TYPE.fullmatch(message):
-            what, such = _NUMBERS.get(found[2], ("a valid value", ""))
-            remedy = f"give one, such as {found[1]} {such}" if such else help_text
-            raise ClearheadError(f"{found[1]} {found[3]} is not {what}; {remedy}")
-        if found := _WRONG_WORD.fullmatch(message):
-            raise ClearheadError(f"{found[1]} {found[2]} is not a choice; choose from {found[3]}")
-        if found := _NO_VALUE.fullmatch(message):
-            raise ClearheadError(f"{found[1]} needs a value; {help_text}")
-        if found := _MISSING.fullmatch(message):
-            names = ", ".join(name.strip().upper() for name in found[1].split(","))
+        if match := _WRONG_TYPE.fullmatch(message):
+            what, such = _NUMBERS.get(match[2], ("a valid value", ""))
+            remedy = f"give one, such as {match[1]} {such}" if such else help_text
+            raise ClearheadError(f"{match[1]} {match[3]} is not {what}; {remedy}")
+        if match := _WRONG_WORD.fullmatch(message):
+            raise ClearheadError(f"{match[1]} {match[2]} is not a choice; choose from {match[3]}")
+        if match := _NO_VALUE.fullmatch(message):
+            raise ClearheadError(f"{match[1]} needs a value; {help_text}")
+        if match := _MISSING.fullmatch(message):
+            names = ", ".join(name.strip().upper() for name in match[1].split(","))
             raise ClearheadError(f"{self.prog} needs {names}; {help_text}")
         raise ClearheadError(f"{self.prog}: {message.removeprefix('argument ')}; {help_text}")

@@ -24,20 +24,24 @@ def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any])
 
 def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dict[str, Any]:
     """The options that are parameters of the function, to be passed on."""
-    given = vars(namespace)
-    return {name: given[name] for name in _parameters(function) if name in given}
+    values = vars(namespace)
+    return {name: values[name] for name in _parameters(function) if name in values}
 
 
 def options_of(namespace: argparse.Namespace, kind: type[T]) -> T:
     """The options that are fields of the class, as an object of it."""
-    given = vars(namespace)
+    values = vars(namespace)
     known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
-    return kind(**{name: given[name] for name in known if name in given})
+    return kind(**{name: values[name] for name in known if name in values})
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    found = inspect.signature(function).parameters.values()
-    return {each.name: each.default for each in found if each.default is not each.empty}
+    parameters = inspect.signature(function).parameters.values()
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is not parameter.empty
+    }
 
 
 def add_clean_argument(parser: argparse.ArgumentParser, what: str) -> None:
@@ -67,12 +71,12 @@ def parts(namespace: argparse.Namespace) -> dict[str, str]:
     """The values of --part by role, as the API takes them."""
     from clearhead.api.own_parts import ROLES
 
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for text in namespace.part:
         role, equals, name = text.partition("=")
         if not equals or role not in ROLES:
             known = role in ROLES
             remedy = f"write --part {role}=FILE.py:NAME" if known else nearest(role, ROLES)
             raise ClearheadError(f"--part {text!r} is not ROLE=FILE.py:NAME; {remedy}")
-        found[role] = name
-    return found
+        named[role] = name
+    return named

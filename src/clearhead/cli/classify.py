@@ -42,10 +42,10 @@ def run(namespace: argparse.Namespace) -> int:
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]
-        found = label_probabilities(model, lines, options, names_of(chunk))
+        probabilities = label_probabilities(model, lines, options, names_of(chunk))
         return [
             _shown(namespace, number, line, classified)
-            for (number, line), classified in zip(chunk, found)
+            for (number, line), classified in zip(chunk, probabilities)
         ]
 
     def show(number: int, line: str) -> None:
@@ -56,17 +56,19 @@ def run(namespace: argparse.Namespace) -> int:
     return answer_lines(namespace, answer)
 
 
-def _shown(namespace: argparse.Namespace, number: int, line: str, found: Classified | None) -> str:
-    probabilities = {} if found is None else found.probabilities
+def _shown(
+    namespace: argparse.Namespace, number: int, line: str, classified: Classified | None
+) -> str:
+    probabilities = {} if classified is None else classified.probabilities
     if namespace.format == "jsonl":
         whole: dict[str, Any] = {
             "line": number,
             "text": line,
-            "label": None if found is None else found.label,
+            "label": None if classified is None else classified.label,
             "probabilities": probabilities,
         }
         return json.dumps(whole, ensure_ascii=False) + "\n"
     if namespace.scores:
         likeliest = sorted(probabilities.items(), key=lambda pair: -pair[1])
         return "\t".join(f"{as_field(label)}\t{p:.4f}" for label, p in likeliest) + "\n"
-    return ("" if found is None else as_field(found.label)) + "\n"
+    return ("" if classified is None else as_field(classified.label)) + "\n"

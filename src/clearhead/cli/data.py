@@ -167,7 +167,7 @@ def _get(console: TextConsole, name: str) -> int:
     console.print(f": {corpus.about}")
     console.print(f"licence: {corpus.licence}")
     if corpus.downloads:
-        console.print(f"size:    {sum(each.size for each in corpus.downloads):,} bytes from")
+        console.print(f"size:    {sum(part.size for part in corpus.downloads):,} bytes from")
     for download in corpus.downloads:
         console.print(f"         {download.url}\n         sha256 {download.sha256}", soft_wrap=True)
     with Progress(

@@ -32,8 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     if name is not None and name not in PRESETS:
         remedy = nearest(name, [*recipe_names(), *PRESETS])
         raise ClearheadError(f"there is no recipe or preset {name!r}; {remedy}")
-    given = given_keys(arguments)
-    for key, text in given:
+    keys = given_keys(arguments)
+    for key, text in keys:
         if name is None or not key.startswith("model."):
             what = "none is named" if name is None else f"{name} is a preset"
             raise ConfigError(key, text, f"is for recipes, and {what}", "leave it out")
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             total = count_parameters(build_model(config, device="meta")).total
             print(f"  {known:<22}{config.family:<17}{total:>16,} parameters")
         return 0
-    config, _ = revise_model(preset(name), TrainConfig(), given)
+    config, _ = revise_model(preset(name), TrainConfig(), keys)
     for field in fields(config):
         print(f"{field.name:<22}{getattr(config, field.name)}")
     count = count_parameters(build_model(config, device="meta"))

@@ -65,12 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
-    given: dict[str, Any] = settings(namespace, evaluate)
-    given["model"] = None if namespace.model is None else open_model(namespace)
+    arguments: dict[str, Any] = settings(namespace, evaluate)
+    arguments["model"] = None if namespace.model is None else open_model(namespace)
     with showing_stages(namespace):
-        found = evaluate(**given)
+        evaluation = evaluate(**arguments)
     if namespace.format == "jsonl":
-        print(*map(json.dumps, found.records), sep="\n")
+        print(*map(json.dumps, evaluation.records), sep="\n")
     else:
-        print(found)
+        print(evaluation)
     return 0

@@ -62,15 +62,15 @@ def run(namespace: argparse.Namespace) -> int:
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines, first = [line for _, line in chunk], chunk[0][0]
-        found = continuations(model, lines, options, names_of(chunk), first_number=first)
+        outputs = continuations(model, lines, options, names_of(chunk), first_number=first)
         shown: list[str] = []
-        for (number, line), each in zip(chunk, found):
+        for (number, line), output in zip(chunk, outputs):
             if namespace.format == "jsonl":
-                texts = [] if each is None else [as_json(each)]
+                texts = [] if output is None else [as_json(output)]
                 whole = {"line": number, "prompt": line, "texts": texts}
                 shown.append(json.dumps(whole, ensure_ascii=False) + "\n")
             else:
-                shown.append(("" if each is None else one_line(each.text)) + "\n")
+                shown.append(("" if output is None else one_line(output.text)) + "\n")
         return shown
 
     def show(number: int, line: str) -> None:

@@ -167,12 +167,12 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_catalogue(path: Path, head: bytes) -> None:
-    found = catalogue_of(path, head)
-    if found is not None:
+    catalogue = catalogue_of(path, head)
+    if catalogue is not None:
         raise DataError(
-            f"{path} is {found.what}, whose lines are not sentences: the output would be broken; "
-            f"write its texts as a table: {found.commands}; and give the texts of the column "
-            "source, one on each line, as --input"
+            f"{path} is {catalogue.what}, whose lines are not sentences: the output would be "
+            f"broken; write its texts as a table: {catalogue.commands}; and give the texts of "
+            "the column source, one on each line, as --input"
         )
 
 
@@ -297,12 +297,12 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
             print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
 
 
-def as_json(found: Output) -> dict[str, Any]:
+def as_json(output: Output) -> dict[str, Any]:
     """Every detail of an output."""
     return {
-        "text": found.text,
-        "score": found.score,
-        "stop": found.stop,
-        "tokens": found.tokens,
-        "log_probs": found.log_probs,
+        "text": output.text,
+        "score": output.score,
+        "stop": output.stop,
+        "tokens": output.tokens,
+        "log_probs": output.log_probs,
     }

@@ -78,9 +78,9 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.columns is not None and namespace.table is None:
         raise ClearheadError("--columns names columns of a table; give --table as well")
     text = _text(namespace)
-    given: dict[str, Any] = settings(namespace, recipe_for) | {"text": text}
+    arguments: dict[str, Any] = settings(namespace, recipe_for) | {"text": text}
     with showing_stages(namespace):
-        recipe = recipe_for(**given)
+        recipe = recipe_for(**arguments)
     print("\n\n".join(textwrap.fill(as_flags(reason), WIDTH) for reason in recipe.reasons))
     print("\n" + "\n".join(describe_defects(recipe.defects)))
     if recipe.defects.findings and not recipe.data.clean:
@@ -93,8 +93,8 @@ def run(namespace: argparse.Namespace) -> int:
 
 def _text(namespace: argparse.Namespace) -> OwnText:
     source, target, label = namespace.source, namespace.target, namespace.label
-    given = [source or target, namespace.text, namespace.table, label]
-    if sum(each is not None for each in given) == 1:
+    options = [source or target, namespace.text, namespace.table, label]
+    if sum(option is not None for option in options) == 1:
         if source is not None and target is not None:
             return OwnText.parallel_files(source, target)
         if namespace.text is not None:
@@ -104,7 +104,7 @@ def _text(namespace: argparse.Namespace) -> OwnText:
         if label is not None:
             own = own_labels(label)
             return OwnText(template=own.template, own=own)
-    if (source is None) != (target is None) and sum(each is not None for each in given) == 1:
+    if (source is None) != (target is None) and sum(option is not None for option in options) == 1:
         there, lacks = ("--source", "--target") if target is None else ("--target", "--source")
         raise ClearheadError(
             f"{there} needs {lacks} FILE, whose line n belongs to line n of the other; for "

@@ -72,15 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
         what, train = _read_recipe(arguments)
     elif name in PRESETS:
         what, train = _read_preset(arguments)
-    given = {field.name: getattr(arguments, field.name) for field in fields(Assumptions)}
-    found = plan(
+    assumptions = {field.name: getattr(arguments, field.name) for field in fields(Assumptions)}
+    planned = plan(
         what,
         name=name,
         train=train,
         **settings(arguments, plan),
-        assumptions={key: value for key, value in given.items() if value is not None},
+        assumptions={key: value for key, value in assumptions.items() if value is not None},
     )
-    print(as_flags(str(found), keys=True))
+    print(as_flags(str(planned), keys=True))
     return 0
 
 
@@ -97,13 +97,13 @@ def _read_recipe(arguments: argparse.Namespace) -> tuple[Recipe, TrainConfig]:
 
 def _read_preset(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
     """The model and its training, with the keys that the command line sets."""
-    given = given_keys(arguments)
-    for key, text in given:
+    keys = given_keys(arguments)
+    for key, text in keys:
         if not key.startswith(("model.", "train.")) or key in INSTEAD:
             remedy = f"try {INSTEAD[key]}" if key in INSTEAD else "leave it out, or plan a recipe"
             rule = f"is for recipes, and {arguments.recipe} is a preset"
             raise ConfigError(key, text, rule, remedy)
-    return revise_model(preset(arguments.recipe), WITHOUT_RECIPE, given)
+    return revise_model(preset(arguments.recipe), WITHOUT_RECIPE, keys)
 
 
 def _number_or_name(text: str) -> float | str:

@@ -43,27 +43,27 @@ def read_recipe(namespace: argparse.Namespace) -> Recipe:
 
 def given_keys(namespace: argparse.Namespace) -> list[tuple[str, str]]:
     """The keys that the command line sets, and their texts."""
-    given = vars(namespace)
-    return [(key, given[key]) for key in recipe_keys() if given.get(key) is not None]
+    values = vars(namespace)
+    return [(key, values[key]) for key in recipe_keys() if values.get(key) is not None]
 
 
 def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
     """The recipe of the file, and the settings of `[data]` that the command line sets on top."""
-    given = given_keys(namespace)
-    for key, text in given:
+    keys = given_keys(namespace)
+    for key, text in keys:
         if not key.startswith("data."):
             raise ClearheadError(
                 f"--{key} {text} does not change the prepared data; leave it out here, and give "
                 "it to clearhead train"
             )
-    changed = load_recipe(namespace.recipe, given)
-    if not given:
+    changed = load_recipe(namespace.recipe, keys)
+    if not keys:
         return changed, {}
     try:
         recipe = load_recipe(namespace.recipe)
     except ClearheadError:  # a file that is a recipe only with them
         return changed, {}
-    names = [key.removeprefix("data.") for key, _ in given]
+    names = [key.removeprefix("data.") for key, _ in keys]
     return recipe, {name: getattr(changed.data, name) for name in names}
 
 
@@ -73,8 +73,8 @@ def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
 
     folder = check_prepared(namespace, recipe, namespace.folder)
     corpus = open_corpus(folder)
-    given = corpus.manifest.given(recipe.data)
-    corpus.manifest.check_recipe(folder, replace(recipe.data, **given))
+    recorded = corpus.manifest.given(recipe.data)
+    corpus.manifest.check_recipe(folder, replace(recipe.data, **recorded))
     return corpus
 
 

@@ -39,12 +39,12 @@ def run(namespace: argparse.Namespace) -> int:
         runs = {folder.name: read_metrics(folder / METRICS)}
         _show(console, runs[folder.name])
     else:
-        found = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
-        if not found:
+        folders = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
+        if not folders:
             raise ClearheadError(f"{folder} holds no run; make one with: clearhead train RECIPE")
-        for path in found:
+        for path in folders:
             refuse_link(path / METRICS)
-        runs = {path.name: read_metrics(path / METRICS) for path in found}
+        runs = {path.name: read_metrics(path / METRICS) for path in folders}
         _list(console, runs)
     if namespace.picture is not None:
         _draw(runs, namespace.picture)
@@ -61,7 +61,7 @@ def _list(console: TextConsole, runs: dict[str, list[MetricsLine]]) -> None:
         if not steps:
             table.add_row(as_field(name), "0")
             continue
-        best = next((each for each in reversed(valid) if each["new_best"]), None)
+        best = next((record for record in reversed(valid) if record["new_best"]), None)
         table.add_row(
             as_field(name),
             f"{steps[-1]['step']:,}",
@@ -111,13 +111,15 @@ VALIDATION = ("step", "loss", "new_best")
 
 
 def _steps(records: list[MetricsLine]) -> list[MetricsLine]:
-    steps = [each for each in records if "valid" not in each and "skipped" not in each]
-    return [each for each in steps if all(_is_number(each.get(name)) for name in STEP)]
+    steps = [record for record in records if "valid" not in record and "skipped" not in record]
+    return [record for record in steps if all(_is_number(record.get(name)) for name in STEP)]
 
 
 def _validations(records: list[MetricsLine]) -> list[MetricsLine]:
-    found = [each for each in records if "valid" in each]
-    return [each for each in found if all(_is_number(each.get(name)) for name in VALIDATION)]
+    validations = [record for record in records if "valid" in record]
+    return [
+        record for record in validations if all(_is_number(record.get(name)) for name in VALIDATION)
+    ]
 
 
 def _is_number(value: object) -> bool:
@@ -127,8 +129,8 @@ def _is_number(value: object) -> bool:
 
 def _curve(records: list[MetricsLine], name: str) -> Curve:
     # A run that resumes may measure more than before.
-    drawn = [each for each in records if _is_number(each.get(name))]
-    return Curve([each["step"] for each in drawn], [each[name] for each in drawn])
+    drawn = [record for record in records if _is_number(record.get(name))]
+    return Curve([record["step"] for record in drawn], [record[name] for record in drawn])
 
 
 def _smoothed(curve: Curve, points: int = 400) -> Curve:

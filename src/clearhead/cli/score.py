@@ -35,10 +35,10 @@ def run(namespace: argparse.Namespace) -> int:
         if pairs:
             split = [_pair(number, line) for number, line in chunk]
             texts, targets = [source for source, _ in split], [target for _, target in split]
-        found = token_scores(model, texts, targets, options, names_of(chunk))
+        scores = token_scores(model, texts, targets, options, names_of(chunk))
         return [
             _shown(namespace, number, text, scored)
-            for (number, _), text, scored in zip(chunk, texts, found)
+            for (number, _), text, scored in zip(chunk, texts, scores)
         ]
 
     return answer_lines(namespace, answer)

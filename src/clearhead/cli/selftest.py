@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = selftest(arguments.device)
-    print(found)
+    report = selftest(arguments.device)
+    print(report)
     if arguments.out is not None:
-        write_whole(arguments.out, f"{found}\n")
+        write_whole(arguments.out, f"{report}\n")
         print(f"written: {arguments.out}")
-    return 0 if found.passed else 1
+    return 0 if report.passed else 1

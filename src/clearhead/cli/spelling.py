@@ -50,18 +50,18 @@ def _as_flags(message: str, keys: bool) -> str:
     return SETTING.sub(_setting, message)
 
 
-def _call(found: re.Match[str]) -> str:
-    given = SETTING.findall(found[2])
-    flags = [f"--{name.replace('_', '-')}{_argument(value)}" for name, value in given]
-    return " ".join(["clearhead", found[1], "…", *flags])
+def _call(match: re.Match[str]) -> str:
+    settings = SETTING.findall(match[2])
+    flags = [f"--{name.replace('_', '-')}{_argument(value)}" for name, value in settings]
+    return " ".join(["clearhead", match[1], "…", *flags])
 
 
-def _setting(found: re.Match[str]) -> str:
-    name, value = found[1], found[2]
+def _setting(match: re.Match[str]) -> str:
+    name, value = match[1], match[2]
     if "part" in _options and value and value.endswith(".py"):
-        return f"--part {found[0]}"  # a class of the user's own
+        return f"--part {match[0]}"  # a class of the user's own
     if name not in _options:
-        return found[0]
+        return match[0]
     flag, metavar = _options[name]
     if not flag.startswith("-"):
         return flag  # an argument without a name
@@ -77,12 +77,12 @@ def _argument(value: str | None) -> str:
 
 def _word(value: str) -> str:
     try:
-        given = ast.literal_eval(value)
+        literal = ast.literal_eval(value)
     except (SyntaxError, ValueError):
         return value
-    if isinstance(given, list):
-        return " ".join(shlex.quote(str(each)) for each in given)
-    return shlex.quote(given) if isinstance(given, str) else value
+    if isinstance(literal, list):
+        return " ".join(shlex.quote(str(item)) for item in literal)
+    return shlex.quote(literal) if isinstance(literal, str) else value
 
 
 def _toml_word(value: str) -> str:

@@ -47,19 +47,19 @@ def _say(text: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = study(arguments.name, **settings(arguments, study))
+    opened = study(arguments.name, **settings(arguments, study))
     match arguments.action:
         case "run":
-            found.run(
+            opened.run(
                 workers=arguments.workers,
                 only_plan=arguments.plan,
                 parts=arguments.part,
                 say=(lambda _: None) if arguments.quiet else _say,
             )
             if not arguments.plan:
-                print(found.table())
+                print(opened.table())
         case "show":
-            print(found.table())
+            print(opened.table())
         case "page":
-            print(*found.page(arguments.out), sep="\n")
+            print(*opened.page(arguments.out), sep="\n")
     return 0

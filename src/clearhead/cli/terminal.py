@@ -31,8 +31,8 @@ def as_field(name: str) -> str:
     return visible(BREAK.sub(lambda found: repr(found[0])[1:-1], name))
 
 
-def _escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 class TextOnly:

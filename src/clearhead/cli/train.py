@@ -49,15 +49,15 @@ def run(namespace: argparse.Namespace) -> int:
         raise ClearheadError("--picture belongs to --plan; leave it out, or add --plan")
     recipe = read_recipe(namespace)
     console = TextConsole()
-    place = torchrun()
-    if place is not None and place.world > 1:  # ranks would prepare them all at once
+    launched = torchrun()
+    if launched is not None and launched.world > 1:  # ranks would prepare them all at once
         check_prepared(namespace, recipe, namespace.prepared)
-    first = place is None or place.rank == 0
+    first = launched is None or launched.rank == 0
     if namespace.plan:
-        given: dict[str, Any] = settings(namespace, training_plan) | parts(namespace)
+        arguments: dict[str, Any] = settings(namespace, training_plan) | parts(namespace)
         planned = training_plan(
             recipe,
-            **given,
+            **arguments,
             progress=None if namespace.quiet else StageLines(console),
         )
         if first:
@@ -66,16 +66,16 @@ def run(namespace: argparse.Namespace) -> int:
     listeners: list[Listener] = []
     if first:
         listeners = [training_listener(console, recipe, quiet=namespace.quiet)]
-    given = settings(namespace, train) | parts(namespace)
-    found = train(
+    arguments = settings(namespace, train) | parts(namespace)
+    trained = train(
         recipe,
-        **given,
+        **arguments,
         listeners=listeners,
         progress=None if namespace.quiet else StageLines(console),
     )
-    finished = found.ending is not None and found.ending.finished
+    finished = trained.ending is not None and trained.ending.finished
     # torchrun takes any other code for a failure, and would start a stopped run again.
-    return 0 if finished or place is not None else STOPPED
+    return 0 if finished or launched is not None else STOPPED
 
 
 def _show_plan(

@@ -112,7 +112,7 @@ def run(namespace: argparse.Namespace) -> int:
             for number, line in chunk:
                 if line.strip():
                     print(visible(f"line {number}: {model.learnt_from(line)}"), file=sys.stderr)
-        return [_shown(namespace, *numbered, each) for numbered, each in zip(chunk, answers)]
+        return [_shown(namespace, *numbered, outputs) for numbered, outputs in zip(chunk, answers)]
 
     def show(number: int, line: str) -> None:
         print("".join(answer([(number, line)])), end="", flush=True)
@@ -122,25 +122,25 @@ def run(namespace: argparse.Namespace) -> int:
     return answer_lines(namespace, answer)
 
 
-def _draw(path: Path, found: AttentionMap) -> None:
+def _draw(path: Path, attention: AttentionMap) -> None:
     try:
-        path.write_text(found.svg(), encoding="utf-8")
+        path.write_text(attention.svg(), encoding="utf-8")
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error.strerror}); name another --attention"
         ) from None
     # To standard error: standard output has one line per input line.
-    drawn = str(found)
+    drawn = str(attention)
     if max(map(cell_len, drawn.splitlines())) <= shutil.get_terminal_size().columns:
-        shown = f"{found.title}: rows generated, columns source\n{drawn}"
+        shown = f"{attention.title}: rows generated, columns source\n{drawn}"
         print(visible(shown), file=sys.stderr)
     print(f"drawn: {path}", file=sys.stderr)
 
 
-def _shown(namespace: argparse.Namespace, number: int, line: str, found: list[Output]) -> str:
+def _shown(namespace: argparse.Namespace, number: int, line: str, outputs: list[Output]) -> str:
     if namespace.format == "jsonl":
-        whole = {"line": number, "source": line, "translations": [as_json(one) for one in found]}
+        whole = {"line": number, "source": line, "translations": [as_json(one) for one in outputs]}
         return json.dumps(whole, ensure_ascii=False) + "\n"
     if namespace.scores or namespace.n_best > 1:
-        return "".join(f"{number}\t{one.score:.4f}\t{one_line(one.text)}\n" for one in found)
-    return (one_line(found[0].text) if found else "") + "\n"
+        return "".join(f"{number}\t{one.score:.4f}\t{one_line(one.text)}\n" for one in outputs)
+    return (one_line(outputs[0].text) if outputs else "") + "\n"
