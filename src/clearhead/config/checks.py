@@ -44,7 +44,7 @@ def _check_texts(name: str, value: object) -> None:
     """A string is a sequence too, of its letters."""
     if isinstance(value, str | PurePath):
         raise ConfigError(name, value, "is one string", f"give a list: [{str(value)!r}]")
-    if isinstance(value, Iterable) and any(isinstance(each, PurePath) for each in value):
+    if isinstance(value, Iterable) and any(isinstance(item, PurePath) for item in value):
         raise ConfigError(name, value, "must be strings", "try str(…) for each")
 
 
@@ -108,20 +108,20 @@ def nearest_divisor(of: int, to: int) -> int:
     return 1
 
 
-def user_path(given: str | Path) -> Path:
+def user_path(path: str | Path) -> Path:
     """A path as users write it: ~ is the folder of a user, or part of a name."""
     try:
-        return Path(given).expanduser()
+        return Path(path).expanduser()
     except RuntimeError:  # there is no such user
-        return Path(given)
+        return Path(path)
 
 
-def as_path(name: str, given: str | Path | None, default: Path | None = None) -> Path:
+def as_path(name: str, path: str | Path | None, default: Path | None = None) -> Path:
     """A path of the user's, who may give it as a string."""
-    if given is None and default is not None:
+    if path is None and default is not None:
         return default
-    if not isinstance(given, str | Path) or not str(given):
-        raise InputError(f"{name}={given!r} is not a path; give a string or a pathlib.Path")
-    if "\0" in str(given):
-        raise InputError(f"{name}={str(given)!r} contains a zero byte; check the path")
-    return user_path(given)
+    if not isinstance(path, str | Path) or not str(path):
+        raise InputError(f"{name}={path!r} is not a path; give a string or a pathlib.Path")
+    if "\0" in str(path):
+        raise InputError(f"{name}={str(path)!r} contains a zero byte; check the path")
+    return user_path(path)

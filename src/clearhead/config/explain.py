@@ -22,19 +22,19 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what a comment of TOML must
 def explanations(config: type) -> dict[str, str]:
     """The text under each field of a configuration class and its bases, as one line, by the field's
     name. A field without a text, whose default is a field of another class, has that one's."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in reversed(config.__mro__[:-1]):
         definition = _classes(kind.__module__)[kind.__name__]
         for field, below in zip_longest(definition.body, definition.body[1:]):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(text)):
-                    found[name] = " ".join(str(text).split())
+                    texts[name] = " ".join(str(text).split())
                 case ast.AnnAssign(
                     target=ast.Name(id=name), value=ast.Attribute(ast.Name(id=other), attr=attr)
                 ), _:
                     module = sys.modules[kind.__module__]
-                    found[name] = explanations(getattr(module, other))[attr]
-    return found
+                    texts[name] = explanations(getattr(module, other))[attr]
+    return texts
 
 
 @cache

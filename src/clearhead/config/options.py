@@ -230,7 +230,7 @@ def _strings(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
         rule = f"is a {type(given).__name__}"
         raise ConfigError(name, given, rule, "give a string, or a list of strings")
     texts = tuple(given)
-    for place, text in enumerate(texts, 1):
+    for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise InputError(f"{name}: text {place} is {text!r:.60}; give strings")
+            raise InputError(f"{name}: text {number} is {text!r:.60}; give strings")
     return texts

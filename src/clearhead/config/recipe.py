@@ -69,19 +69,19 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
             remedy = "check the path, or have one made: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
-    _check_keys(found, str(path))
-    in_file = [f"{section}.{key}" for section in found for key in found[section]]
+    _check_keys(tables, str(path))
+    in_file = [f"{section}.{key}" for section in tables for key in tables[section]]
     _refuse_what_data_decide([*in_file, *(key for key, _ in overrides)])
     for key, _ in overrides:
         if key not in recipe_keys():
             raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
     # A run's own recipe.toml has the name of its run.
     name = path.resolve().parent.name if path.name == "recipe.toml" else path.stem
-    recipe = Recipe(name=name, **_parse(found, overrides))
-    steps = found.get("train", {}).get("steps", TrainConfig.steps)
+    recipe = Recipe(name=name, **_parse(tables, overrides))
+    steps = tables.get("train", {}).get("steps", TrainConfig.steps)
     return validate_as_often(recipe, steps, [key for key, _ in overrides])
 
 
@@ -102,16 +102,16 @@ def validate_as_often(recipe: Recipe, before: int, given: Sequence[str]) -> Reci
 
 def revise_recipe(recipe: Recipe, tables: Tables) -> Recipe:
     """The recipe with other values in some of its tables, checked like those of a file."""
-    found: dict[str, Any] = {}
+    whole: dict[str, Any] = {}
     for section in SECTIONS:
         values = getattr(recipe, section)
         if values is not None:
-            found[section] = {
+            whole[section] = {
                 key: value
                 for key, value in asdict(values).items()
                 if f"{section}.{key}" not in FROM_DATA
             }
-    return replace(recipe, **_parse(_merged(found, tables), ()))
+    return replace(recipe, **_parse(_merged(whole, tables), ()))
 
 
 def revise_model(
@@ -119,21 +119,21 @@ def revise_model(
 ) -> tuple[ModelConfig, TrainConfig]:
     """A model without a recipe, and its training, with overrides as `load_recipe` takes them. No
     data decide the vocabulary, so that `model.vocab_size` can be one."""
-    found = {"model": asdict(model), "train": asdict(train)}
-    changed = _parse(found, overrides, needed=())
+    whole = {"model": asdict(model), "train": asdict(train)}
+    changed = _parse(whole, overrides, needed=())
     return changed["model"], changed["train"]
 
 
-def _merged(found: dict[str, Any], tables: Tables) -> dict[str, Any]:
+def _merged(base: dict[str, Any], tables: Tables) -> dict[str, Any]:
     """Tables with other values on top. Paths become texts, as they are in a file."""
     given = {
         section: {key: _plain(value) for key, value in table.items()}
         for section, table in tables.items()
     }
     _check_keys(given, "recipe")
-    merged = dict(found)
+    merged = dict(base)
     for section, table in given.items():
-        merged[section] = {**found.get(section, {}), **table}
+        merged[section] = {**base.get(section, {}), **table}
     _refuse_what_data_decide([f"{section}.{key}" for section in merged for key in merged[section]])
     return merged
 
@@ -141,7 +141,7 @@ def _merged(found: dict[str, Any], tables: Tables) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _refuse_what_data_decide(keys: Sequence[str]) -> None:
@@ -211,15 +211,15 @@ def _parse(
         raise _type_error(str(error), tables, dict(overrides)) from None
     except OverflowError as error:
         raise ClearheadError(f"a number in the recipe is too large: {error}") from None
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for section in wanted:
         part = values[section]
         assert isinstance(part, Namespace)
         try:
-            found[section] = SECTIONS[section](**part.as_dict())
+            parsed[section] = SECTIONS[section](**part.as_dict())
         except ConfigError as error:
             raise ClearheadError(f"{section}.{error}") from None
-    return found
+    return parsed
 
 
 @cache

@@ -22,11 +22,13 @@ def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Ma
     splits: dict[str, SplitFacts] = {}
     for split in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = [_facts(folder, path, dtype.itemsize) for path in sorted(split.glob("*.ds"))]
-        if any(each.documents for each in files):
+        if any(file_facts.documents for file_facts in files):
             splits[split.name] = SplitFacts(
-                documents=sum(each.documents for each in files),
-                tokens={"text": sum(each.tokens for each in files)},
-                longest={"text": max(_longest(TokenFile(folder, each)) for each in files)},
+                documents=sum(file_facts.documents for file_facts in files),
+                tokens={"text": sum(file_facts.tokens for file_facts in files)},
+                longest={
+                    "text": max(_longest(TokenFile(folder, file_facts)) for file_facts in files)
+                },
                 skipped={},
                 files={"text": files},
             )

@@ -45,7 +45,9 @@ class Corpus:
 
     def store(self, split: str, side: str) -> TokenStore:
         """The token files of one side of a split as one store."""
-        return TokenStore([TokenFile(self.folder, each) for each in self.facts(split).files[side]])
+        return TokenStore(
+            [TokenFile(self.folder, file_facts) for file_facts in self.facts(split).files[side]]
+        )
 
     def layout(self, split: str, config: BatchConfig) -> BatchLayout:
         """The kind of batches that the corpus's task asks for."""
@@ -116,7 +118,7 @@ class Corpus:
     def labels(self) -> dict[str, int]:
         """The number of each label: its class, or its token (classification)."""
         labels = self.manifest.data.get("labels")
-        if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise DataError(
                 f"{self.folder}: its manifest names no labels; prepare again: "
                 "clearhead.prepare(…, overwrite=True)"

@@ -76,7 +76,9 @@ def encode_in_order(
             processes,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=([(each.to_json(), each.special_tokens) for each in tokenizers],),
+            initargs=(
+                [(tokenizer.to_json(), tokenizer.special_tokens) for tokenizer in tokenizers],
+            ),
         ) as pool,
     ):
         under_way: deque[tuple[SomeChunk, Future[list[Encoded]]]] = deque()

@@ -89,7 +89,9 @@ class PairLayout(_Pairs):
         sources, targets = self.source.documents(numbers), self.target.documents(numbers)
         return PairBatch(
             source=pad_rows(sources, self.pad_id),
-            target_input=pad_rows([_shifted(each, self.bos_id) for each in targets], self.pad_id),
+            target_input=pad_rows(
+                [_shifted(target, self.bos_id) for target in targets], self.pad_id
+            ),
             target_output=pad_rows(targets, self.pad_id),
             samples=samples,
         )

@@ -50,30 +50,30 @@ class LearntFrom:
             f"  {piece:<16}{f'in {n:,} training lines' if n else 'never in the training text'}"
             for piece, n in self.counts.items()
         ]
-        for each in self.nearest:
-            lines.append(f"  near {each.score:6.1f}     {' → '.join(map(repr, each.texts))}")
+        for pair in self.nearest:
+            lines.append(f"  near {pair.score:6.1f}     {' → '.join(map(repr, pair.texts))}")
         return "\n".join([f"what it learnt this from{some}:", *lines])
 
 
 def pieces_of(text: str) -> list[str]:
     """The words of a text, without the punctuation at their edges; where a run of characters has no
     blanks (Chinese, say), its characters in pairs."""
-    found: dict[str, None] = {}
+    pieces: dict[str, None] = {}
     for run in text.split():
         word = run.strip(_EDGES) or run
         if len(word) > 4 and re.search(r"[\u3041-\u30fa\u3400-\u9fff]", word):
-            found |= dict.fromkeys(word[at : at + 2] for at in range(len(word) - 1))
+            pieces |= dict.fromkeys(word[at : at + 2] for at in range(len(word) - 1))
         else:
-            found[word] = None
-    return list(found)
+            pieces[word] = None
+    return list(pieces)
 
 
 def ngrams_of(ids: Sequence[int]) -> list[tuple[int, ...]]:
     """The different n-grams of one to three tokens, in their order."""
-    found: dict[tuple[int, ...], None] = {}
+    ngrams: dict[tuple[int, ...], None] = {}
     for n in range(1, LONGEST_NGRAM + 1):
-        found |= dict.fromkeys(tuple(ids[at : at + n]) for at in range(len(ids) - n + 1))
-    return list(found)
+        ngrams |= dict.fromkeys(tuple(ids[at : at + n]) for at in range(len(ids) - n + 1))
+    return list(ngrams)
 
 
 class TrainingText:

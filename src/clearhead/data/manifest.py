@@ -106,10 +106,10 @@ class Manifest:
 
     def hashes(self) -> dict[str, str]:
         """Every file of the folder and its sha256."""
-        found = {facts.file: facts.sha256 for facts in self.tokenizers.values()}
+        by_file = {facts.file: facts.sha256 for facts in self.tokenizers.values()}
         for facts in self.token_files():
-            found |= {facts.name: facts.sha256, facts.name + INDEX: facts.index_sha256}
-        return found
+            by_file |= {facts.name: facts.sha256, facts.name + INDEX: facts.index_sha256}
+        return by_file
 
     def write(self, folder: Path) -> None:
         """Writes the manifest into the folder, atomically."""
@@ -171,9 +171,9 @@ def _check(manifest: Manifest) -> None:
     """Raises ValueError or TypeError where somebody has written something else than a manifest."""
     sides = SIDES[manifest.task]
     _of(dict, manifest.data)
-    for each in _of(list, manifest.inputs):
-        _names(each["path"], each["sha256"])
-        _count(each["bytes"])
+    for entry in _of(list, manifest.inputs):
+        _names(entry["path"], entry["sha256"])
+        _count(entry["bytes"])
     for side in sides:
         if side != "label":
             tokenizer = manifest.tokenizers[side]
@@ -276,16 +276,16 @@ def _note_of(folder: Path) -> Path:
 def _remembered(folder: Path) -> dict[str, list[Any]]:
     """What was found right, by name. A file that changed just before the note was taken may have
     changed once more within the same tick of the file system's clock: it is not trusted."""
-    found: dict[str, list[Any]] = {}
+    remembered: dict[str, list[Any]] = {}
     for path in dict.fromkeys((folder / VERIFIED, _note_of(folder))):
         note = read_note(path)
         settled = path.stat().st_mtime_ns - TICK_NS if note else 0
-        found |= {
+        remembered |= {
             name: entry
             for name, entry in note.items()
             if isinstance(entry, list) and entry and type(entry[-1]) is int and entry[-1] < settled
         }
-    return found
+    return remembered
 
 
 def read_note(path: Path) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def as_json(config: DataConfig) -> dict[str, Any]:
 def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The differences between the prepared settings and the requested ones, in words."""
     # A setting that is newer than the folder had its default then.
-    defaults = {each.name: each.default for each in fields(DataConfig)}
+    defaults = {field.name: field.default for field in fields(DataConfig)}
     settings = json.loads(json.dumps(defaults)) | old
     return [
         f"data.{key} was {settings[key]!r}, is {value!r}"

@@ -87,10 +87,10 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
 
 def _in_both(inputs: InputsBySplit, config: DataConfig) -> str:
     """What to say of a file that is trained on and named for another split; empty if none is."""
-    trained = {path.resolve() for each in inputs["train"] for path in each.paths}
+    trained = {path.resolve() for input_files in inputs["train"] for path in input_files.paths}
     for split in ("valid", "test"):
         if split not in config.held_out_splits:
-            for path in (path for each in inputs[split] for path in each.paths):
+            for path in (path for input_files in inputs[split] for path in input_files.paths):
                 if path.resolve() in trained:
                     return (
                         f"data.{split} and data.train both name {path}: what was trained on tests "
@@ -126,7 +126,9 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
             for side in served
         },
         splits={
-            split: write_split(job, split, found, sides) for split, found in inputs.items() if found
+            split: write_split(job, split, split_inputs, sides)
+            for split, split_inputs in inputs.items()
+            if split_inputs
         },
     )
 
@@ -188,11 +190,11 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
         number for number, side in enumerate(job.config.sides) if side in served and side != "label"
     ]
     limit = job.config.sample_mb * MEGABYTE // len(inputs)
-    total, done = sum(each.size for each in inputs), 0
+    total, done = sum(input_files.size for input_files in inputs), 0
     job.report(Progress("tokenizer", 0, total))
     left_out = removed(job.config, job.root)
-    for each in inputs:
-        reader = Reader([each], job.config, "train", whole=inputs, removed=left_out)
+    for input_files in inputs:
+        reader = Reader([input_files], job.config, "train", whole=inputs, removed=left_out)
         taken = 0
         for document in reader.documents(Cursor(), {}):
             for side in wanted:
@@ -201,7 +203,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
             if taken >= limit:
                 break
             job.report(Progress("tokenizer", done + reader.consumed, total))
-        done += each.size
+        done += input_files.size
         job.report(Progress("tokenizer", done, total))
 
 
@@ -209,7 +211,14 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     """Name, size and sha256 of every input file. A second run hashes only what was touched."""
     cache = job.work / "hashes.json"
     known = read_note(cache)
-    paths = sorted({path for found in inputs.values() for each in found for path in each.paths})
+    paths = sorted(
+        {
+            path
+            for split_inputs in inputs.values()
+            for input_files in split_inputs
+            for path in input_files.paths
+        }
+    )
     total, done = sum(path.stat().st_size for path in paths), 0
     described: list[dict[str, Any]] = []
     job.report(Progress("hashing", 0, total))
@@ -250,8 +259,8 @@ def _begin(job: Job, plan: PreparePlan) -> None:
 def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
     """Raises if the folder was made from other settings or files, and changes nothing."""
     changes = changed_settings(old["data"], new["data"])
-    before = {each["path"]: each["sha256"] for each in old["inputs"]}
-    after = {each["path"]: each["sha256"] for each in new["inputs"]}
+    before = {entry["path"]: entry["sha256"] for entry in old["inputs"]}
+    after = {entry["path"]: entry["sha256"] for entry in new["inputs"]}
     changes += [f"{path} is new" for path in after if path not in before]
     changes += [f"{path} is gone" for path in before if path not in after]
     changes += [

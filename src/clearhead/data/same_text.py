@@ -37,8 +37,8 @@ def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
     with suppress(ClearheadError):  # it is gone, and not needed
         if config.tokenizer == "file":
             path = tokenizer_path(config, data_root(config))
-            given = load_tokenizer(path, config.special_tokens)
-            if any(given.sha256 != each.sha256 for each in corpus.tokenizers.values()):
+            named = load_tokenizer(path, config.special_tokens)
+            if any(named.sha256 != each.sha256 for each in corpus.tokenizers.values()):
                 return f"{path} is another tokenizer"
     return ""
 
@@ -93,10 +93,10 @@ def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
 def _are_inputs(inputs: Any) -> bool:
     """The folder may have been sent by somebody."""
     return isinstance(inputs, list) and all(
-        isinstance(each, dict)
-        and type(each.get("bytes")) is int
-        and all(isinstance(each.get(name), str) for name in ("path", "sha256"))
-        for each in inputs
+        isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and all(isinstance(entry.get(name), str) for name in ("path", "sha256"))
+        for entry in inputs
     )
 
 
@@ -111,22 +111,22 @@ def changed_files(
         root = data_root(config)
     except ClearheadError:  # CLEARHEAD_DATA is not set
         return ""
-    before, known = noted.stat().st_mtime_ns, {root / each["path"]: each for each in inputs}
+    before, known = noted.stat().st_mtime_ns, {root / entry["path"]: entry for entry in inputs}
     changed: list[str] = []
     for path in _present(config, root, splits):
         about, own = path.stat(), known.get(path)
-        alike = [each for each in ([own] if own else inputs) if each["bytes"] == about.st_size]
+        alike = [entry for entry in ([own] if own else inputs) if entry["bytes"] == about.st_size]
         if own in alike and about.st_mtime_ns < before:
             continue
-        if not alike or sha256_of(path) not in {each["sha256"] for each in alike}:
+        if not alike or sha256_of(path) not in {entry["sha256"] for entry in alike}:
             changed.append(f"{path} has changed" if own else f"{path} is another file")
     return "; ".join(changed[:6]) + (" …" if len(changed) > 6 else "")
 
 
 def _present(config: DataConfig, root: Path, splits: tuple[str, ...]) -> Iterable[Path]:
-    found: dict[Path, None] = {}
+    present: dict[Path, None] = {}
     for split in splits:
         with suppress(DataError):  # it is gone
-            for each in find_inputs(config, split, root):
-                found |= dict.fromkeys(each.paths)
-    return found
+            for input_files in find_inputs(config, split, root):
+                present |= dict.fromkeys(input_files.paths)
+    return present

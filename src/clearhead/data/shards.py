@@ -183,7 +183,7 @@ def cut_into_chunks(reader: Reader, documents: Iterator[Document], n_sides: int)
 def _short_enough(
     chunk: Chunk, encoded: list[Encoded], limit: int, sieve: Sieve
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    longest = np.max([each.lengths for each in encoded], axis=0)
+    longest = np.max([side.lengths for side in encoded], axis=0)
     for document in np.flatnonzero(longest > limit).tolist():
         what = f"{longest[document]} tokens, more than data.max_tokens={limit}"
         sieve.reject("too-long", chunk.places[document], what)

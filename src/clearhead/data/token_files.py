@@ -102,9 +102,9 @@ class TokenFile:
 def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
     size = path.stat().st_size if path.is_file() else -1
     if size != expected * dtype.itemsize:
-        found = "is missing" if size < 0 else f"has {size} bytes"
+        state = "is missing" if size < 0 else f"has {size} bytes"
         raise DataError(
-            f"{path} {found} where {expected * dtype.itemsize} are expected; "
+            f"{path} {state} where {expected * dtype.itemsize} are expected; "
             "prepare again: clearhead.prepare(…, overwrite=True)"
         )
     if not expected:  # an empty file cannot be mapped
@@ -166,19 +166,19 @@ class TokenStore:
 
     def documents(self, numbers: Integers) -> list[TokenArray]:
         """Several documents, straight from the mapped files."""
-        found: list[TokenArray] = [np.empty(0, np.uint16)] * len(numbers)
+        arrays: list[TokenArray] = [np.empty(0, np.uint16)] * len(numbers)
         for file, places, starts, stops in self._by_file(numbers):
             tokens = self.files[file].tokens
             for place, start, stop in zip(places.tolist(), starts.tolist(), stops.tolist()):
-                found[place] = tokens[start:stop]
-        return found
+                arrays[place] = tokens[start:stop]
+        return arrays
 
     def lengths(self, numbers: Integers) -> Integers:
         """How many tokens each document has, without touching the tokens."""
-        found = np.empty(len(numbers), np.int64)
+        counts = np.empty(len(numbers), np.int64)
         for _, places, starts, stops in self._by_file(numbers):
-            found[places] = stops - starts
-        return found
+            counts[places] = stops - starts
+        return counts
 
     def _by_file(self, numbers: Integers) -> Iterator[tuple[int, Integers, Integers, Integers]]:
         """The documents that lie in one file, file by file: where they stand in `numbers`, and

@@ -78,9 +78,12 @@ def find_defects(config: DataConfig, root: Path) -> Defects:
         if split not in config.held_out_splits
     }
     stamps = tuple(
-        path.stat().st_mtime_ns for each in inputs.values() for i in each for path in i.paths
+        path.stat().st_mtime_ns
+        for split_inputs in inputs.values()
+        for i in split_inputs
+        for path in i.paths
     )
-    frozen = tuple((split, tuple(each)) for split, each in inputs.items())
+    frozen = tuple((split, tuple(split_inputs)) for split, split_inputs in inputs.items())
     return _find(replace(config, clean=()), frozen, stamps)
 
 
@@ -96,23 +99,23 @@ def _find(
     usual = _learn(config, by_split)
     findings: list[DefectiveDocument] = []
     n = 0
-    for split, each in by_split.items():
+    for split, split_inputs in by_split.items():
         seen: set[tuple[int | str, ...]] = set()
         # A file that is named twice is no duplicate of itself.
-        for document in _read(config, tuple(dict.fromkeys(each))):
+        for document in _read(config, tuple(dict.fromkeys(split_inputs))):
             n += 1
-            found = usual.judge(document, split, seen)
-            if found is not None:
-                findings.append(DefectiveDocument(*found, document.place, document.texts))
+            defect = usual.judge(document, split, seen)
+            if defect is not None:
+                findings.append(DefectiveDocument(*defect, document.place, document.texts))
     untold = config.task == "pairs" and not can_tell_languages()
     return Defects(findings, n, ("swapped", "language") if untold else ())
 
 
 def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
     lenient = replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0)
-    for each in inputs:
-        label = () if each.label is None else (each.label,)
-        with opened(each) as files:
+    for input_files in inputs:
+        label = () if input_files.label is None else (input_files.label,)
+        with opened(input_files) as files:
             for document in read_documents(files, lenient, "train", Sieve(lenient)):
                 yield Document(document.texts + label, document.place)
 
@@ -134,8 +137,8 @@ class _Usual:
     ) -> tuple[Defect, str] | None:
         texts = document.texts
         keys = tuple(map(same_key, texts[: 2 if self.pairs else 1]))
-        if self.pairs and (found := self._judge_pair(texts, keys)):
-            return found
+        if self.pairs and (defect := self._judge_pair(texts, keys)):
+            return defect
         whole = keys + texts[len(keys) :]  # a text under two labels is two documents
         if whole in seen:
             return "duplicate", "stands earlier, too"
@@ -255,27 +258,29 @@ def _names(text: str) -> list[str]:
     return [closing + name for closing, name in _TAG.findall(text)]
 
 
-def describe_defects(found: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
+def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
     """The counts, and samples of each kind: what somebody has to see before deciding."""
-    if not found.documents:
+    if not defects.documents:
         said = "Defects: not looked for, since each file is one text."
-    elif not found.findings:
-        said = f"Defects: none found in {found.documents:,} documents."
+    elif not defects.findings:
+        said = f"Defects: none found in {defects.documents:,} documents."
     else:
-        counts = ", ".join(f"{n:,} {kind}" for kind, n in found.counts.items())
-        said = f"Defects: of {found.documents:,} documents, {counts}."
-    if found.without:
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in defects.counts.items())
+        said = f"Defects: of {defects.documents:,} documents, {counts}."
+    if defects.without:
         said += (
-            f" Not looked for: {', '.join(found.without)} (they need py3langid: "
+            f" Not looked for: {', '.join(defects.without)} (they need py3langid: "
             'pip install "clearhead[corpus]").'
         )
     lines = textwrap.wrap(said, width)
-    for kind in found.counts:
+    for kind in defects.counts:
         lines.append(f"  {kind}: {MEANINGS[kind]}")
-        for each in found.of(kind)[:n_samples]:
-            where = f"    {each.place.path.name}, {each.place.where}: "
-            share = max(10, (width - len(where)) // len(each.texts) - 3)
-            lines.append(where + " | ".join(_cut(_on_one_line(text), share) for text in each.texts))
+        for finding in defects.of(kind)[:n_samples]:
+            where = f"    {finding.place.path.name}, {finding.place.where}: "
+            share = max(10, (width - len(where)) // len(finding.texts) - 3)
+            lines.append(
+                where + " | ".join(_cut(_on_one_line(text), share) for text in finding.texts)
+            )
     return lines
 
 
@@ -293,8 +298,8 @@ def removed(config: DataConfig, root: Path) -> dict[Place, str]:
     if not config.clean:
         return {}
     _check_packages(config)
-    found = find_defects(config, root).findings
-    return {each.place: each.kind for each in found if each.kind in config.clean}
+    findings = find_defects(config, root).findings
+    return {finding.place: finding.kind for finding in findings if finding.kind in config.clean}
 
 
 def _check_packages(config: DataConfig) -> None:
@@ -307,11 +312,11 @@ def _check_packages(config: DataConfig) -> None:
 def removal_report(config: DataConfig, root: Path) -> str:
     """A line for every removed document: kind, reason, file, line, texts."""
     lines = ["kind\treason\tfile\tline\t" + "\t".join(config.sides)]
-    for each in find_defects(config, root).findings:
-        if each.kind in config.clean:
-            texts = map(_on_one_line, each.texts)
-            place = (str(each.place.path), str(each.place.number))
-            lines.append("\t".join((each.kind, each.reason, *place, *texts)))
+    for finding in find_defects(config, root).findings:
+        if finding.kind in config.clean:
+            texts = map(_on_one_line, finding.texts)
+            place = (str(finding.place.path), str(finding.place.number))
+            lines.append("\t".join((finding.kind, finding.reason, *place, *texts)))
     return "\n".join(lines) + "\n"
 
 

@@ -92,17 +92,17 @@ def shared_targets(inputs: Sequence[Input], config: DataConfig) -> str:
     empty: both sides are."""
     if config.hold_out != "groups" or not config.held_out_splits:
         return ""
-    found = _held_out(tuple(inputs), config, _stamps(inputs))
-    if not found.shared:
+    held_out = _held_out(tuple(inputs), config, _stamps(inputs))
+    if not held_out.shared:
         return ""
     return (
-        f"many pairs share a sentence: {found.shared:,} pairs that are held out have one that "
+        f"many pairs share a sentence: {held_out.shared:,} pairs that are held out have one that "
         "training has too; their sources differ"
     )
 
 
 def _stamps(inputs: Sequence[Input]) -> tuple[int, ...]:
-    return tuple(path.stat().st_mtime_ns for each in inputs for path in each.paths)
+    return tuple(path.stat().st_mtime_ns for input_files in inputs for path in input_files.paths)
 
 
 class _HeldOut(NamedTuple):
@@ -125,8 +125,8 @@ def _held_out(
     places: list[tuple[int, int]] = []
     keys: list[list[int]] = []
     lenient = _lenient(config)
-    for number, each in enumerate(inputs):
-        with opened(each) as files:
+    for number, input_files in enumerate(inputs):
+        with opened(input_files) as files:
             for document in read_documents(files, lenient, "train", Sieve(lenient)):
                 places.append((number, document.place.line))
                 keys.append([same_key(text) for text in document.texts[:2]])
@@ -149,16 +149,16 @@ def _held_out(
             shared = int(np.isin(table[held_out], table[~held_out]).any(axis=1).sum())
     if parts is None:
         different = len(np.unique(table[:, 0]))
+        names = ", ".join(str(path) for input_files in inputs for path in input_files.paths)
         raise DataError(
-            f"{', '.join(str(path) for each in inputs for path in each.paths)}: {n:,} lines hold "
-            f"only {different:,} different texts, too few to hold out {sum(wanted.values()):,} "
-            "lines that are not in the training text; give more text, or files for data.valid and "
-            "data.test"
+            f"{names}: {n:,} lines hold only {different:,} different texts, too few to hold "
+            f"out {sum(wanted.values()):,} lines that are not in the training text; give more "
+            "text, or files for data.valid and data.test"
         )
-    found: list[dict[int, str]] = [{} for _ in inputs]
+    by_input: list[dict[int, str]] = [{} for _ in inputs]
     for (number, line), part in zip(places, parts.tolist()):
-        found[number][line] = part
-    return _HeldOut(found, shared)
+        by_input[number][line] = part
+    return _HeldOut(by_input, shared)
 
 
 def _lenient(config: DataConfig) -> DataConfig:

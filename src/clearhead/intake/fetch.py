@@ -38,11 +38,11 @@ def fetch(
             raise DataError(
                 f"{url} cannot be downloaded: {problem}; run the same command to resume"
             )
-    found = sha256_of(partial)
-    if found != sha256:
+    digest = sha256_of(partial)
+    if digest != sha256:
         partial.unlink()
         raise DataError(
-            f"{url} does not have the expected sha256 ({found[:16]}…, not {sha256[:16]}…); "
+            f"{url} does not have the expected sha256 ({digest[:16]}…, not {sha256[:16]}…); "
             "the file has changed at its source, or the connection was tampered with"
         )
     partial.replace(path)

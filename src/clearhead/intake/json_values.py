@@ -50,7 +50,7 @@ class _Text:
         """The next value."""
         while True:
             try:
-                found, end = DECODER.raw_decode(self.text, self.at)
+                decoded, end = DECODER.raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self.text) - CUT
                 if not cut or not self._read():
@@ -64,7 +64,7 @@ class _Text:
                 if end < len(self.text) or not self._read():  # else a number might go on
                     self.at = end
                     self.record.begin()
-                    return found
+                    return decoded
 
     def take(self, character: str) -> bool:
         """Whether this character is next; if so, it is taken."""

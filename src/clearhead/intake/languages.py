@@ -30,11 +30,11 @@ class Languages:
         self.identifier = _identifier()
         self.sides: list[str | None] = []
         for side in zip(*sample):
-            found = Counter(
+            counts = Counter(
                 self.identifier.classify(plain)[0] for text in side if (plain := _plain(text))
             )
-            best, n = found.most_common(1)[0] if found else ("", 0)
-            self.sides.append(best if n > MAJORITY * found.total() else None)
+            best, n = counts.most_common(1)[0] if counts else ("", 0)
+            self.sides.append(best if n > MAJORITY * counts.total() else None)
         if len(self.sides) == 2 and (None in self.sides or self.sides[0] == self.sides[1]):
             self.sides = self._of_both_orders(sample) or self.sides
 

@@ -13,11 +13,11 @@ _WINDOWS = re.compile(r"(?:^|/)([A-Za-z]):(.*)", re.DOTALL)
 def no_such_file(path: Path) -> DataError:
     """The nearest thing to the name that was given: another file, the folder that is missing, or
     the same path as this system writes it."""
-    given = str(path)
-    if os.sep == "/" and ("\\" in given or _WINDOWS.search(given)):
+    written = str(path)
+    if os.sep == "/" and ("\\" in written or _WINDOWS.search(written)):
         here = ""
-        if (found := _WINDOWS.search(given)) and "\\" in given:
-            here = f", in WSL {('/mnt/' + found[1].lower() + found[2].replace(chr(92), '/'))!r}"
+        if (match := _WINDOWS.search(written)) and "\\" in written:
+            here = f", in WSL {('/mnt/' + match[1].lower() + match[2].replace(chr(92), '/'))!r}"
         return DataError(
             f"there is no file {path}; this is a path of Windows, and here a path has / between "
             f"its folders{here}"
@@ -37,7 +37,7 @@ def no_such_file(path: Path) -> DataError:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(each.name for each in folder.iterdir())
+        return sorted(entry.name for entry in folder.iterdir())
     except OSError:  # it may not be listed
         return []
 

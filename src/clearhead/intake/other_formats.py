@@ -43,10 +43,10 @@ def catalogue_of(path: Path, head: bytes) -> Catalogue | None:
 
 def refuse_other_formats(path: Path, head: bytes) -> None:
     """Raises if a file that begins with these bytes is a catalogue of translations."""
-    found = catalogue_of(path, head)
-    if found is not None:
+    catalogue = catalogue_of(path, head)
+    if catalogue is not None:
         raise DataError(
-            f"{path} is {found.what}, and a model would learn its syntax; write its pairs as a "
-            f"table: {found.commands}; then give OwnText.table({str(found.table)!r}) with "
+            f"{path} is {catalogue.what}, and a model would learn its syntax; write its pairs as a "
+            f"table: {catalogue.commands}; then give OwnText.table({str(catalogue.table)!r}) with "
             "columns=['source', 'target']"
         )

@@ -30,17 +30,17 @@ class OwnData(NamedTuple):
 def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     """A table or a translation memory; its columns are proposed unless given."""
     place = _absolute(path)
-    given = tuple(int(column) if column.isdecimal() else column for column in columns)
-    found = propose(place, given)
-    names = ", ".join(map(str, found.columns))
-    others = [str(name) for name in found.others]
-    summary = f"Table: {found.format}, columns {names}, for {found.task}"
-    if found.labels:
-        summary += f" (labels: {', '.join(found.labels)})"
-    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in map(_valid, found.sample))
+    chosen = tuple(int(column) if column.isdecimal() else column for column in columns)
+    proposal = propose(place, chosen)
+    names = ", ".join(map(str, proposal.columns))
+    others = [str(name) for name in proposal.others]
+    summary = f"Table: {proposal.format}, columns {names}, for {proposal.task}"
+    if proposal.labels:
+        summary += f" (labels: {', '.join(proposal.labels)})"
+    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in map(_valid, proposal.sample))
     summary += f". The first: {' | '.join(shown)}."
-    if found.only_label is not None:
-        column, label = found.only_label
+    if proposal.only_label is not None:
+        column, label = proposal.only_label
         summary += (
             f" Not a classifier: column {column!r} has {label!r} in every row, and a classifier "
             "needs two labels or more; this is a language model of the texts."
@@ -49,12 +49,12 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
         summary += f" Other columns: {', '.join(others)}; choose with columns=…."
     values: dict[str, Any] = {
         "data.train": (str(place),),
-        "data.format": found.format,
-        "data.columns": found.columns,
-        "data.labels": found.labels,
+        "data.format": proposal.format,
+        "data.columns": proposal.columns,
+        "data.labels": proposal.labels,
         "data.document": "line",
     }
-    return OwnData(TEMPLATES[found.task], values, summary)
+    return OwnData(TEMPLATES[proposal.task], values, summary)
 
 
 def _valid(text: str) -> str:
@@ -62,10 +62,10 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def own_labels(given: list[str]) -> OwnData:
+def own_labels(labelled_files: list[str]) -> OwnData:
     """Files of texts, written as LABEL=FILE, one for each label."""
     files: dict[str, Path] = {}
-    for text in given:
+    for text in labelled_files:
         label, equals, file = text.partition("=")
         if not equals or not label.strip() or not file:
             raise InputError(f"label {text!r} is not LABEL=FILE; try good=good.txt")
@@ -98,7 +98,7 @@ def check_name(path: Path) -> None:
 
 def _absolute(path: Path) -> Path:
     check_name(path)
-    place = user_path(path).absolute()
-    if not place.is_file():
-        raise no_such_file(place)
-    return place
+    absolute = user_path(path).absolute()
+    if not absolute.is_file():
+        raise no_such_file(absolute)
+    return absolute

@@ -134,25 +134,25 @@ def _is_plain(text: str) -> bool:
     return True
 
 
-def check_strings(what: str, given: Any) -> None:
+def check_strings(what: str, value: Any) -> None:
     """Raises unless it is a list of strings."""
-    if isinstance(given, str):
-        raise InputError(f"{what}={given!r} is one string; give a list, such as {what}=[{given!r}]")
+    if isinstance(value, str):
+        raise InputError(f"{what}={value!r} is one string; give a list, such as {what}=[{value!r}]")
     kinds = str | int if what == "columns" else str  # a column may have a number
-    if not isinstance(given, Sequence) or not all(isinstance(each, kinds) for each in given):
-        raise InputError(f"{what}={given!r:.60} must be a list of strings; give one")
+    if not isinstance(value, Sequence) or not all(isinstance(item, kinds) for item in value):
+        raise InputError(f"{what}={value!r:.60} must be a list of strings; give one")
 
 
-def _check_many(what: str, given: Any) -> None:
-    if isinstance(given, str) or not isinstance(given, Iterable):
+def _check_many(what: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(
-            f"{what}={given!r:.60} is a {type(given).__name__}; give a list, a generator or a data "
+            f"{what}={value!r:.60} is a {type(value).__name__}; give a list, a generator or a data "
             "frame of strings; for files, OwnText.parallel_files or OwnText.files"
         )
 
 
-def _labelled(given: Any, counts: Counter[str]) -> Iterator[dict[str, str]]:
-    for number, row in enumerate(_items(given), 1):
+def _labelled(rows: Any, counts: Counter[str]) -> Iterator[dict[str, str]]:
+    for number, row in enumerate(_items(rows), 1):
         fields = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
         if len(fields) != 2 or not all(isinstance(field, str) for field in fields):
             raise DataError(
@@ -164,8 +164,8 @@ def _labelled(given: Any, counts: Counter[str]) -> Iterator[dict[str, str]]:
         yield {"text": text, "label": label}
 
 
-def _rows(given: Any) -> Iterator[dict[str, str]]:
-    for number, row in enumerate(_items(given), 1):
+def _rows(table: Any) -> Iterator[dict[str, str]]:
+    for number, row in enumerate(_items(table), 1):
         texts = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise DataError(
@@ -174,15 +174,15 @@ def _rows(given: Any) -> Iterator[dict[str, str]]:
         yield {"source": texts[0], "target": texts[1]}
 
 
-def _items(given: Any) -> Iterable[Any]:
+def _items(table: Any) -> Iterable[Any]:
     """What a list or generator gives; of a data frame the rows, not the names of its columns."""
-    if hasattr(given, "itertuples"):  # pandas
-        return given.itertuples(index=False, name=None)
-    return given.iter_rows() if hasattr(given, "iter_rows") else given  # polars
+    if hasattr(table, "itertuples"):  # pandas
+        return table.itertuples(index=False, name=None)
+    return table.iter_rows() if hasattr(table, "iter_rows") else table  # polars
 
 
-def _strings(given: Any) -> Iterator[dict[str, str]]:
-    for number, text in enumerate(_items(given), 1):
+def _strings(texts: Any) -> Iterator[dict[str, str]]:
+    for number, text in enumerate(_items(texts), 1):
         if not isinstance(text, str):
             raise DataError(
                 f"text {number} is {text!r:.60}, a {type(text).__name__}; give strings "

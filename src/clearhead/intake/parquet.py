@@ -47,10 +47,10 @@ class Table(NamedTuple):
         """The columns that can be text or labels, by their dotted names: one value in each row, and
         not a list of them. With their numbers in the file."""
         schema = self.arrow.schema
-        found = {n: schema.column(n) for n in range(len(schema.names))}
+        columns = {n: schema.column(n) for n in range(len(schema.names))}
         return {
             column.path: n
-            for n, column in found.items()
+            for n, column in columns.items()
             if column.physical_type in TYPES and column.max_repetition_level == 0
             if column.logical_type.type in LOGICAL_TYPES
         }
@@ -162,12 +162,12 @@ class _Compact:
         self.data, self.at = data, 0
 
     def fields(self, depth: int = 0) -> dict[int, Any]:
-        found: dict[int, Any] = {}
+        values: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._signed()
-            found[number] = self._value(head & 15, depth)
-        return found
+            values[number] = self._value(head & 15, depth)
+        return values
 
     def _value(self, kind: int, depth: int) -> Any:
         match kind:

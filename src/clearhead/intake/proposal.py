@@ -68,8 +68,8 @@ def _ending(path: Path) -> str:
 
 def format_of(path: Path) -> Format:
     """The format of a file, by the end of its name."""
-    found = TABLES.get(_ending(path))
-    if found is None:
+    table_format = TABLES.get(_ending(path))
+    if table_format is None:
         refuse_office(path)
         if path.is_file():
             with path.open("rb") as file:
@@ -78,7 +78,7 @@ def format_of(path: Path) -> Format:
             f"{path} has no extension that identifies its format; rename it to end in one of "
             f"{', '.join(TABLES)}, or give it as plain text"
         )
-    return found
+    return table_format
 
 
 def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None = None) -> Proposal:
@@ -119,12 +119,12 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
     values = {name: texts for name, texts in values.items() if texts}
     chosen = columns or _choose(path, values, task)
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
-    found: Task = task or (
+    chosen_task: Task = task or (
         "language-model" if len(chosen) == 1 else "classification" if is_label else "pairs"
     )
-    labels = _labels(file, kind, chosen) if found == "classification" else ()
+    labels = _labels(file, kind, chosen) if chosen_task == "classification" else ()
     if len(labels) > LABELS_AT_MOST and task is None and _is_text(values[chosen[-1]]):
-        found, labels = "pairs", ()
+        chosen_task, labels = "pairs", ()
     if len(labels) > LABELS_AT_MOST:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {len(labels)} different values, too many for "
@@ -137,10 +137,10 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         )
     only_label = (chosen[-1], labels[0]) if len(labels) == 1 else None
     if only_label:
-        found, labels, chosen = "language-model", (), chosen[:1]
+        chosen_task, labels, chosen = "language-model", (), chosen[:1]
     samples = [tuple(_text_in(row, name, kind) for name in chosen) for row in rows]
     return Proposal(
-        task=found,
+        task=chosen_task,
         format=kind,
         columns=chosen,
         labels=labels,
@@ -189,7 +189,7 @@ def _with_regions_joined(rows: list[Row]) -> list[Row]:
     """Units by language alone, where its regions never stand side by side: en-us in one unit and
     en-gb in another are the same column, zh-cn and zh-tw in the same unit are two."""
     counts = [Counter(map(_language, row)) for row in rows]
-    apart = {language for each in counts for language, n in each.items() if n > 1}
+    apart = {language for languages in counts for language, n in languages.items() if n > 1}
     return [
         {name if _language(name) in apart else _language(name): text for name, text in row.items()}
         for row in rows
@@ -219,8 +219,8 @@ def _choose(
     labels.sort(key=lambda name: len(set(values[name])) == 1)  # a table may be sorted by its labels
     texts = [
         name
-        for name, each in values.items()
-        if name not in labels and mean(map(length_in_letters, each)) >= 5 and _is_text(each)
+        for name, cells in values.items()
+        if name not in labels and mean(map(length_in_letters, cells)) >= 5 and _is_text(cells)
     ]
     if task != "pairs" and len(texts) == 1 and labels:
         return texts[0], labels[0]
@@ -230,7 +230,7 @@ def _choose(
         return (texts[0],)
     names = texts + labels or list(values)
     what = "columns of text" if texts + labels else "columns, and none that is clearly text"
-    listed = [f"{name!r} ({each[0][:30]!r})" for name, each in values.items() if name in names]
+    listed = [f"{name!r} ({cells[0][:30]!r})" for name, cells in values.items() if name in names]
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     seen = ", ".join(listed[:SHOWN]) + more
     if not seen:

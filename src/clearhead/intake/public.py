@@ -90,10 +90,10 @@ def _generate(corpus: PublicCorpus, folder: Path) -> None:
 
 def _write_made(download: Download, content: bytes, folder: Path) -> None:
     contents = MAKERS[download.make](content)
-    for file, each in zip(download.made, contents):
-        found = hashlib.sha256(each).hexdigest()
-        assert found == download.made[file], f"{file} did not become what it should"
-        write_whole(folder / file, gzip.compress(each, mtime=0))
+    for file, made in zip(download.made, contents):
+        digest = hashlib.sha256(made).hexdigest()
+        assert digest == download.made[file], f"{file} did not become what it should"
+        write_whole(folder / file, gzip.compress(made, mtime=0))
 
 
 def public_corpora() -> dict[str, PublicCorpus]:
@@ -101,7 +101,8 @@ def public_corpora() -> dict[str, PublicCorpus]:
     table = tomllib.loads(Path(__file__).with_name("public.toml").read_text(encoding="utf-8"))
     return {
         name: PublicCorpus(
-            **entry | {"downloads": [Download(**each) for each in entry.get("downloads", [])]}
+            **entry
+            | {"downloads": [Download(**download) for download in entry.get("downloads", [])]}
         )
         for name, entry in table.items()
     }

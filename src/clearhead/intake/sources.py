@@ -64,8 +64,8 @@ def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
             for label, pattern in zip(config.labels, patterns)
             for path in _expand(pattern, root, split, "text")
         ]
-    found = [path for pattern in patterns for path in _expand(pattern, root, split, config.format)]
-    return [Input((path,)) for path in found]
+    paths = [path for pattern in patterns for path in _expand(pattern, root, split, config.format)]
+    return [Input((path,)) for path in paths]
 
 
 def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
@@ -76,17 +76,17 @@ def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
     if path.is_dir():
         suffixes = tuple(s + c for s in SUFFIXES[kind] for c in COMPRESSIONS)
         files = list(_files_below(path))
-        found = [p for p in files if p.name.lower().endswith(suffixes)]
+        matches = [p for p in files if p.name.lower().endswith(suffixes)]
         missing = f"holds no file that ends in {', '.join(suffixes)}"
         if files and remedy == "check the path":
-            remedy = other_endings(path, [each.name for each in files])
+            remedy = other_endings(path, [file.name for file in files])
     else:
         anchor = Path(path.anchor)
-        found = [p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file()]
+        matches = [p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file()]
         missing = "matches no file"
-    if not found:
+    if not matches:
         raise DataError(f"data.{split}: {path} {missing}; {remedy}")
-    return sorted(found)
+    return sorted(matches)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -146,12 +146,12 @@ class Reader:
         """The documents from a cursor on, with the counts that belong to it."""
         self.cursor = start
         self.sieve.counts.update(counts)
-        self._finished = sum(each.size for each in self.inputs[: start.input])
-        for number, each in enumerate(self.inputs[start.input :], start.input):
+        self._finished = sum(input_files.size for input_files in self.inputs[: start.input])
+        for number, input_files in enumerate(self.inputs[start.input :], start.input):
             skip = start.documents if number == start.input else 0
             with ExitStack() as stack:
-                self._open = [open_bytes(path, stack) for path in each.paths]
-                self.sieve.lines = self._lines(each)
+                self._open = [open_bytes(path, stack) for path in input_files.paths]
+                self.sieve.lines = self._lines(input_files)
                 documents = read_documents(self._open, self.config, self.split, self.sieve)
                 for read, document in enumerate(documents, 1):
                     if read < skip:
@@ -164,12 +164,12 @@ class Reader:
                     if document.place in self.removed:
                         self.sieve.counts[self.removed[document.place]] += 1
                         continue
-                    label = () if each.label is None else (each.label,)
+                    label = () if input_files.label is None else (input_files.label,)
                     yield Document(document.texts + label, document.place)
                 self._open = []
-            self._finished += each.size
+            self._finished += input_files.size
 
-    def _lines(self, each: Input) -> Container[int] | None:
+    def _lines(self, input_files: Input) -> Container[int] | None:
         """The lines or rows that belong to the split, by their numbers; None: all. Where a file is
         shared out, they have to be counted or compared first."""
         config = self.config
@@ -178,9 +178,9 @@ class Reader:
         if self.split not in ("train", *config.held_out_splits):
             return None
         if config.hold_out == "groups":
-            return lines_of(self.split, self.whole, config)[self.whole.index(each)]
+            return lines_of(self.split, self.whole, config)[self.whole.index(input_files)]
         with ExitStack() as stack:
-            opened = [open_bytes(path, stack) for path in each.paths]
+            opened = [open_bytes(path, stack) for path in input_files.paths]
             n = max(count_lines(file, config) for file in opened)
         share = config.share(self.split, n)
         return range(share.start + 1, share.stop + 1)

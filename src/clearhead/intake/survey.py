@@ -51,16 +51,16 @@ def check_files(config: DataConfig) -> None:
     for path in map(Path, config.train):
         if not (path.is_file() or path.is_dir()):
             raise no_such_file(path)
-    for each in find_inputs(config, "train", Path("/")):
+    for input_files in find_inputs(config, "train", Path("/")):
         counts: list[int] = []
-        for path in each.paths:
+        for path in input_files.paths:
             with ExitStack() as stack:
                 counts.append(count_lines(open_bytes(path, stack), config))
             if not counts[-1]:
                 raise DataError(f"{path} is empty; name a file with text in it")
         if config.format != "parallel":
             continue
-        source, target = each.paths
+        source, target = input_files.paths
         if _same_bytes(source, target):
             raise DataError(
                 f"{source} and {target} hold the same text; give a source and its translation"

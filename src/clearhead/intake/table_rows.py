@@ -158,8 +158,8 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
     """The records may stand inside one object: by their names, by columns as pandas writes them, or
     in a list, beside a version and the like."""
     inner = list(value.values())
-    if len(inner) > 1 and all(isinstance(each, dict) and each for each in inner):
-        if all(name.isdecimal() for each in inner for name in each):
+    if len(inner) > 1 and all(isinstance(record, dict) and record for record in inner):
+        if all(name.isdecimal() for record in inner for name in record):
             raise DataError(
                 f"{path} is one object with a table by columns, as pandas writes it; write it by "
                 'rows: to_json(…, orient="records")'

@@ -52,7 +52,7 @@ class TabSeparated:
         if not self.expected:
             names = [cell.decode("utf-8", "replace").strip() for cell in cells]
             self.places = places_of(self.columns, names)
-            self.expected = max(len(cells), *(place + 1 for place in self.places))
+            self.expected = max(len(cells), *(column + 1 for column in self.places))
             if has_header(self.columns):
                 return None
         if len(cells) != self.expected:
@@ -60,7 +60,7 @@ class TabSeparated:
             if b'"' in line:
                 what += " (if cells are in quotes, it is CSV: let its name end in .csv)"
             raise ValueError(what)
-        return [cells[place] for place in self.places]
+        return [cells[column] for column in self.places]
 
 
 def has_header(columns: Columns) -> bool:
@@ -298,7 +298,9 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
             if event == "start":
                 body = element if _local(element.tag) == "body" else body
             elif _local(element.tag) == "tu":
-                yield dict(map(_variant, (each for each in element if _local(each.tag) == "tuv")))
+                yield dict(
+                    map(_variant, (child for child in element if _local(child.tag) == "tuv"))
+                )
                 record.begin()
                 if body is not None:
                     body.clear()  # what has been read would fill the memory
@@ -318,7 +320,7 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
 
 def _variant(element: Any) -> tuple[str, str]:
     language = element.get(TMX_LANGUAGE) or element.get("lang") or ""
-    segment = next((each for each in element if _local(each.tag) == "seg"), None)
+    segment = next((child for child in element if _local(child.tag) == "seg"), None)
     text = "" if segment is None else "".join(_words(segment))
     return language.lower().replace("_", "-"), " ".join(text.split())
 
@@ -341,13 +343,13 @@ def read_tmx(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
     wanted = [str(column).lower().replace("_", "-") for column in columns]
     for number, unit in zip(count(1), read_units(file)):
         place = Place(file.path, number, unit="unit")
-        found = [in_language(unit, language) for language in wanted]
-        if None in found:
-            missing = wanted[found.index(None)]
+        texts = [in_language(unit, language) for language in wanted]
+        if None in texts:
+            missing = wanted[texts.index(None)]
             what = f"no text in {missing!r} (there are {', '.join(map(repr, unit))})"
             sieve.reject("malformed", place, what)
             continue
-        yield Raw([text for text in found if text is not None], place)
+        yield Raw([text for text in texts if text is not None], place)
 
 
 def in_language(unit: dict[str, str], language: str) -> str | None:

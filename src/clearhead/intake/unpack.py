@@ -67,10 +67,10 @@ def open_bytes(path: Path, stack: ExitStack) -> OpenedFile:
 
 
 @contextmanager
-def opened(each: Input) -> Iterator[list[OpenedFile]]:
+def opened(input_files: Input) -> Iterator[list[OpenedFile]]:
     """The files of an input, open for reading inside the block."""
     with ExitStack() as stack:
-        yield [open_bytes(path, stack) for path in each.paths]
+        yield [open_bytes(path, stack) for path in input_files.paths]
 
 
 def read_all(file: OpenedFile) -> bytes:
@@ -80,13 +80,13 @@ def read_all(file: OpenedFile) -> bytes:
             return file.data.read()
         size = os.fstat(file.raw.fileno()).st_size
         limit = max(MAX_RECORD, MAX_GROWTH * size)
-        found = file.data.read(limit + 1)
-    if len(found) > limit:
+        content = file.data.read(limit + 1)
+    if len(content) > limit:
         raise DataError(
             f"{file.path} has {size:,} bytes and unpacks to more than {limit:,}; if that is right, "
             "unpack it first"
         )
-    return found
+    return content
 
 
 class OneRecord(io.RawIOBase):

@@ -15,10 +15,10 @@ def label_ids(
     or else the word after a space, as in a sentence, or else the word without a space."""
     if label_as == "class":
         return {label: number for number, label in enumerate(labels)}
-    found = {label: _label_id(tokenizer, label) for label in labels}
-    if len(set(found.values())) != len(found):
-        raise DataError(f"data.labels: two of {list(found)} are the same token; rename one")
-    return found
+    ids = {label: _label_id(tokenizer, label) for label in labels}
+    if len(set(ids.values())) != len(ids):
+        raise DataError(f"data.labels: two of {list(ids)} are the same token; rename one")
+    return ids
 
 
 def _label_id(tokenizer: Tokenizer, label: str) -> int:

@@ -316,12 +316,12 @@ def _ways(
 
 
 def _reached(ways: Ways, start: Paths) -> set[Paths]:
-    found, waiting = {start}, [start]
+    reached, waiting = {start}, [start]
     while waiting:
-        new = ways[waiting.pop()] - found
-        found |= new
+        new = ways[waiting.pop()] - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def _loops(ways: Ways) -> set[Paths]:

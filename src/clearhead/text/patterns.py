@@ -47,8 +47,8 @@ def parse(pattern: str) -> Parsed:
     tree = parser.choice(folded=False)
     if parser.at < len(pattern):
         parser.refuse("a closing bracket has no opening one")
-    found = frozenset(parser.borders), frozenset(parser.properties)
-    return Parsed(tree, *found, by_category=parser.by_category)
+    known = frozenset(parser.borders), frozenset(parser.properties)
+    return Parsed(tree, *known, by_category=parser.by_category)
 
 
 class _Parser:
@@ -68,9 +68,9 @@ class _Parser:
 
     def skip(self, text: str) -> bool:
         """Whether the text was next; then it is behind us."""
-        found = self.next_is(text)
-        self.at += len(text) if found else 0
-        return found
+        matches = self.next_is(text)
+        self.at += len(text) if matches else 0
+        return matches
 
     def take(self) -> str:
         if self.at >= len(self.pattern):
@@ -79,9 +79,9 @@ class _Parser:
         return self.pattern[self.at - 1]
 
     def taken(self, expression: str) -> re.Match[str] | None:
-        found = re.compile(expression).match(self.pattern, self.at)
-        self.at = found.end() if found else self.at
-        return found
+        match = re.compile(expression).match(self.pattern, self.at)
+        self.at = match.end() if match else self.at
+        return match
 
     def deeper(self) -> None:
         self.depth += 1

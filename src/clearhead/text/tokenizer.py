@@ -108,7 +108,7 @@ class Tokenizer:
                 f"this tokenizer cannot encode a letter of {texts[0][:40]!r} ({error}), and has no "
                 "token for unknown ones; leave such texts out, or use another tokenizer"
             ) from None
-        ids = [each.ids for each in encoded]
+        ids = [encoding.ids for encoding in encoded]
         if not all(map(self._role_ids.isdisjoint, ids)):
             self._refuse_control(texts, ids)
         return ids
@@ -125,8 +125,8 @@ class Tokenizer:
 
     def _refuse_control(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         for text, own in zip(texts, ids):
-            if found := self._role_ids.intersection(own):
-                name = self.library.id_to_token(min(found))
+            if forged := self._role_ids.intersection(own):
+                name = self.library.id_to_token(min(forged))
                 raise DataError(
                     f"this tokenizer turns the text {text[:40]!r} into the control token {name!r}: "
                     "its model can spell that token; leave such texts out, name other "

@@ -92,10 +92,10 @@ def check_parts(library: LibraryTokenizer) -> None:
 def slow_runs(library: LibraryTokenizer) -> re.Pattern[str] | None:
     """What a text may not hold, since a pattern of this tokenizer would take minutes for it."""
     state = json.loads(library.pre_tokenizer.__getstate__()) if library.pre_tokenizer else None
-    found = {SLOW[pattern] for pattern in map(_regex, _steps(state)) if pattern in SLOW}
-    if not found or trusts_tokenizers():
+    runs = {SLOW[pattern] for pattern in map(_regex, _steps(state)) if pattern in SLOW}
+    if not runs or trusts_tokenizers():
         return None
-    return re.compile("|".join(f"{kind}{{{MAX_RUN + 1}}}" for kind in sorted(found)))
+    return re.compile("|".join(f"{kind}{{{MAX_RUN + 1}}}" for kind in sorted(runs)))
 
 
 def _refuse(what: str) -> NoReturn:
@@ -107,10 +107,10 @@ def _refuse(what: str) -> NoReturn:
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The library and we might read different ones."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise DataError("tokenizer.json has the same name twice in one object; is it damaged?")
-    return found
+    return unique
 
 
 def _values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
