@@ -43,8 +43,8 @@ def beam_search(
 ) -> list[list[Output]]:
     """For each input its n best texts, the best first. Fewer only where fewer are possible."""
     search = BeamSearch(model, config, beam, constraint, watch)
-    found = dict(search.run(inputs, max_sentences))
-    return [found[number] for number in sorted(found)]
+    outputs = dict(search.run(inputs, max_sentences))
+    return [outputs[number] for number in sorted(outputs)]
 
 
 class BeamSearch:
@@ -81,12 +81,15 @@ class BeamSearch:
             if not sentences or 4 * len(sentences) <= 3 * min(max_sentences, n_admitted):
                 new: list[SentenceBeam] = []
                 while len(sentences) + len(new) < max_sentences:
-                    if (given := next(waiting, None)) is None:
+                    if (decode_input := next(waiting, None)) is None:
                         break
-                    if (stop := self._stop_before(given)) is None:
-                        new.append(self._begin(given))
+                    if (stop := self._stop_before(decode_input)) is None:
+                        new.append(self._begin(decode_input))
                     else:
-                        yield given.number, [Output(tokens=[], log_probs=[], score=0.0, stop=stop)]
+                        yield (
+                            decode_input.number,
+                            [Output(tokens=[], log_probs=[], score=0.0, stop=stop)],
+                        )
                 if new:
                     sources = [each.given.source for each in new if each.given.source is not None]
                     joined = cached.join([each.given.prompt for each in new], sources or None)
@@ -101,26 +104,26 @@ class BeamSearch:
             for sentence, is_settled in zip(sentences, settled):
                 if is_settled:
                     yield sentence.given.number, sentence.best(self.beam.n_best)
-            places = [place for place, is_settled in enumerate(settled) if not is_settled]
-            sentences = [sentences[place] for place in places]
+            places = [index for index, is_settled in enumerate(settled) if not is_settled]
+            sentences = [sentences[index] for index in places]
             scores = self._next_scores(cached, sentences, places)
 
-    def _stop_before(self, given: DecodeInput) -> StopReason | None:
+    def _stop_before(self, decode_input: DecodeInput) -> StopReason | None:
         """Why an input ends before any search."""
         if self.config.max_new == 0:
             return "length"
-        if self._max_tokens(given) == 0:
+        if self._max_tokens(decode_input) == 0:
             return "window"
         return "constraint" if self._is_stuck([]) else None
 
-    def _max_tokens(self, given: DecodeInput) -> int:
-        return min(self.config.max_new, self.model.config.max_length - len(given.prompt))
+    def _max_tokens(self, decode_input: DecodeInput) -> int:
+        return min(self.config.max_new, self.model.config.max_length - len(decode_input.prompt))
 
-    def _begin(self, given: DecodeInput) -> SentenceBeam:
+    def _begin(self, decode_input: DecodeInput) -> SentenceBeam:
         """One empty text, in the first slot of each group."""
         per_group = self.beam.width // self.beam.groups
         slots = [None if n % per_group else Hypothesis() for n in range(self.beam.width)]
-        return SentenceBeam(given, self._max_tokens(given), slots)
+        return SentenceBeam(decode_input, self._max_tokens(decode_input), slots)
 
     def _is_stuck(self, new: list[int]) -> bool:
         allowed = None if self.constraint is None else self.constraint(new)

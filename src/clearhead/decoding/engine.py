@@ -124,15 +124,15 @@ class CTranslate2Engine:
         opened = self.opened("Generator", one=_is_one(given))
         running: list[tuple[int, int, Any]] = []
         # Equally long: where they are not, its limit of new tokens counts from the shortest.
-        order = sorted(range(len(given)), key=lambda place: len(given[place]))
-        for length, group in groupby(order, key=lambda place: len(given[place])):
+        order = sorted(range(len(given)), key=lambda index: len(given[index]))
+        for length, group in groupby(order, key=lambda index: len(given[index])):
             places = list(group)
             limit = min(ends.max_new, self.config.max_length - length)
             if limit == 0:
                 outputs |= dict.fromkeys(places, _nothing(ends))
                 continue
             results = opened.generate_batch(
-                [[self.names.target[i] for i in given[place]] for place in places],
+                [[self.names.target[i] for i in given[index]] for index in places],
                 beam_size=1,
                 length_penalty=0,
                 max_batch_size=TOKENS_TOGETHER,
@@ -144,12 +144,12 @@ class CTranslate2Engine:
                 return_end_token=True,
                 asynchronous=True,  # the next length need not wait for this one
             )
-            running += [(place, limit, result) for place, result in zip(places, results)]
-        for place, limit, waiting in running:
+            running += [(index, limit, result) for index, result in zip(places, results)]
+        for index, limit, waiting in running:
             result = waiting.result()
             tokens, score = list(result.sequences_ids[0]), result.scores[0]
-            outputs[place] = self._output(tokens, score, ends, limit)
-        return [outputs[place] for place in range(len(given))]
+            outputs[index] = self._output(tokens, score, ends, limit)
+        return [outputs[index] for index in range(len(given))]
 
     def _output(self, tokens: list[int], score: float, ends: DecodeConfig, limit: int) -> Output:
         if not math.isfinite(score):
@@ -181,27 +181,27 @@ class CTranslate2Engine:
 def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
     """The CTranslate2 folder of a model; made, and proved, if it is not there yet. Its name is the
     hash of the model folder's files and of the versions that made it."""
-    place = cache_folder() / "ctranslate2" if folder is None else folder
-    if place.resolve().is_relative_to(model_folder.resolve()):
+    parent = cache_folder() / "ctranslate2" if folder is None else folder
+    if parent.resolve().is_relative_to(model_folder.resolve()):
         rule = "is in the model folder, whose files may come from anybody"
-        raise ConfigError("engine_folder", str(place), rule, "name a folder elsewhere")
-    found = place / model_hash(model_folder)
-    if not found.is_dir():
-        _log.info("making %s from %s", found, model_folder)
+        raise ConfigError("engine_folder", str(parent), rule, "name a folder elsewhere")
+    converted = parent / model_hash(model_folder)
+    if not converted.is_dir():
+        _log.info("making %s from %s", converted, model_folder)
         try:
-            export_ctranslate2(model_folder, found)
+            export_ctranslate2(model_folder, converted)
         except OSError as error:
-            if not found.is_dir():  # else another process has just made it
+            if not converted.is_dir():  # else another process has just made it
                 raise FolderError(
-                    f"{found} cannot be made ({error.strerror}); make it where it can be written, "
-                    "with engine_folder=…, and name the same folder here"
+                    f"{converted} cannot be made ({error.strerror}); make it where it can be "
+                    "written, with engine_folder=…, and name the same folder here"
                 ) from None
-    certificate = read_json(found, PARITY)
+    certificate = read_json(converted, PARITY)
     if certificate.get("agrees") is not True:
         raise FolderError(
-            f"{found} has no parity certificate that shows agreement; remove it and run again"
+            f"{converted} has no parity certificate that shows agreement; remove it and run again"
         )
-    return found
+    return converted
 
 
 def model_hash(model_folder: Path) -> str:

@@ -134,7 +134,7 @@ class _RunningBatch:
             return ended
         new: list[RunningText] = []
         while n_free := max_rows - len(self.texts) - len(new):
-            taken = [RunningText(given) for given in islice(waiting, n_free)]
+            taken = [RunningText(decode_input) for decode_input in islice(waiting, n_free)]
             if not taken:
                 break
             for text in taken:

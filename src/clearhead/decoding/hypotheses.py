@@ -74,7 +74,7 @@ class SentenceBeam:
         """Fill the next `width` slots from ranked continuations. An end that stands among the
         `width` best of them is a finished text; the best `width` others continue."""
         full = len(self.slots) + width
-        for place, candidate in enumerate(ranked):
+        for rank, candidate in enumerate(ranked):
             old = before[candidate.slot]
             if old is None or candidate.value == -inf:
                 break
@@ -87,7 +87,7 @@ class SentenceBeam:
                     fate, slot = "kept", len(self.slots)
                     self.slots.append(new)
                     self.parents.append(candidate.slot)
-                elif place < width:
+                elif rank < width:
                     fate = "finished"
                     tokens, log_probs = new.path()
                     score = total / beam.normaliser(self.length)

@@ -62,11 +62,11 @@ def checked_ids(
 ) -> list[int]:
     """The ids as a list without padding; raises if one is not in the vocabulary or none is left."""
     ids = [int(i) for i in (given.tolist() if isinstance(given, Tensor) else given)]
-    for place, token in enumerate(ids):
+    for position, token in enumerate(ids):
         if not 0 <= token < vocab_size:
             raise InputError(
-                f"token {token} at position {place} of {what} {index} is not in the vocabulary of "
-                f"{vocab_size}; was it made by another tokenizer?"
+                f"token {token} at position {position} of {what} {index} is not in the vocabulary "
+                f"of {vocab_size}; was it made by another tokenizer?"
             )
     real = [token for token in ids if token != pad_id]
     if not real:

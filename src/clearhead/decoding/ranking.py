@@ -67,9 +67,9 @@ def top_of_each(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor
     rest_index = torch.arange(n_hypotheses, device=scores.device)[:, None] * vocab + in_rest
     candidates = torch.cat((inside.flatten(1), rest.flatten(1)), dim=1)
     indices = torch.cat((index.flatten(1), rest_index.flatten().expand(n_sentences, -1)), dim=1)
-    found = candidates.topk(min(k + 1, candidates.shape[1]), dim=1)
-    values, indices = found.values[:, :k], indices.gather(1, found.indices[:, :k])
-    tied = _has_ties(found.values) | _has_ties(best.values[:, k - 1 :])
+    top = candidates.topk(min(k + 1, candidates.shape[1]), dim=1)
+    values, indices = top.values[:, :k], indices.gather(1, top.indices[:, :k])
+    tied = _has_ties(top.values) | _has_ties(best.values[:, k - 1 :])
     if bool(tied.any()):
         values[tied], indices[tied] = _sorted_top(scores[tied], offsets[tied], k)
     return values, indices

@@ -37,14 +37,14 @@ def score(
     # Both sides of a batch are as wide as its longest pair, whichever side is the longer one.
     width = [max(len(source), len(first) + len(target)) for source, first, target in pairs]
     order = sorted(range(len(pairs)), key=width.__getitem__)
-    found: list[list[float]] = [[] for _ in pairs]
+    scores: list[list[float]] = [[] for _ in pairs]
     while order:
         rows = [order.pop()]  # the longest first: the others need no more memory than it
         while order and (len(rows) + 1) * width[rows[0]] <= max_tokens:
             rows.append(order.pop())
         for row, log_probs in zip(rows, _score_batch(model, [pairs[row] for row in rows])):
-            found[row] = log_probs
-    return found
+            scores[row] = log_probs
+    return scores
 
 
 Fed = tuple[list[int], list[int], list[int]]  # source or nothing, what is fed first, target
@@ -54,16 +54,16 @@ def _checked(
     model: GenerativeModel, index: int, pair: tuple[Ids, Ids], start_id: int | None
 ) -> Fed:
     config = model.config
-    given, target = pair
+    context, target = pair
     # A target that a model generated may hold any token, even the pad id.
     target = checked_ids(target, config.output_vocab_size, None, "target", index) if target else []
     if isinstance(model, Seq2Seq):
         if start_id is None:
             raise InputError("start_id=None leaves the decoder nothing to start from; give an id")
-        source = checked_ids(given, config.vocab_size, config.pad_id, "source", index)
+        source = checked_ids(context, config.vocab_size, config.pad_id, "source", index)
         source, first = source, [start_id]
     else:
-        source, first = [], checked_ids(given, config.vocab_size, config.pad_id, "prompt", index)
+        source, first = [], checked_ids(context, config.vocab_size, config.pad_id, "prompt", index)
     n_fed = max(len(first) + len(target) - 1, len(source))
     if n_fed > config.max_length:
         raise InputError(
@@ -115,40 +115,40 @@ def score_texts(
     seq2seq = isinstance(model, Seq2Seq)
     pairs = seq2seq or codec.ids.target_start is not None
     # Blanks are a text that a language model can continue, and none that can be translated.
-    filled = [place for place, text in enumerate(texts) if (text.strip() if pairs else text)]
+    filled = [index for index, text in enumerate(texts) if (text.strip() if pairs else text)]
     if pairs:
         if start != "auto":
             raise InputError(f"start={start!r} is for language models; leave it out")
         if targets is None or len(targets) != len(texts):
             raise InputError("a translator scores pairs; give a target for each text")
-        for place in set(range(len(texts))) - set(filled):
-            if targets[place].strip():
+        for index in set(range(len(texts))) - set(filled):
+            if targets[index].strip():
                 raise InputError(
-                    f"{name_of(names, place)} is empty, but its target is not; leave the pair "
+                    f"{name_of(names, index)} is empty, but its target is not; leave the pair "
                     "out, since an empty text has no translation"
                 )
-        given = codec.encode_sources([texts[place] for place in filled])
-        wanted = codec.encode_targets([targets[place] for place in filled])
+        given = codec.encode_sources([texts[index] for index in filled])
+        wanted = codec.encode_targets([targets[index] for index in filled])
         together = max if seq2seq else sum
         lengths = [together(map(len, pair)) for pair in zip(given, wanted)]
     else:
-        ids = codec.encode_prompts([texts[place] for place in filled], start)
+        ids = codec.encode_prompts([texts[index] for index in filled], start)
         given, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
         lengths = [len(each) for each in ids]
     longest = model.config.max_length
-    for place, length in zip(filled, lengths):
+    for index, length in zip(filled, lengths):
         if length > longest:
             raise InputError(
-                f"{name_of(names, place)} has more tokens than the model takes ({longest}); split "
+                f"{name_of(names, index)} has more tokens than the model takes ({longest}); split "
                 "it, or measure whole texts with clearhead evaluate"
             )
-    found = score(model, given, wanted, start_id=codec.ids.decoder_start)
+    scores = score(model, given, wanted, start_id=codec.ids.decoder_start)
     scored = {
-        place: Scored(tokens=tokens, log_probs=log_probs)
-        for place, tokens, log_probs in zip(filled, wanted, found)
+        index: Scored(tokens=tokens, log_probs=log_probs)
+        for index, tokens, log_probs in zip(filled, wanted, scores)
     }
     nothing = Scored(tokens=[], log_probs=[])
-    return [scored.get(place, nothing) for place in range(len(texts))]
+    return [scored.get(index, nothing) for index in range(len(texts))]
 
 
 @torch.inference_mode()

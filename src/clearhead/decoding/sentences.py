@@ -36,10 +36,10 @@ class LanguagePair:
 
 def language_pair(text: str) -> LanguagePair:
     """The pair that `en-zh` names."""
-    found = _PAIR.fullmatch(text)
-    if found is None:
+    match = _PAIR.fullmatch(text)
+    if match is None:
         raise InputError(f"{text!r} is not a pair of languages; write it like en-zh")
-    return LanguagePair(*found.groups())
+    return LanguagePair(*match.groups())
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class SplitText:
         """The translated sentences in the form of the text: its line ends, and its blanks at both
         ends. Inside a line, `joint` stands between two sentences."""
         parts = [self.between[0]]
-        for place, sentence in enumerate(translated):
-            gap = self.between[place + 1]
-            last = place + 1 == len(translated)
+        for index, sentence in enumerate(translated):
+            gap = self.between[index + 1]
+            last = index + 1 == len(translated)
             parts += [sentence, gap if last or _LINE_ENDS.fullmatch(gap) else joint]
         return "".join(parts)
 
@@ -102,37 +102,37 @@ def _sentences(line: str, language: str) -> list[str]:
     """Together they are the line."""
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (compiled)
 
-    found: list[str] = []
+    sentences: list[str] = []
     end = 0
     for sentence in segment(language.split("-")[0].lower(), line):
-        place = line.find(sentence, end)
-        if place < 0:  # not a part of the line: then nothing is known of the rest
+        start = line.find(sentence, end)
+        if start < 0:  # not a part of the line: then nothing is known of the rest
             break
         # What stands before a sentence belongs to the one before it.
-        if found:
-            found[-1] += line[end:place]
-            found.append(sentence)
+        if sentences:
+            sentences[-1] += line[end:start]
+            sentences.append(sentence)
         else:
-            found.append(line[end:place] + sentence)
-        end = place + len(sentence)
+            sentences.append(line[end:start] + sentence)
+        end = start + len(sentence)
     rest = line[end:]
-    if not found:
+    if not sentences:
         return [line]
-    found[-1] += rest if not rest.strip() else ""
-    return [*found, rest] if rest.strip() else found
+    sentences[-1] += rest if not rest.strip() else ""
+    return [*sentences, rest] if rest.strip() else sentences
 
 
 def _pieces(sentence: str, fits: Fits) -> list[str]:
     """Together they are the sentence. Cut in two again and again, so the work stays small."""
-    waiting, found = [sentence], []
+    waiting, pieces = [sentence], []
     while waiting:
         part = waiting.pop()
         if len(part) < 2 or fits(part.strip()):
-            found.append(part)
+            pieces.append(part)
             continue
         cut = _cut(part)
         waiting += [part[cut:], part[:cut]]
-    return found
+    return pieces
 
 
 def _cut(part: str) -> int:

@@ -59,8 +59,8 @@ def speculative(
 class _DraftedText(RunningText):
     """A text, and the large model's log-probability of each of its tokens."""
 
-    def __init__(self, given: DecodeInput, max_tokens: int) -> None:
-        super().__init__(given)
+    def __init__(self, decode_input: DecodeInput, max_tokens: int) -> None:
+        super().__init__(decode_input)
         self.max_tokens = max_tokens
         self.log_probs: list[float] = []
 
@@ -83,7 +83,7 @@ class _Drafting:
 
     @torch.inference_mode()
     def decode(self, together: list[DecodeInput]) -> list[Output]:
-        texts = [self._begin(given) for given in together]
+        texts = [self._begin(decode_input) for decode_input in together]
         live = [text for text in texts if text.max_tokens > 0]
         if not live:
             return [self._output(text) for text in texts]
@@ -127,8 +127,10 @@ class _Drafting:
             unread = torch.tensor(last, device=scores.device)[:, None]
         return [self._output(text) for text in texts]
 
-    def _begin(self, given: DecodeInput) -> _DraftedText:
-        return _DraftedText(given, min(self.config.max_new, self.window - len(given.prompt)))
+    def _begin(self, decode_input: DecodeInput) -> _DraftedText:
+        return _DraftedText(
+            decode_input, min(self.config.max_new, self.window - len(decode_input.prompt))
+        )
 
     def _uniforms(self, texts: Sequence[_DraftedText], ahead: int, purpose: str) -> list[float]:
         """A number for each text. `purpose` and the place where the round began keep what is drawn

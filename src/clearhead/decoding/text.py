@@ -150,16 +150,16 @@ def encode_sources(
     names: Sequence[str] | None = None,
 ) -> list[EncodedSource]:
     """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
-    filled = [place for place, text in enumerate(texts) if text.strip()]
-    encoded = codec.encode_sources([texts[place] for place in filled])
+    filled = [index for index, text in enumerate(texts) if text.strip()]
+    encoded = codec.encode_sources([texts[index] for index in filled])
     sources = [EncodedSource([], 0)] * len(texts)
-    for place, ids in zip(filled, encoded):
+    for index, ids in zip(filled, encoded):
         if too_long == "skip" and len(ids) > codec.longest_source(longest):
-            sources[place] = EncodedSource([], len(ids))
+            sources[index] = EncodedSource([], len(ids))
             continue
         cut = "cut" if too_long == "cut" else "refuse"
-        given = codec.fit_source(ids, longest, too_long=cut, name=name_of(names, place))
-        sources[place] = EncodedSource(given, len(ids) - len(given))
+        given = codec.fit_source(ids, longest, too_long=cut, name=name_of(names, index))
+        sources[index] = EncodedSource(given, len(ids) - len(given))
     return sources
 
 
@@ -167,11 +167,11 @@ def translate_sources(
     engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
 ) -> list[AnsweredText]:
     """Translations of each source, the best first, in the order of the sources."""
-    filled = [place for place, source in enumerate(sources) if source.given]
-    by_length = sorted(filled, key=lambda place: len(sources[place].given))
+    filled = [index for index, source in enumerate(sources) if source.given]
+    by_length = sorted(filled, key=lambda index: len(sources[index].given))
     ends = codec.decode_config(config.max_new)
-    found = engine.translate([sources[place].given for place in by_length], ends, config)
-    outputs = dict(zip(by_length, found))
+    searched = engine.translate([sources[index].given for index in by_length], ends, config)
+    outputs = dict(zip(by_length, searched))
     return [
         AnsweredText(
             source.given, source.n_cut, [_text_of(each, codec) for each in outputs.get(n, [])]
@@ -207,22 +207,27 @@ def translate_texts(
     cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
     sentences = [sentence for each in cut for sentence in each.sentences]
     sources = encode_sources(codec, sentences, longest, config.too_long)
-    found = iter(translate_sources(engine, codec, sources, config))
-    return [join_sentences(each, [next(found) for _ in each.sentences], split) for each in cut]
+    translations = iter(translate_sources(engine, codec, sources, config))
+    return [
+        join_sentences(each, [next(translations) for _ in each.sentences], split) for each in cut
+    ]
 
 
 def join_sentences(
-    text: SplitText, found: Sequence[AnsweredText], pair: LanguagePair
+    text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
 ) -> AnsweredText:
     """One text again: its n-th translation is made of the n-th of each sentence."""
-    n_best = max((len(each.outputs) for each in found), default=0)
+    n_best = max((len(answer.outputs) for answer in translations), default=0)
     outputs: list[Output] = []
     for rank in range(n_best):
         # A short sentence may have fewer translations than another: then its last.
-        chosen = [min(rank, len(each.outputs) - 1) for each in found]
-        parts = [each.outputs[place] for each, place in zip(found, chosen) if place >= 0]
+        chosen = [min(rank, len(answer.outputs) - 1) for answer in translations]
+        parts = [
+            answer.outputs[choice] for answer, choice in zip(translations, chosen) if choice >= 0
+        ]
         written = [
-            each.outputs[place].text if place >= 0 else "" for each, place in zip(found, chosen)
+            answer.outputs[choice].text if choice >= 0 else ""
+            for answer, choice in zip(translations, chosen)
         ]
         early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
         outputs.append(
@@ -235,8 +240,8 @@ def join_sentences(
                 stop=early[0] if early else "end",
             )
         )
-    given = [token for each in found for token in each.given]
-    return AnsweredText(given, sum(each.n_cut for each in found), outputs)
+    given = [token for answer in translations for token in answer.given]
+    return AnsweredText(given, sum(answer.n_cut for answer in translations), outputs)
 
 
 class EncodedPrompt(NamedTuple):
@@ -257,13 +262,13 @@ def encode_prompts(
     names: Sequence[str] | None = None,
 ) -> list[EncodedPrompt]:
     """Each prompt as `stream_prompts` takes it, for a model that reads `longest` tokens."""
-    found: list[EncodedPrompt] = []
-    for place, ids in enumerate(codec.encode_prompts(prompts, config.start)):
-        name = name_of(names, place)
+    encoded: list[EncodedPrompt] = []
+    for index, ids in enumerate(codec.encode_prompts(prompts, config.start)):
+        name = name_of(names, index)
         given = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
-        seed = seed_of_text(config.seed, first_number + place)
-        found.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
-    return found
+        seed = seed_of_text(config.seed, first_number + index)
+        encoded.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
+    return encoded
 
 
 def generate_texts(
@@ -281,15 +286,15 @@ def generate_texts(
     encoded = encode_prompts(
         codec, prompts, longest, config, first_number=first_number, names=names
     )
-    filled = [place for place, prompt in enumerate(prompts) if prompt]
-    by_length = sorted(filled, key=lambda place: len(encoded[place].given.tokens))
+    filled = [index for index, prompt in enumerate(prompts) if prompt]
+    by_length = sorted(filled, key=lambda index: len(encoded[index].given.tokens))
     ends = codec.decode_config(config.max_new, config.window)
-    seeded = [encoded[place].given for place in by_length]
-    found = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
-    outputs = dict(zip(by_length, found))
+    seeded = [encoded[index].given for index in by_length]
+    generated = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
+    outputs = dict(zip(by_length, generated))
     decoded: list[AnsweredText] = []
-    for place, (given, n_cut) in enumerate(encoded):
-        own = [_text_of(outputs[place], codec, given.tokens)] if place in outputs else []
+    for index, (given, n_cut) in enumerate(encoded):
+        own = [_text_of(outputs[index], codec, given.tokens)] if index in outputs else []
         decoded.append(AnsweredText(given.tokens if own else [], n_cut, own))
     return decoded
 

@@ -41,8 +41,8 @@ def baseline(corpus: Corpus, split: str) -> Baseline:
     """Learnt from the training split of prepared data, and measured on another."""
     texts, labels = labelled_texts(corpus, "train", AT_MOST)
     others, wanted = labelled_texts(corpus, split)
-    found = _pipeline(texts).fit(texts, labels).predict(others)
-    n_right = sum(int(guess == label) for guess, label in zip(found, wanted))
+    predicted = _pipeline(texts).fit(texts, labels).predict(others)
+    n_right = sum(int(guess == label) for guess, label in zip(predicted, wanted))
     return Baseline(right=Accuracy(n_right=n_right, n=len(wanted)), learnt_from=len(texts))
 
 
@@ -55,8 +55,8 @@ def cross_validated(texts: Sequence[str], labels: Sequence[str]) -> Baseline | N
     if min(map(labels.count, set(labels))) < FOLDS or len(set(labels)) < 2:
         return None
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    found = cross_val_predict(_pipeline(texts), list(texts), list(labels), cv=folds)
-    n_right = sum(guess == label for guess, label in zip(found, labels))
+    predicted = cross_val_predict(_pipeline(texts), list(texts), list(labels), cv=folds)
+    n_right = sum(guess == label for guess, label in zip(predicted, labels))
     right = Accuracy(n_right=int(n_right), n=len(labels))
     return Baseline(right=right, learnt_from=len(texts) * (FOLDS - 1) // FOLDS)
 

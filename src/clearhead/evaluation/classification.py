@@ -93,29 +93,29 @@ def label_texts(
         raise ConfigError("too_long", too_long, "is not a choice", remedy)
     longest = model.config.max_length
     rows: dict[int, list[int]] = {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not text.strip():
             continue
         tokens = codec.source.encode(codec.as_in_training(text))
         if (n := len(tokens) + 2) > longest:  # the mask or the start, and the end
             if too_long == "refuse":
-                what = f"{names[place]} has {n} tokens, and the model takes {longest}"
+                what = f"{names[index]} has {n} tokens, and the model takes {longest}"
                 raise InputError(f"{what}; shorten it, or have it cut: {CUT}")
             skips = too_long == "skip"
             done = f"left empty; shorten it, or have it cut: {CUT}" if skips else "it was cut"
-            warn_of_cut(names[place], longest, n - longest, longest, done)
+            warn_of_cut(names[index], longest, n - longest, longest, done)
             if skips:
                 continue
             tokens = tokens[: longest - 2]
         if max(tokens, default=0) >= model.config.vocab_size:
             raise InputError(
-                f"{names[place]} has the token {max(tokens)}, but the model has "
+                f"{names[index]} has the token {max(tokens)}, but the model has "
                 f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
-        rows[place] = [*tokens, codec.source.eos_id]
+        rows[index] = [*tokens, codec.source.eos_id]
     known = label_rows(model, labels, [*rows.values()], codec.source, batch=batch)
-    found = dict(zip(rows, known))
-    return [found.get(place) for place in range(len(texts))]
+    probabilities = dict(zip(rows, known))
+    return [probabilities.get(index) for index in range(len(texts))]
 
 
 def label_rows(
@@ -128,17 +128,17 @@ def label_rows(
 ) -> list[dict[str, float]]:
     """The probability of every label for each row of tokens, its end included."""
     ids = list(labels.ids.values())
-    by_length = sorted(range(len(rows)), key=lambda place: len(rows[place]))
-    found: dict[int, dict[str, float]] = {}
+    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+    probabilities: dict[int, dict[str, float]] = {}
     for first in range(0, len(by_length), batch):
         places = by_length[first : first + batch]
-        chosen = [np.array(rows[place]) for place in places]
+        chosen = [np.array(rows[index]) for index in places]
         made = _unlabelled_batch(chosen, labels, tokenizer)
         made = move(made, next(model.parameters()).device)
         assert isinstance(made, LabelledBatch | ClassBatch)
-        for place, row in zip(places, label_probabilities(model, made, ids).tolist()):
-            found[place] = dict(zip(labels.ids, row))
-    return [found[place] for place in range(len(rows))]
+        for index, row in zip(places, label_probabilities(model, made, ids).tolist()):
+            probabilities[index] = dict(zip(labels.ids, row))
+    return [probabilities[index] for index in range(len(rows))]
 
 
 def _unlabelled_batch(

@@ -31,15 +31,15 @@ class WatchedContinuations:
         """`samples`: each piece with its continuation."""
         assert isinstance(model, CausalLM)
         end, longest = self.tokenizer.eos_id, model.config.max_length
-        given = [ids[: max(1, longest // 2)] for ids in self.given]
+        prompts = [ids[: max(1, longest // 2)] for ids in self.given]
         ends = DecodeConfig(max_new=NEW, eos_id=end, window="stop")
-        found = sample(model, given, ends, Choice(temperature=TEMPERATURE), seed=0)
+        outputs = sample(model, prompts, ends, Choice(temperature=TEMPERATURE), seed=0)
         return {
             "samples": [
                 {
                     "given": self.tokenizer.decode(ids),
-                    "continues": self.tokenizer.decode([t for t in each.tokens if t != end]),
+                    "continues": self.tokenizer.decode([t for t in output.tokens if t != end]),
                 }
-                for ids, each in zip(given, found)
+                for ids, output in zip(prompts, outputs)
             ]
         }

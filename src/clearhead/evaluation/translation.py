@@ -67,11 +67,11 @@ def translate_lines(
 ) -> list[str]:
     """Each line's best translation, in the order of the lines. A line that is too long is cut, with
     a warning: a test set without its longest lines would flatter."""
-    found = translate_texts(engine, codec, lines, replace(config, too_long="cut"))
-    if n_cut := sum(each.n_cut > 0 for each in found):
+    translations = translate_texts(engine, codec, lines, replace(config, too_long="cut"))
+    if n_cut := sum(answer.n_cut > 0 for answer in translations):
         longest = engine.config.max_length
         _log.warning("%d of %d sources were cut to %d tokens", n_cut, len(lines), longest)
-    return [each.texts[0] if each.texts else "" for each in found]
+    return [answer.texts[0] if answer.texts else "" for answer in translations]
 
 
 class WatchedTranslations:
@@ -202,12 +202,12 @@ def _test(
         systems, metrics, references=[list(references)], test_type="bs", n_samples=n_resamples
     )
     signatures, results = test()
-    found: list[tuple[str, tuple[Any, Any], str]] = []
+    rows: list[tuple[str, tuple[Any, Any], str]] = []
     for name in metrics:
         key = next(key for key in signatures if key.lower().startswith(name.rstrip("+").lower()))
         one, two = results[key]
-        found.append((name, (one, two), signatures[key].format()))
-    return found
+        rows.append((name, (one, two), signatures[key].format()))
+    return rows
 
 
 def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
