@@ -58,12 +58,12 @@ def products(device: torch.device) -> str:
         for rows, inner, columns in ((5, 33, 7), (64, 1024, 48), (130, 257, 3)):
             left = numbers(3, rows, inner, seed=inner).to(dtype)
             right = numbers(3, inner, columns, seed=rows).to(dtype)
-            found = (left.to(device) @ right.to(device)).cpu().double()
+            product = (left.to(device) @ right.to(device)).cpu().double()
             left, right = left.double(), right.double()
             wanted, size = left @ right, left.abs() @ right.abs()
             # One rounding of the result, and of each partial sum, which is in fp32.
             steps = torch.finfo(dtype).eps + inner * torch.finfo(torch.float32).eps
-            share = float(((found - wanted).abs() / (steps * size)).nan_to_num(torch.inf).max())
+            share = float(((product - wanted).abs() / (steps * size)).nan_to_num(torch.inf).max())
             worst = max(worst, share)
             if share > 1:
                 raise DeviceError(
@@ -79,7 +79,7 @@ def masked_attention(device: torch.device) -> str:
     allowed = torch.ones(2, 1, 5, 9, dtype=torch.bool)
     allowed[0, :, 2] = False  # a query that may look at nothing
     allowed[1, :, :, 6:] = False
-    found: dict[str, tuple[Tensor, ...]] = {}
+    results: dict[str, tuple[Tensor, ...]] = {}
     for kind, attention in (("explicit", explicit_attention), ("fused", fused_attention)):
         queries = numbers(2, 4, 5, 8, seed=1).to(device).requires_grad_()
         keys, values = (
@@ -88,12 +88,12 @@ def masked_attention(device: torch.device) -> str:
         out = attention(queries, KeysValues(keys, values), allowed=allowed.to(device))
         out.square().sum().backward()
         tensors = (out, queries.grad, keys.grad, values.grad)
-        found[kind] = tuple(each.detach().cpu() for each in tensors if each is not None)
-        if not all(tensor.isfinite().all() for tensor in found[kind]):
+        results[kind] = tuple(each.detach().cpu() for each in tensors if each is not None)
+        if not all(tensor.isfinite().all() for tensor in results[kind]):
             raise DeviceError(f"{kind} attention with a mask gives NaN or infinity")
-        if found[kind][0][0, :, 2].any():
+        if results[kind][0][0, :, 2].any():
             raise DeviceError(f"{kind} attention over no positions does not give zeros")
-    apart = max(_apart(one, other) for one, other in zip(found["fused"], found["explicit"]))
+    apart = max(_apart(one, other) for one, other in zip(results["fused"], results["explicit"]))
     return _within(apart, CLOSE, "fused and explicit attention differ by")
 
 
@@ -103,8 +103,8 @@ def like_the_cpu(device: torch.device) -> str:
     for name, model in FAMILIES.items():
         exact = small_objective(model, CPU, dtype=torch.float64)
         wanted = loss_and_gradients(exact, small_batch(model, CPU))
-        found = loss_and_gradients(small_objective(model, device), small_batch(model, device))
-        worst = max(worst, _all_apart(found, wanted, f"the {name}'s", CLOSE))
+        on_device = loss_and_gradients(small_objective(model, device), small_batch(model, device))
+        worst = max(worst, _all_apart(on_device, wanted, f"the {name}'s", CLOSE))
     return f"largest difference {worst:.1e}"
 
 
@@ -115,8 +115,10 @@ def half_precision(device: torch.device) -> str:
         batch = small_batch(model, device)
         wanted = loss_and_gradients(small_objective(model, device), batch)
         for format, half in HALF.items():
-            found = loss_and_gradients(small_objective(model, device, half=half), batch)
-            worst = max(worst, _all_apart(found, wanted, f"in {format}, the {name}'s", HALF_CLOSE))
+            in_half = loss_and_gradients(small_objective(model, device, half=half), batch)
+            worst = max(
+                worst, _all_apart(in_half, wanted, f"in {format}, the {name}'s", HALF_CLOSE)
+            )
     return f"largest difference from fp32 {worst:.1e}"
 
 
@@ -239,20 +241,20 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _apart(found: Tensor, wanted: Tensor) -> float:
+def _apart(actual: Tensor, wanted: Tensor) -> float:
     """The largest difference, relative to the largest number; infinite where one is NaN."""
-    found, wanted = found.detach().cpu().double(), wanted.detach().cpu().double()
-    apart = (found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30)
+    actual, wanted = actual.detach().cpu().double(), wanted.detach().cpu().double()
+    apart = (actual - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30)
     return float(apart.nan_to_num(torch.inf))
 
 
 def _all_apart(
-    found: dict[str, Tensor], wanted: dict[str, Tensor], whose: str, limit: float
+    actual: dict[str, Tensor], wanted: dict[str, Tensor], whose: str, limit: float
 ) -> float:
     """Of the loss, and of all gradients together: some are 0 but for rounding."""
     names = [name for name in wanted if name != "loss"]
-    gradients = [torch.cat([each[name].flatten() for name in names]) for each in (found, wanted)]
-    loss, gradient = _apart(found["loss"], wanted["loss"]), _apart(*gradients)
+    gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, wanted)]
+    loss, gradient = _apart(actual["loss"], wanted["loss"]), _apart(*gradients)
     _within(loss, limit, f"{whose} loss is off by")
     _within(gradient, limit, f"{whose} gradients are off by")
     return max(loss, gradient)

@@ -52,9 +52,9 @@ class SelfTest:
 def run_selftest(device: str | None = None, checks: Sequence[DeviceCheck] = CHECKS) -> SelfTest:
     """Runs the checks on a device: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or
     the CPU."""
-    found = _device(device)
-    results = tuple(_result(check, found) for check in checks)
-    return SelfTest(device=str(found), machine=dict(_machine(found)), results=results)
+    tested = _device(device)
+    results = tuple(_result(check, tested) for check in checks)
+    return SelfTest(device=str(tested), machine=dict(_machine(tested)), results=results)
 
 
 def _device(name: str | None) -> torch.device:

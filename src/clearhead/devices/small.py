@@ -74,6 +74,6 @@ def loss_and_gradients(objective: Objective, batch: Batch) -> dict[str, Tensor]:
     objective.zero_grad()
     loss = objective(batch)
     loss.backward()
-    found = {"loss": loss.detach()}
-    found |= {name: p.grad for name, p in objective.named_parameters() if p.grad is not None}
-    return {name: tensor.cpu().double() for name, tensor in found.items()}
+    tensors = {"loss": loss.detach()}
+    tensors |= {name: p.grad for name, p in objective.named_parameters() if p.grad is not None}
+    return {name: tensor.cpu().double() for name, tensor in tensors.items()}

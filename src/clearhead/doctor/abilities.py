@@ -81,10 +81,10 @@ def find_loss(patient: Patient, form: Form) -> Found:
     ignored = min(taken, key=lambda one: min(abs(counts[one] - 1), 0.01 + abs(counts[one] - 0.5)))
     # Token 0 is the last that was tried: where it counts, none is known that does not.
     ignores = counts[ignored] in (1.0, 0.5) or ignored in (-100, -1, patient.pad_id)
-    found = {"loss": loss, "labelled": loss, "loss_shift": shift}
-    found |= {"ignored": ignored, "ignores": ignores, **_from_labels(patient, form, name)}
+    abilities = {"loss": loss, "labelled": loss, "loss_shift": shift}
+    abilities |= {"ignored": ignored, "ignores": ignores, **_from_labels(patient, form, name)}
     told = f", {ignored} is ignored" if ignores else ""
-    return found, {"loss": f"loss = model(…, {name}=…){told}"}
+    return abilities, {"loss": f"loss = model(…, {name}=…){told}"}
 
 
 def _loss_of_classes(patient: Patient, form: Form, name: str) -> Found:
@@ -181,12 +181,12 @@ def find_cache(patient: Patient, form: Form) -> Found:
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
     for convention in CONVENTIONS:
-        found = convention.find(patient, form)
-        if found is not None:
+        abilities = convention.find(patient, form)
+        if abilities is not None:
             break
     else:
         return NOTHING
-    fed, shown = found
+    fed, shown = abilities
     if convention.inside:
         return {"cached": fed}, {"cache": shown}
     fed = with_mask(patient, fed)

@@ -191,7 +191,7 @@ def _keeps_what_came(
     last = replace(inputs, tokens=inputs.tokens[:, -1:])
     begin = patient.length - 1
     with torch.no_grad():
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
         for before in (inputs, others):
             first = replace(before, tokens=before.tokens[:, :-1])
             form.call(model, first, **place(0, first.tokens))
@@ -199,8 +199,8 @@ def _keeps_what_came(
             logits = logits_in(output, last.tokens.shape, form.vocab_size)
             if logits is None:
                 return False
-            found.append(logits)
-    return change_size(*found) > 1e-6
+            tensors.append(logits)
+    return change_size(*tensors) > 1e-6
 
 
 def _counts_itself(patient: Patient, fed: Feeding) -> bool:

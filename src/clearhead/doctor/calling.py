@@ -225,9 +225,9 @@ WAYS: tuple[WayOfCalling, ...] = (
 def forms(patient: Patient) -> Iterator[Shown]:
     """The forms to try, each with the way it is shown. With masks, a model that takes (length,
     batch) answers to nothing else; without them, it is found out later."""
-    found = list(_batch_first(patient))
-    yield from found
-    for form, shown in found:
+    candidates = list(_batch_first(patient))
+    yield from candidates
+    for form, shown in candidates:
         if form.masks and not (form.methods or form.one_by_one or form.bundle):
             yield replace(form, length_first=True), shown
 

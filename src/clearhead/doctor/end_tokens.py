@@ -97,13 +97,13 @@ def _names_read(kind: type, function: Any, depth: int = 2) -> list[str]:
     """The names and texts in the code of a function, and of the methods of the class that it calls:
     attributes, constants, keys."""
     code = getattr(function, "__code__", None)
-    found = list(_names_in(code)) if isinstance(code, CodeType) else []
+    names = list(_names_in(code)) if isinstance(code, CodeType) else []
     if depth:
-        for name in list(found):
+        for name in list(names):
             own = inspect.unwrap(getattr(kind, name, None) or (lambda: None))
             if name not in vars(nn.Module) and inspect.isfunction(own):
-                found += _names_read(kind, own, depth - 1)
-    return list(dict.fromkeys(found))
+                names += _names_read(kind, own, depth - 1)
+    return list(dict.fromkeys(names))
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -77,8 +77,8 @@ def examine(
             if check.of_logits and any(f.case == "output.not_finite" for f in findings):
                 outcomes.append(Outcome(check.name, "not applicable", 0.0, "not_finite"))
                 continue
-            found, outcome = _run(check, patient)
-            findings += found
+            new_findings, outcome = _run(check, patient)
+            findings += new_findings
             outcomes.append(outcome)
     return Examination(
         subject=type(model).__name__,
@@ -137,29 +137,29 @@ def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
     anything. A finding or failure in double precision is checked again in the model's own
     precision, and only what both agree on is reported."""
     started = time.monotonic()
-    found, status, reason = _attempt(check, patient)
+    findings, status, reason = _attempt(check, patient)
     if status in ("found", "could not run") and patient.runs_in_double:
         again, second, why = _attempt(check, patient.in_own_precision)
         # A question for double precision only has one answer.
-        if second != "not applicable" and not found:
-            found, status, reason = again, second, why
+        if second != "not applicable" and not findings:
+            findings, status, reason = again, second, why
         elif second != "not applicable":
             cases = {finding.case for finding in again}
-            found = [finding for finding in found if finding.case in cases]
-            status, reason = ("found", None) if found else ("passed", None)
-            if not found and second == "could not run":
+            findings = [finding for finding in findings if finding.case in cases]
+            status, reason = ("found", None) if findings else ("passed", None)
+            if not findings and second == "could not run":
                 status, reason = second, why
-    return found, Outcome(check.name, status, time.monotonic() - started, reason)
+    return findings, Outcome(check.name, status, time.monotonic() - started, reason)
 
 
 def _attempt(check: Check, patient: Patient) -> tuple[list[Finding], Status, str | None]:
     set_seed(patient.seed)
     try:
-        found = list(check.run(patient))
+        findings = list(check.run(patient))
     except NotApplicableError as error:
         return [], "not applicable", error.reason
     except Exception as error:
         _log.info("check %s", check.name, exc_info=True)
         lines = str(error).splitlines() or [""]
         return [], "could not run", f"{type(error).__name__}: {lines[0]}"
-    return found, "found" if found else "passed", None
+    return findings, "found" if findings else "passed", None

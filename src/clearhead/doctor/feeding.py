@@ -29,7 +29,7 @@ class Feeding:
         self, model: nn.Module, inputs: CallInputs, pieces: list[int], rows: list[int] | None = None
     ) -> Tensor:
         """The logits of all pieces. With `rows`, the last piece continues these rows."""
-        cache, found, end = self.make(model, inputs), [], 0
+        cache, parts, end = self.make(model, inputs), [], 0
         for index, n_tokens in enumerate(pieces):
             if rows is not None and index == len(pieces) - 1:
                 inputs, cache = inputs.rows(rows), reorder(cache, rows, inputs.tokens.device)
@@ -37,8 +37,8 @@ class Feeding:
             piece = replace(inputs, tokens=inputs.tokens[:, start:end], real=None)
             more = self._mask(model, inputs, start, end)
             logits, cache = self.step(model, piece, cache, more)
-            found.append(logits)
-        return torch.cat(found, dim=1)
+            parts.append(logits)
+        return torch.cat(parts, dim=1)
 
     def _mask(self, model: nn.Module, inputs: CallInputs, start: int, end: int) -> dict[str, Any]:
         so_far = torch.ones_like(inputs.tokens[:, :end], dtype=torch.bool)

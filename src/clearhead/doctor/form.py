@@ -205,12 +205,12 @@ class Form:
             return vector[:, None].expand(-1, shape[1], -1)
         if self.head is not None:
             output = getattr(model, self.head)(states_in(output, shape, self.length_first))
-        found = logits_in(output, shape, self.vocab_size, self.length_first, self.flat)
-        if found is None:
+        logits = logits_in(output, shape, self.vocab_size, self.length_first, self.flat)
+        if logits is None:
             right = (*shape, self.vocab_size)
             shown = describe(output)
             raise ValueError(f"logits should be (batch, length, vocab_size) = {right}, got {shown}")
-        return found
+        return logits
 
     def vector_in(self, output: Any, inputs: CallInputs) -> Tensor | None:
         """One vector for each sequence, in what came back."""
@@ -230,10 +230,10 @@ class Form:
         with watching(model, leave=leave):
             self.call(model, inputs)
         shape = (len(inputs.tokens), inputs.tokens.shape[1] - dropped)
-        found = logits_in(seen[-1], shape, self.vocab_size) if seen else None
-        if found is None:
+        logits = logits_in(seen[-1], shape, self.vocab_size) if seen else None
+        if logits is None:
             raise ValueError("no logits were seen")
-        return found
+        return logits
 
     def _by_methods(self, model: Any, inputs: CallInputs, encode: str, decode: str) -> Any:
         """The arguments of both are known by their names."""

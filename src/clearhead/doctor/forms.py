@@ -58,8 +58,8 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
                 form = replace(form, vocab_size=size, flat=flat, drops_last=bool(dropped))
                 break
         else:
-            found = _of_an_encoder(form, inputs, output) if patient.kind == "encoder" else None
-            form = _elsewhere(model, form, inputs, output, sizes, found)
+            settled = _of_an_encoder(form, inputs, output) if patient.kind == "encoder" else None
+            form = _elsewhere(model, form, inputs, output, sizes, settled)
     if form.pair_offset is not None:
         patient = replace(patient, max_length=patient.vocab_size - form.pair_offset)
     scores = form.vocab_size in sizes and not form.pooled
@@ -149,8 +149,8 @@ def _elsewhere(
             for size, dropped in product(sizes, (0, 1)):
                 sized = (shape[0], shape[1] - dropped)
                 if visit.path and logits_in(visit.returned, sized, size) is not None:
-                    found = replace(form, vocab_size=size, inside=visit.path)
-                    return replace(found, drops_last=bool(dropped))
+                    relocated = replace(form, vocab_size=size, inside=visit.path)
+                    return replace(relocated, drops_last=bool(dropped))
     if otherwise is not None:
         return otherwise
     form.logits(model, inputs)  # which says what is wrong
@@ -164,11 +164,11 @@ def _shifts_itself(patient: Patient, form: Form) -> bool:
     tokens = inputs.tokens.clone()
     tokens[:, middle] = patient.other_tokens(tokens[:, middle])
     one, other = (
-        form.logits(patient.plain, given) for given in (inputs, replace(inputs, tokens=tokens))
+        form.logits(patient.plain, variant) for variant in (inputs, replace(inputs, tokens=tokens))
     )
 
-    def moved(place: int) -> bool:
-        return change_size(one[:, place], other[:, place]) > 1e-6
+    def moved(position: int) -> bool:
+        return change_size(one[:, position], other[:, position]) > 1e-6
 
     return moved(middle + 1) and not moved(middle) and not moved(middle - 1)
 
@@ -179,7 +179,7 @@ def _has_rows_apart(patient: Patient, form: Form) -> bool:
     tokens = inputs.tokens.clone()
     tokens[:1, 1] = patient.other_tokens(tokens[:1, 1])
     one, other = (
-        form.logits(patient.plain, given) for given in (inputs, replace(inputs, tokens=tokens))
+        form.logits(patient.plain, variant) for variant in (inputs, replace(inputs, tokens=tokens))
     )
     moved = (one - other).abs().amax(dim=-1) > 1e-5 * one.abs().max()
     return bool(moved[0, 2:].any() and not moved[1:].any())

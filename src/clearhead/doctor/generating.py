@@ -59,9 +59,9 @@ def find_generate(patient: Patient, form: Form) -> Found:
                 {"generate": _generate_hugging_face, "settings": settings},
                 {"generation": f"model.{method}(…), Hugging Face's"},
             )
-        found = _named(patient, form, method, arguments)
-        if found is not NOTHING:
-            return found
+        abilities = _named(patient, form, method, arguments)
+        if abilities is not NOTHING:
+            return abilities
     return NOTHING
 
 
@@ -129,13 +129,13 @@ def _named(
             return NOTHING
     known = [new, *(name for name in names.values() if name is not None)]
     settings = frozenset(setting for setting, name in names.items() if name is not None)
-    found = {
+    abilities = {
         "generate": generate,
         "settings": settings | {"eos"} if end else settings,
         "generate_mentions_end": mentions_an_end(patient.model, method),
         "generate_takes_masks": mask is not None,
     }
-    return found, {"generation": f"model.{method}(…, {', '.join(known)})"}
+    return abilities, {"generation": f"model.{method}(…, {', '.join(known)})"}
 
 
 def _stripped_start(

@@ -59,15 +59,15 @@ def open_file(model: str | Path, language: Language) -> OpenedModel:
     except FileError as error:
         key = "not_imported_line" if error.line else "not_imported"
         raise problem(key, line=error.line, reason=error.reason) from error
-    found = getattr(module, name, None)
-    if found is None:
+    named = getattr(module, name, None)
+    if named is None:
         raise problem("no_name")
-    built = found
-    if not isinstance(found, nn.Module):
-        if not callable(found):
-            raise problem("no_function", type=type(found).__name__)
+    built = named
+    if not isinstance(named, nn.Module):
+        if not callable(named):
+            raise problem("no_function", type=type(named).__name__)
         try:
-            built = found()
+            built = named()
         except Exception as error:
             reason = first_line(error) + _hint(error, language)
             raise problem("build_failed", reason=reason) from error

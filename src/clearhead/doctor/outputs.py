@@ -45,8 +45,8 @@ def candidates(output: Any) -> list[Tensor]:
         return [output]
     if isinstance(output, dict):
         return candidates(output["logits"] if "logits" in output else list(output.values()))
-    if isinstance(found := getattr(output, "logits", None), torch.Tensor):
-        return [found]
+    if isinstance(logits := getattr(output, "logits", None), torch.Tensor):
+        return [logits]
     if is_dataclass(output):
         return candidates(list(vars(output).values()))
     if isinstance(output, tuple | list):

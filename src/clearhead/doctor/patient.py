@@ -363,13 +363,13 @@ Remembered = TypeVar("Remembered")
 def once_per_patient(find: Callable[[Patient], Remembered]) -> Callable[[Patient], Remembered]:
     """For what several checks ask: found once, and remembered as long as the patient lives. A cache
     of functools would keep the last model in memory after its examination."""
-    found: WeakKeyDictionary[Patient, Remembered] = WeakKeyDictionary()
+    results: WeakKeyDictionary[Patient, Remembered] = WeakKeyDictionary()
 
     @wraps(find)
     def remembered(patient: Patient) -> Remembered:
-        if patient not in found:
-            found[patient] = find(patient)
-        return found[patient]
+        if patient not in results:
+            results[patient] = find(patient)
+        return results[patient]
 
     return remembered
 

@@ -245,9 +245,9 @@ def _hidden_token(patient: Patient) -> int | None:
 def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     """Find the arguments that are tokens, and where the logits are in what comes back."""
     problems: dict[str, str] = {}
-    found: list[tuple[float, Patient, Form, str]] = []
+    candidates: list[tuple[float, Patient, Form, str]] = []
     for form, shown in forms(patient):
-        if found and form.length_first:
+        if candidates and form.length_first:
             break  # it answers the other way round
         one = patient.kind == "encoder-decoder" and not (form.two_sequences or form.methods)
         try:
@@ -257,12 +257,12 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
             text = (str(error).splitlines() or [""])[0]
             problems.setdefault(shown, f"{type(error).__name__}: {text}")
             continue
-        found.append((points, settled, tried, shown))
+        candidates.append((points, settled, tried, shown))
         if points >= BEST:
             break
-    if found:
+    if candidates:
         # Of several ways to fill masks, the one under which they do what masks are for.
-        _, settled, form, shown = max(found, key=lambda one: one[0])
+        _, settled, form, shown = max(candidates, key=lambda one: one[0])
         recognised = {**settled.recognised, "call": shown + _how(form)}
         recognised["vocabulary"] = f"{settled.vocab_size:,}"
         return replace(settled, recognised=recognised), form
@@ -307,10 +307,10 @@ def _with_lengths(patient: Patient, language: Language) -> Patient:
                 problem = error
             continue
         wanted = (*inputs.tokens.shape, patient.vocab_size)
-        found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        fits = found[:2] == wanted[:2] and len(found) == 3 and found[2] >= wanted[2]
+        shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        fits = shape[:2] == wanted[:2] and len(shape) == 3 and shape[2] >= wanted[2]
         if not fits and patient.kind != "encoder":
-            raise RecognitionError(error_text("wrong_logits", language, found=found, wanted=wanted))
+            raise RecognitionError(error_text("wrong_logits", language, found=shape, wanted=wanted))
         return tried
     raise RecognitionError(f"{type(problem).__name__}: {problem}")
 

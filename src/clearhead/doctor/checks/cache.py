@@ -119,10 +119,10 @@ def _padded(patient: Patient, refused: str | None) -> Iterator[Finding]:
         ) -> tuple[Tensor, Tensor]:
             return patient.logits(model, inputs), cached(model, inputs, pieces)
 
-        found = _in_some_precision(patient, both)
-        if found is None:
+        compared = _in_some_precision(patient, both)
+        if compared is None:
             continue
-        full, logits, tolerance = found
+        full, logits, tolerance = compared
         if role == "tokens":  # what pads say does not matter
             full, logits = full[:, -short:], logits[:, -short:]
         if not change_size(full, logits) <= tolerance:

@@ -133,7 +133,7 @@ def dropout(patient: Patient) -> Iterator[Finding]:
     if not layers:
         raise NotApplicableError("no_dropout")
     dropped: dict[int, tuple[str, Tensor, Tensor]] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     called: set[str] = set()
 
     def enter(path: str, _: nn.Module) -> None:
@@ -144,15 +144,15 @@ def dropout(patient: Patient) -> Iterator[Finding]:
             return
         given = given[0][0]
         if (earlier := dropped.get(given.data_ptr())) is not None:
-            found.append(_twice(path, module, earlier, output))
+            findings.append(_twice(path, module, earlier, output))
         elif problem := _wrong_rate(path, module, given, output):
-            found.append(problem)
+            findings.append(problem)
         # The output is kept, so that its address is not used again.
         dropped[output.data_ptr()] = (path, given, output)
 
     with torch.no_grad(), watching(model, enter=enter, leave=leave):
         patient.logits(model, patient.draw(_batch(model)))
-    yield from {finding.case: finding for finding in reversed(found)}.values()
+    yield from {finding.case: finding for finding in reversed(findings)}.values()
     yield from _on_scores(patient, model)
     high = [(path, _rate(layer)) for path, layer in layers.items() if _rate(layer) > _HIGH]
     if high:

@@ -42,9 +42,9 @@ def greedy(patient: Patient) -> Iterator[Finding]:
         yield Finding("greedy.mode", "warning")
     for prompt in prompts(patient):
         run = generate(patient, model.eval(), prompt, N_NEW, **greedy_settings(patient))
-        found = list(_follows_the_argmax(patient, model, prompt, run))
-        if found:
-            yield from found
+        findings = list(_follows_the_argmax(patient, model, prompt, run))
+        if findings:
+            yield from findings
             return
 
 

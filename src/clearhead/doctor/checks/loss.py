@@ -155,8 +155,8 @@ def _of_every_draw(
     """What is found with each of three draws of targets: with one of them a wrong sum may come near
     by chance."""
     first, *others = ([*look(patient, seed)] for seed in (1, 2, 3))
-    again = [{finding.case for finding in found} for found in others]
-    yield from (finding for finding in first if all(finding.case in found for found in again))
+    again = [{finding.case for finding in findings} for findings in others]
+    yield from (finding for finding in first if all(finding.case in findings for findings in again))
 
 
 def _ignored_targets(patient: Patient, seed: int) -> Iterator[Finding]:

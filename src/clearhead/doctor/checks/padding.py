@@ -248,7 +248,7 @@ def hidden_tokens(patient: Patient) -> Iterator[Finding]:
     vocabularies: unless one is padding, others see it."""
     if patient.kind != "decoder" or patient.vocab_size <= 16 or patient.length < 6:
         raise NotApplicableError("no_low_tokens")
-    place, later = 2, slice(3, None)
+    position, later = 2, slice(3, None)
     inputs = patient.draw(2)
     for token in range(4):
         if token == patient.pad_id:
@@ -257,12 +257,12 @@ def hidden_tokens(patient: Patient) -> Iterator[Finding]:
         # Two neighbours of the asked token tell how much any token changes.
         for other in (token, 5, 6):
             tokens = inputs.tokens.clone()
-            tokens[:, place] = other
+            tokens[:, position] = other
             with torch.no_grad():
                 given = patient.logits(patient.specimen, replace(inputs, tokens=tokens))
             logits.append(given[:, later])
         with torch.no_grad():
-            table = _without_its_row(patient, token, inputs, place)
+            table = _without_its_row(patient, token, inputs, position)
         usual = change_size(logits[1], logits[2])
         if usual > patient.tolerance and table is not None and table < patient.tolerance:
             yield Finding("hidden_tokens.low", "warning", {"token": token, "other": 5})

@@ -89,9 +89,9 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
     where the model makes it of labels, is moved by one."""
     if not patient.has_source:
         raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
-    found = [*_unmoved_labels(patient)]
-    yield from found
-    if patient.equal_lengths and found:
+    findings = [*_unmoved_labels(patient)]
+    yield from findings
+    if patient.equal_lengths and findings:
         return
     if patient.equal_lengths:
         raise NotApplicableError("equal_lengths")
@@ -106,17 +106,17 @@ def _unmoved_labels(patient: Patient) -> Iterator[Finding]:
     """The label of a position changes its own logits, and none before it."""
     if patient.calls.from_labels is None:
         return
-    inputs, place = patient.draw(2), patient.length // 2
+    inputs, position = patient.draw(2), patient.length // 2
     labels = inputs.tokens.clone()
-    labels[:, place] = patient.other_tokens(labels[:, place])
+    labels[:, position] = patient.other_tokens(labels[:, position])
     with torch.no_grad():
         one, other = (
             patient.calls.from_labels(patient.specimen, inputs, given)
             for given in (inputs.tokens, labels)
         )
-    moved = [differs(one[:, n], other[:, n], patient.tolerance) for n in range(place + 1)]
-    if moved == [False] * place + [True]:
-        yield Finding("target_leak.labels", "error", {"position": place})
+    moved = [differs(one[:, n], other[:, n], patient.tolerance) for n in range(position + 1)]
+    if moved == [False] * position + [True]:
+        yield Finding("target_leak.labels", "error", {"position": position})
 
 
 def _where_the_source_changes(patient: Patient, n_source: int) -> str | None:
@@ -204,10 +204,10 @@ def positions(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("too_short")
     if patient.has_source:
         yield from _blind(patient, "source", patient.source_length)
-    found = list(_blind(patient, "tokens", patient.length))
-    if found and _known_later(patient):
+    findings = list(_blind(patient, "tokens", patient.length))
+    if findings and _known_later(patient):
         return
-    yield from found or _clipped(patient)
+    yield from findings or _clipped(patient)
 
 
 def _known_later(patient: Patient) -> bool:
@@ -230,16 +230,16 @@ def _clipped(patient: Patient) -> Iterator[Finding]:
     length = min(patient.max_length or _FAR, _FAR)
     if patient.has_source or length < patient.length:
         return
-    place = length - 4
+    position = length - 4
     try:
-        found = list(_blind(patient, "tokens", length, place))
+        findings = list(_blind(patient, "tokens", length, position))
     except Exception:
         if patient.max_length is None:  # it does not say how much it takes, and takes less
             return
         raise
-    if found:
-        numbers = {"place": place}
-        yield Finding("positions.clipped", "warning", numbers, place=found[0].place)
+    if findings:
+        numbers = {"place": position}
+        yield Finding("positions.clipped", "warning", numbers, place=findings[0].place)
 
 
 def _blind(patient: Patient, role: str, length: int, place: int = 0) -> Iterator[Finding]:

@@ -48,13 +48,13 @@ def residual(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("no_layers")
     emptied = _empty(patient, towers)
     for tower in towers:
-        found = list(_examine_tower(patient, tower, emptied))
-        if found:
+        findings = list(_examine_tower(patient, tower, emptied))
+        if findings:
             # With gains of 1 a residual may be replaced, or added twice: asked again without them.
             again = _examine_tower(patient, tower, _empty(patient, towers, own_gains=True))
             cases = {finding.case for finding in again}
-            found = [finding for finding in found if finding.case in cases]
-        yield from found or _final_norm(patient, tower, emptied.visits)
+            findings = [finding for finding in findings if finding.case in cases]
+        yield from findings or _final_norm(patient, tower, emptied.visits)
         last = next(visit for visit in emptied.visits if visit.path == tower.layers[-1])
         if stream_out_of(last).any():  # not a sublayer, whose residual is outside
             yield from _skips(patient, tower)
@@ -190,13 +190,13 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
     """With nothing from its feed-forward layers, a tower still passes on what its attention read:
     the residual behind them begins where attention ended."""
     model, inputs = patient.specimen, patient.draw(2)
-    place = tower.length // 2
+    position = tower.length // 2
     others = inputs
     for role in ("tokens", "source"):
         tokens: Tensor | None = getattr(inputs, role)
-        if tokens is not None and tokens.shape[1] > place:
+        if tokens is not None and tokens.shape[1] > position:
             tokens = tokens.clone()
-            tokens[:, place - 1] = patient.other_tokens(tokens[:, place - 1])
+            tokens[:, position - 1] = patient.other_tokens(tokens[:, position - 1])
             others = replace(others, **{role: tokens})
     downs = _last_matrices(patient, tower)
     if len(downs) < len(tower.layers):
@@ -217,7 +217,7 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
 
     def reads(silent: set[str]) -> bool:
         one, other = stream(inputs, silent), stream(others, silent)
-        return differs(one[:, place:], other[:, place:], patient.tolerance)
+        return differs(one[:, position:], other[:, position:], patient.tolerance)
 
     if reads(set()) and not reads(downs):
         yield Finding("residual.skips", "error", place=tower.layers[0])
@@ -230,7 +230,7 @@ def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
     model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
-    found: set[str] = set()
+    names: set[str] = set()
     for layer in tower.layers:
         inside = [v for v in visits if v.path.startswith(f"{layer}.")]
         matrices = [v for v in inside if isinstance(v.module, nn.Linear)]
@@ -249,8 +249,8 @@ def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
                 )
                 apart = deeper or sum(v.returned[0].shape[-1] == width for v in matrices) > 1
             if writes and apart:
-                found.add(matrices[-1].path)
-    return found
+                names.add(matrices[-1].path)
+    return names
 
 
 def _depth(path: str) -> int:

@@ -33,19 +33,19 @@ class SlidingWindow:
 
 def window(patient: Patient) -> Iterator[Finding]:
     """The last token of a sequence that is longer than the window."""
-    found = _window(patient)
-    numbers: dict[str, object] = {"name": found.name, "window": found.size}
-    if found.size in found.seen.values():
+    setting = _window(patient)
+    numbers: dict[str, object] = {"name": setting.name, "window": setting.size}
+    if setting.size in setting.seen.values():
         return
-    if not found.seen:
-        if not found.switched_off and found.name == _OF_KEYS:
+    if not setting.seen:
+        if not setting.switched_off and setting.name == _OF_KEYS:
             yield Finding("window.unused", "warning", numbers)
         return
-    for place, seen in found.seen.items():
-        if abs(seen - found.size) == 1:
-            certain = found.name == _OF_KEYS or seen < found.size
+    for place, seen in setting.seen.items():
+        if abs(seen - setting.size) == 1:
+            certain = setting.name == _OF_KEYS or seen < setting.size
             severity: Severity = "warning" if certain else "note"
-            case = "window.wider" if seen > found.size else "window.narrower"
+            case = "window.wider" if seen > setting.size else "window.narrower"
             yield Finding(case, severity, {**numbers, "seen": seen}, place=place)
             return
 
