@@ -35,13 +35,13 @@ def cache_folder() -> Path:
 
 def api_keys() -> list[str]:
     """The keys of a server's clients: CLEARHEAD_API_KEYS, by commas; none if it is not set."""
-    given = os.environ.get("CLEARHEAD_API_KEYS")
-    if given is None:
+    variable = os.environ.get("CLEARHEAD_API_KEYS")
+    if variable is None:
         return []
-    keys = [key.strip() for key in given.split(",") if key.strip()]
+    keys = [key.strip() for key in variable.split(",") if key.strip()]
     if not keys:
         raise ConfigError(
-            "CLEARHEAD_API_KEYS", given, "holds no key",
+            "CLEARHEAD_API_KEYS", variable, "holds no key",
             "write keys separated by commas, or unset it to let everybody ask",
         )  # fmt: skip
     return keys

@@ -82,9 +82,9 @@ def _main_is_left_alone() -> Iterator[None]:
 
 def output_of(program: str, *arguments: str) -> str:
     """What another program prints; "" if it fails or is not installed."""
-    found = shutil.which(program)
+    path = shutil.which(program)
     # Windows looks in the current folder before it looks at the PATH.
-    if found is None or Path(found).resolve().parent == Path.cwd():
+    if path is None or Path(path).resolve().parent == Path.cwd():
         return ""
-    done = subprocess.run([found, *arguments], capture_output=True, text=True)
+    done = subprocess.run([path, *arguments], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -62,7 +62,7 @@ def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> 
 def own_parts_in(module: nn.Module) -> dict[nn.Module, ModelConfig]:
     """Every part of a model that is the user's own, the outermost where they are nested; with the
     configuration that it was built from. `module` may be something around the model."""
-    found: dict[nn.Module, ModelConfig] = {}
+    parts: dict[nn.Module, ModelConfig] = {}
     inside: set[nn.Module] = set()
     for model in module.modules():
         own = getattr(model, "own_parts", None)
@@ -71,9 +71,9 @@ def own_parts_in(module: nn.Module) -> dict[nn.Module, ModelConfig]:
         classes = set(own.given.values())
         for part in model.modules():
             if type(part) in classes and part not in inside:
-                found[part] = model.config  # pyright: ignore[reportArgumentType]
+                parts[part] = model.config  # pyright: ignore[reportArgumentType]
                 inside |= set(part.modules())
-    return found
+    return parts
 
 
 def first_values(

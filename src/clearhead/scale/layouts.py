@@ -92,13 +92,13 @@ def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
     the fewest tensor-parallel ranks, the largest micro-batches (kernels like them), the least
     memory."""
     return min(
-        (each for each in candidates if each.fits),
-        key=lambda each: (
-            each.layout.tensor > 1,
-            each.seconds,
-            each.layout.tensor,
-            each.layout.micro_batches,
-            each.memory.peak,
+        (candidate for candidate in candidates if candidate.fits),
+        key=lambda candidate: (
+            candidate.layout.tensor > 1,
+            candidate.seconds,
+            candidate.layout.tensor,
+            candidate.layout.micro_batches,
+            candidate.memory.peak,
         ),
         default=None,
     )
@@ -150,5 +150,5 @@ def _powers(limit: int) -> list[int]:
 
 
 def _divisors(number: int) -> list[int]:
-    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
-    return sorted({*small, *(number // each for each in small)})
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})

@@ -105,12 +105,12 @@ def rank_memory(
     FSDP they are whole on every rank until the last one exchanges them.
     """
     model = tensor_share(model, layout.tensor)
-    found = inventory(model)
-    whole = FP32 * found.total
-    held = FP32 * share(found.shapes, layout.shard)
+    tensors = inventory(model)
+    whole = FP32 * tensors.total
+    held = FP32 * share(tensors.shapes, layout.shard)
     optimizer = (STATES[train.optimizer] + (train.ema is not None)) * held
     if train.optimizer == "muon":
-        optimizer += FP32 * share(found.root, layout.shard)
+        optimizer += FP32 * share(tensors.root, layout.shard)
     earlier = whole if layout.micro_batches > 1 else 0.0
     kept = activations(
         model,
@@ -137,7 +137,7 @@ def rank_memory(
         at_end=Moment(
             gradients=max(held, earlier),
             # The temporaries of the root's gradient are gone when its fp32 copy is made.
-            activations=max(kept.at_end, FP32 * found.in_root * layout.sharded),
+            activations=max(kept.at_end, FP32 * tensors.in_root * layout.sharded),
             communication=at_end,
         ),
     )
@@ -165,16 +165,16 @@ def _communication(
     until the backward pass gives up layer after layer. DDP holds its buckets, one copy of all
     gradients, throughout.
     """
-    found = inventory(model)
+    tensors = inventory(model)
     if not layout.sharded:
-        buckets = FP32 * found.total if layout.ranks > 1 else 0.0
+        buckets = FP32 * tensors.total if layout.ranks > 1 else 0.0
         return buckets, buckets, buckets
     computed_in = bytes_computed_in(train)
-    layer, root = found.largest_layer, found.in_root
+    layer, root = tensors.largest_layer, tensors.in_root
     reduced = FP32 * layer
-    if stays_gathered(found.total, train):
-        held = computed_in * (found.total + layer)
-        between = found.total if layout.micro_batches > 1 else root
+    if stays_gathered(tensors.total, train):
+        held = computed_in * (tensors.total + layer)
+        between = tensors.total if layout.micro_batches > 1 else root
         return (
             held,
             held + max(0.0, reduced - per_layer),

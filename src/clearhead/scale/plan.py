@@ -69,11 +69,11 @@ def plan(
         raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
     used = _utilisation(utilisation, accelerators, train)
     rows = max(1, batch // length)
-    found: list[LayoutCandidate] = []
+    candidates: list[LayoutCandidate] = []
     for divided in (False, True):  # tensor parallel is for what fits in no other way
-        if any(each.fits for each in found):
+        if any(option.fits for option in candidates):
             break
-        found += [
+        candidates += [
             candidate(
                 model,
                 train,
@@ -85,7 +85,7 @@ def plan(
             for layout in layouts(model, gpus, rows, accelerators.per_node)
             if (layout.tensor > 1) is divided and _trains(train, layout)
         ]
-    if not found:
+    if not candidates:
         raise _no_layout(model, gpus, rows, length)
     batch = rows * length
     run = _Run(model, train, accelerators, gpus, length, batch, total, used, assumptions)
@@ -99,9 +99,9 @@ def plan(
         length=length,
         batch_tokens=batch,
         utilisation=used,
-        candidates=tuple(found),
-        best=fastest(found),
-        least=min(found, key=lambda each: each.memory.peak),
+        candidates=tuple(candidates),
+        best=fastest(candidates),
+        least=min(candidates, key=lambda option: option.memory.peak),
         figures=_figures(run),
     )
 

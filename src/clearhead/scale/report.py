@@ -33,7 +33,7 @@ def plan_lines(plan: PlannedRun) -> list[str]:
 
 
 def _layout_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
-    layout, count = shown.layout, sum(each.fits for each in plan.candidates)
+    layout, count = shown.layout, sum(candidate.fits for candidate in plan.candidates)
     verdict = (
         f"fits: {count} of {len(plan.candidates)} layouts; the fastest of them:"
         if plan.best is not None
@@ -78,11 +78,11 @@ def _memory_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
     usable = USABLE * plan.kind.memory / GIB
     lines.append(f"  {'usable':<25}{usable:>15.2f}  (assumed: {USABLE:.0%} of the memory)")
     other = next(
-        each
-        for each in plan.candidates
-        if each.layout != layout
-        and _but_for_recompute(each) == _but_for_recompute(shown)
-        and each.layout.recompute != layout.recompute
+        candidate
+        for candidate in plan.candidates
+        if candidate.layout != layout
+        and _but_for_recompute(candidate) == _but_for_recompute(shown)
+        and candidate.layout.recompute != layout.recompute
     )
     word = "without" if layout.recompute else "with"
     lines.append(
@@ -91,8 +91,8 @@ def _memory_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
     return lines
 
 
-def _but_for_recompute(each: LayoutCandidate) -> tuple[int, ...]:
-    layout = each.layout
+def _but_for_recompute(candidate: LayoutCandidate) -> tuple[int, ...]:
+    layout = candidate.layout
     return (layout.replicas, layout.shard, layout.tensor, layout.rows, layout.micro_batches)
 
 

@@ -36,14 +36,14 @@ class ArmResult(NamedTuple):
     def verdict(self, column: str) -> str:
         """better, worse, none (no difference shown), or same (in every run, to the last digit); ""
         without an interval."""
-        found = self.differences.get(column)
-        if found is None or found.half is None:
+        difference = self.differences.get(column)
+        if difference is None or difference.half is None:
             return ""
-        if found.half == 0 and found.value == 0:
+        if difference.half == 0 and difference.value == 0:
             return "same"
-        if not found.shown:
+        if not difference.shown:
             return "none"
-        return "better" if (found.value > 0) == higher_is_better(column) else "worse"
+        return "better" if (difference.value > 0) == higher_is_better(column) else "worse"
 
 
 class StudyResult(NamedTuple):
@@ -108,9 +108,9 @@ def _chosen(plan: StudyPlan, name: str, current: Mapping[Any, ResultLine]) -> Ar
     arms = [arm for arm in plan.arms if arm.name == name]
     losses: dict[float, Arm] = {}
     for arm in arms:
-        found = [line.get("valid_loss") for line in _runs(plan, arm, current).values()]
-        known = [loss for loss in found if loss is not None]
-        if known and len(known) == len(found):
+        valid_losses = [line.get("valid_loss") for line in _runs(plan, arm, current).values()]
+        known = [loss for loss in valid_losses if loss is not None]
+        if known and len(known) == len(valid_losses):
             losses.setdefault(mean(known), arm)
     return losses[min(losses)] if losses else arms[0]
 

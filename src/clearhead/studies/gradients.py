@@ -22,13 +22,13 @@ def gradient_norms(objective: nn.Module, batch: Batch) -> NormsByStack:
     inner.zero_grad()
     (inner(batch) / count_targets(batch, inner.model)).backward()
     names = {module: name for name, module in inner.model.named_modules()}
-    found: NormsByStack = {}
+    norms: NormsByStack = {}
     for layer in layers_of(inner.model):
         gradients = [p.grad for p in layer.parameters() if p.grad is not None]
         stack = names[layer].split(".")[0]
-        found.setdefault(stack, []).append(_norm(gradients))
+        norms.setdefault(stack, []).append(_norm(gradients))
     inner.zero_grad()
-    return found
+    return norms
 
 
 def _norm(gradients: Sequence[Tensor]) -> float:
@@ -36,7 +36,7 @@ def _norm(gradients: Sequence[Tensor]) -> float:
     largest = max(float(gradient.abs().max()) for gradient in gradients)
     if not largest:
         return 0.0
-    return largest * float(nn.utils.get_total_norm([each / largest for each in gradients]))
+    return largest * float(nn.utils.get_total_norm([part / largest for part in gradients]))
 
 
 def spread(norms: NormsByStack) -> float:
@@ -46,7 +46,7 @@ def spread(norms: NormsByStack) -> float:
     def power(norm: float) -> float:
         return math.log10(max(norm, sys.float_info.min))  # 0 has none
 
-    return max(power(max(each)) - power(min(each)) for each in norms.values())
+    return max(power(max(stack_norms)) - power(min(stack_norms)) for stack_norms in norms.values())
 
 
 @torch.no_grad()

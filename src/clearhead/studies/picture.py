@@ -51,22 +51,22 @@ def picture(result: StudyResult, language: str) -> str:
 def _legend(language: str, left: int) -> list[str]:
     """What the colours and the dashed line mean, in one line."""
     say = words(language)
-    found: list[str] = []
+    elements: list[str] = []
     x, y, small = left, 10 + ROW // 2, FONT - 2
     for key in ("better", "worse", "none", "baseline"):
         dashed = key == "baseline"
         style = f'stroke="{COLOURS.get(key, COLOURS[""])}"'
         style += ' stroke-dasharray="4 3"' if dashed else ' stroke-width="3" stroke-opacity="0.5"'
-        found.append(f'<line x1="{x}" y1="{y}" x2="{x + 18}" y2="{y}" {style}/>')
+        elements.append(f'<line x1="{x}" y1="{y}" x2="{x + 18}" y2="{y}" {style}/>')
         if not dashed:
-            found.append(f'<circle cx="{x + 9}" cy="{y}" r="3" fill="{COLOURS[key]}"/>')
+            elements.append(f'<circle cx="{x + 9}" cy="{y}" r="3" fill="{COLOURS[key]}"/>')
         text = say[f"legend_{key}"]
-        found.append(
+        elements.append(
             f'<text x="{x + 24}" y="{y + 4}" font-size="{small}" fill="{COLOURS[""]}">'
             f"{escape(text)}</text>"
         )
         x += 24 + round(0.6 * small * cell_len(text)) + 12
-    return found
+    return elements
 
 
 def _panel(
@@ -82,45 +82,45 @@ def _panel(
     say = words(language)
     scale = say["comma"] + say["logarithmic"] if logarithmic else ""
     first, bottom = top + GAP, top + GAP + ROW * len(arms)
-    found = [
+    elements = [
         f'<text x="{left}" y="{top + 18}" font-weight="bold">'
         f"{escape(heading(column, language))}"
         f'<tspan font-weight="normal">{escape(scale)}</tspan></text>'
     ]
     for tick, label in ticks:
         x = left + place(tick)
-        found += [
+        elements += [
             f'<line x1="{x:.1f}" y1="{first - 8}" x2="{x:.1f}" y2="{bottom}" stroke="#e0e0e0"/>',
             f'<text x="{x:.1f}" y="{first - 12}" text-anchor="middle" font-size="{FONT - 2}" '
             f'fill="#555555">{label}</text>',
         ]
     if base is not None:
         x = left + place(base.figures[column].value)
-        found.append(
+        elements.append(
             f'<line x1="{x:.1f}" y1="{first - 4}" x2="{x:.1f}" y2="{bottom}" stroke="#555555" '
             'stroke-dasharray="4 3"/>'
         )
     for number, arm in enumerate(arms):
         y = first + ROW * number + ROW // 2
         estimate, colour = arm.figures[column], COLOURS[arm.verdict(column)]
-        found.append(
+        elements.append(
             f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(titles[arm.name])}</text>'
         )
         if estimate.half is not None:
             ends = [left + place(estimate.value + s * estimate.half) for s in (-1, 1)]
-            found.append(
+            elements.append(
                 f'<line x1="{ends[0]:.1f}" y1="{y}" x2="{ends[1]:.1f}" y2="{y}" '
                 f'stroke="{colour}" stroke-width="3" stroke-opacity="0.5"/>'
             )
-        found += [
+        elements += [
             f'<circle cx="{left + place(value):.1f}" cy="{y}" r="3" fill="{colour}"/>'
             for value in arm.values[column]
         ]
-        found.append(
+        elements.append(
             f'<text x="{left + PLOT + 12}" y="{y + 4}" fill="{colour}">'
             f"{escape(value_of(arm, column))}</text>"
         )
-    return found
+    return elements
 
 
 def _axis(
@@ -145,8 +145,8 @@ def _axis(
     if spread < SMALLEST:
         spread = 1.0
     least = 0.0 if low >= 0 else -math.inf  # no axis of losses begins below 0
-    found = [arm.figures[column] for arm in arms]
-    ends = [each.value + side * (each.half or 0.0) for each in found for side in (-1, 1)]
+    figures = [arm.figures[column] for arm in arms]
+    ends = [figure.value + side * (figure.half or 0.0) for figure in figures for side in (-1, 1)]
     # An interval of hardly any seeds would hide the dots.
     low, high = max(min(low, *ends), low - spread), min(max(high, *ends), high + spread)
     low, high = max(least, low - 0.1 * spread), high + 0.1 * spread

@@ -30,7 +30,7 @@ no values."""
 
 def read_lines(path: Path) -> list[ResultLine]:
     """Every whole line. The last may be a part, if its writing was interrupted."""
-    found: list[ResultLine] = []
+    lines: list[ResultLine] = []
     for number, text in enumerate(_content(path).split(b"\n")[:-1], 1):
         try:
             line = json.loads(text)
@@ -38,8 +38,8 @@ def read_lines(path: Path) -> list[ResultLine]:
             line = None
         if not is_result(line):
             raise DataError(f"{path}, line {number} is not a result; remove that line")
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def _content(path: Path) -> bytes:
@@ -72,8 +72,8 @@ def _holds(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
-def _are_values(found: Any) -> bool:
-    return isinstance(found, dict) and all(is_figure(*each) for each in found.items())
+def _are_values(value: Any) -> bool:
+    return isinstance(value, dict) and all(is_figure(*each) for each in value.items())
 
 
 def _are_blocks(numbers: Any) -> bool:
@@ -83,16 +83,16 @@ def _are_blocks(numbers: Any) -> bool:
 def _are_norms(numbers: Any) -> bool:
     """They may be much smaller and larger than figures: only their logarithms are used."""
     return isinstance(numbers, list) and all(
-        type(each) in (float, int) and 0 <= each <= sys.float_info.max for each in numbers
+        type(number) in (float, int) and 0 <= number <= sys.float_info.max for number in numbers
     )
 
 
-def _are_gradients(found: Any) -> bool:
+def _are_gradients(value: Any) -> bool:
     """By when they were measured and by stack, as many norms both times."""
-    if not _holds(_holds(_are_norms))(found) or found.keys() != set(GRADIENTS):
+    if not _holds(_holds(_are_norms))(value) or value.keys() != set(GRADIENTS):
         return False
     first, last = (
-        {stack: len(norms) for stack, norms in found[when].items()} for when in GRADIENTS
+        {stack: len(norms) for stack, norms in value[when].items()} for when in GRADIENTS
     )
     return first == last and first.keys() <= {"encoder", "decoder"}
 
@@ -152,14 +152,14 @@ def lines_of(plan: StudyPlan, lines: Iterable[ResultLine]) -> dict[tuple[str, in
     """The lines that are results of the study as it is now, by the key of their arm and their seed.
     Results of an arm, a budget, a beam or a test set that was changed since are left out."""
     arms = {(arm.name, arm.lr): arm for arm in plan.arms}
-    found: dict[tuple[str, int], ResultLine] = {}
+    by_run: dict[tuple[str, int], ResultLine] = {}
     for line in lines:
         arm = arms.get((line["arm"], line["lr"]))
         if arm is None or line["seed"] not in plan.seeds or not _same_conditions(plan, line):
             continue
         if arm.fingerprint(arm.trial(line["seed"], line["steps"])) == line["fingerprint"]:
-            found[arm.key, line["seed"]] = line
-    return found
+            by_run[arm.key, line["seed"]] = line
+    return by_run
 
 
 def _same_conditions(plan: StudyPlan, line: ResultLine) -> bool:

@@ -67,20 +67,23 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _plot(arms: Sequence[ArmResult], column: str, baseline: str) -> list[str]:
     """Differences from the baseline: o is the mean, dashes are the interval, | is no difference."""
-    found = {arm.name: arm.differences[column] for arm in arms}
-    reach = max(abs(each.value) + (each.half or 0.0) for each in found.values()) or 1.0
+    differences = {arm.name: arm.differences[column] for arm in arms}
+    reach = (
+        max(abs(difference.value) + (difference.half or 0.0) for difference in differences.values())
+        or 1.0
+    )
 
     def place(x: float) -> int:
         return round((x / reach + 1) / 2 * (WIDTH - 1))
 
-    width = max(map(len, found))
+    width = max(map(len, differences))
     lines = [f"  {'':<{width}}  {'difference from ' + baseline:^{WIDTH}}"]
-    for name, each in found.items():
-        half = each.half or 0.0
+    for name, difference in differences.items():
+        half = difference.half or 0.0
         cells = [" "] * WIDTH
-        for at in range(place(each.value - half), place(each.value + half) + 1):
+        for at in range(place(difference.value - half), place(difference.value + half) + 1):
             cells[at] = "-"
         cells[WIDTH // 2] = "|"
-        cells[place(each.value)] = "o"
+        cells[place(difference.value)] = "o"
         lines.append(f"  {name:<{width}}  {''.join(cells)}".rstrip())
     return lines

@@ -104,11 +104,15 @@ def difference(first: Measurements, second: Measurements, *, paired: bool) -> Es
     value = float(np.mean(second.values) - np.mean(first.values))
     if size.n_seeds < 2:
         return Estimate(value, None)
-    seeds = [part for each in (first, second) for part in _components(each._replace(left_out=None))]
+    seeds = [
+        part for figure in (first, second) for part in _components(figure._replace(left_out=None))
+    ]
     if first.left_out is None or second.left_out is None:
         return _interval(value, seeds, size)
     means = np.mean(second.left_out, axis=0) - np.mean(first.left_out, axis=0)
-    inside = [part for each in (first, second) for part in _components(each) if part.variance < 0]
+    inside = [
+        part for figure in (first, second) for part in _components(figure) if part.variance < 0
+    ]
     return _interval(value, [*seeds, _sentences(means), *inside], size)
 
 
@@ -179,15 +183,15 @@ def _components(figure: Measurements) -> list[_Component]:
     n = len(figure.values)
     if n < 2:
         return []
-    found = [_Component(float(np.var(figure.values, ddof=1)) / n, n - 1)]
+    components = [_Component(float(np.var(figure.values, ddof=1)) / n, n - 1)]
     if figure.left_out is not None:
         x = np.asarray(figure.left_out)
-        found.append(_sentences(x.mean(axis=0)))
+        components.append(_sentences(x.mean(axis=0)))
         n_blocks = x.shape[1]
         rest = x - x.mean(axis=1, keepdims=True) - x.mean(axis=0) + x.mean()
         common = (n_blocks - 1) / n_blocks * float((rest**2).sum()) / (n - 1) / n
-        found.append(_Component(-common, (n - 1) * (n_blocks - 1)))
-    return found
+        components.append(_Component(-common, (n - 1) * (n_blocks - 1)))
+    return components
 
 
 def _sentences(means: Any) -> _Component:

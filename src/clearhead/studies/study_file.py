@@ -116,8 +116,8 @@ class StudyPlan:
     @property
     def names(self) -> list[str]:
         """Of the arms, each once, the baseline first."""
-        found = list(dict.fromkeys(arm.name for arm in self.arms))
-        return [self.baseline, *(name for name in found if name != self.baseline)]
+        arm_names = list(dict.fromkeys(arm.name for arm in self.arms))
+        return [self.baseline, *(name for name in arm_names if name != self.baseline)]
 
     def title_of(self, name: str, language: str) -> str:
         """What a page calls an arm."""
@@ -127,8 +127,8 @@ class StudyPlan:
         """Whether runs of an arm see the same samples in the same order as runs of the baseline
         with the same seed."""
         mine, base = (
-            next((arm.recipe.data, arm.recipe.batches) for arm in self.arms if arm.name == each)
-            for each in (name, self.baseline)
+            next((arm.recipe.data, arm.recipe.batches) for arm in self.arms if arm.name == arm_name)
+            for arm_name in (name, self.baseline)
         )
         return mine == base
 
@@ -168,68 +168,68 @@ def load_study(name: str | Path) -> StudyPlan:
         remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
         raise ClearheadError(f"there is no study {name!r}; {remedy}")
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ClearheadError(f"{path} is not a TOML file: {error}") from None
-    return _study(path, name, found)
+    return _study(path, name, tables)
 
 
 KEYS = ("title", "question", "recipe", "seeds", "measures", "baseline", "beam", "lr", "budget")
 TABLES = ("settings", "arms", "tests")
 
 
-def _study(path: Path, given: str, found: dict[str, Any]) -> StudyPlan:
-    for key in found:
+def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
+    for key in tables:
         if key not in (*KEYS, *TABLES):
             raise ClearheadError(f"{path}: no key {key!r}; {nearest(key, (*KEYS, *TABLES))}")
     for key in ("recipe", "seeds", "measures", "budget", "arms"):
-        if not found.get(key):
+        if not tables.get(key):
             raise ClearheadError(f"{path}: {key} is missing; a study needs it")
-    recipe = found["recipe"]
+    recipe = tables["recipe"]
     if not isinstance(recipe, str):
         raise ConfigError("recipe", recipe, "is not a text", 'write the name: recipe = "copy-task"')
     own = path.parent / recipe
     base = load_recipe(own if recipe.endswith(".toml") and own.is_file() else recipe)
-    base = revise_recipe(base, _tables(path, "settings", found.get("settings", {})))
+    base = revise_recipe(base, _tables(path, "settings", tables.get("settings", {})))
     if base.model is None:
         raise ClearheadError(f"{path}: the recipe {recipe!r} has no [model]; a study needs one")
-    budget, amount = _budget(found["budget"])
+    budget, amount = _budget(tables["budget"])
     arms = [
         arm
-        for name, table in _named(path, "arms", found["arms"]).items()
-        for arm in _arms(path, name, table, base, found.get("lr"))
+        for name, table in _named(path, "arms", tables["arms"]).items()
+        for arm in _arms(path, name, table, base, tables.get("lr"))
     ]
     for arm in arms:
         _check_sweep(arm)
-    baseline = found.get("baseline", arms[0].name)
+    baseline = tables.get("baseline", arms[0].name)
     if baseline not in [arm.name for arm in arms]:
         rule = "is not an arm"
         raise ConfigError(
             "baseline", baseline, rule, nearest(str(baseline), [a.name for a in arms])
         )
-    measures = _list("measures", found["measures"], str, 'measures = ["loss"]')
+    measures = _list("measures", tables["measures"], str, 'measures = ["loss"]')
     task = base.data.task
     for measure in measures:
         if measure not in (known := [*MEASURES[task], *GRADIENTS]):
             rule = f"is no measure of the task {task!r}"
             raise ConfigError("measures", measure, rule, nearest(measure, known))
-    tests = _named(path, "tests", found.get("tests", {}))
+    tests = _named(path, "tests", tables.get("tests", {}))
     if tests and task != "pairs":
         rule = "are for pairs, and this recipe has none"
         raise ConfigError("tests", ", ".join(tests), rule, "leave them out")
     return StudyPlan(
         name=path.stem,
         given=shlex.quote(given),
-        title=_texts("title", found.get("title", path.stem)),
-        question=_texts("question", found.get("question", "")),
+        title=_texts("title", tables.get("title", path.stem)),
+        question=_texts("question", tables.get("question", "")),
         arms=tuple(arms),
         baseline=baseline,
-        seeds=_list("seeds", found["seeds"], int, "seeds = [1, 2, 3]"),
+        seeds=_list("seeds", tables["seeds"], int, "seeds = [1, 2, 3]"),
         budget=budget,
         amount=amount,
         measures=measures,
         tests=tuple(_test(path, name, table) for name, table in tests.items()),
-        beam=_whole("beam", found.get("beam", 1)),
+        beam=_whole("beam", tables.get("beam", 1)),
     )
 
 
@@ -239,13 +239,13 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
         if key not in known:
             raise ClearheadError(f"{path}: no key arms.{name}.{key}; {nearest(key, known)}")
     parts: dict[str, str] = {}
-    for role, given in _tables(path, f"arms.{name}.parts", table.get("parts", {})).items():
+    for role, named in _tables(path, f"arms.{name}.parts", table.get("parts", {})).items():
         if role not in ROLES:
             raise ClearheadError(f"{path}: no part {role!r} in arms.{name}; {nearest(role, ROLES)}")
-        file, colon, symbol = str(given).rpartition(":")
+        file, colon, symbol = str(named).rpartition(":")
         if not colon or not file.endswith(".py") or not (path.parent / file).is_file():
             rule = f"is not FILE.py:NAME with a file beside {path.name}"
-            raise ConfigError(f"arms.{name}.parts.{role}", given, rule, "check the path")
+            raise ConfigError(f"arms.{name}.parts.{role}", named, rule, "check the path")
         parts[role] = f"{(path.parent / file).resolve()}:{symbol}"
     changes = {section: table[section] for section in SECTIONS if section in table}
     try:
@@ -278,11 +278,11 @@ def _check_sweep(arm: Arm) -> None:
         raise ConfigError("train.validate_every", 0, rule, remedy)
 
 
-def _budget(given: Any) -> tuple[BudgetKind, float]:
+def _budget(table: Any) -> tuple[BudgetKind, float]:
     remedy = f"write one of {', '.join(BUDGETS)}, such as [budget] steps = 1000"
-    if not isinstance(given, dict) or len(given) != 1 or next(iter(given)) not in BUDGETS:
-        raise ConfigError("budget", given, "is not one limit", remedy)
-    kind, amount = next(iter(given.items()))
+    if not isinstance(table, dict) or len(table) != 1 or next(iter(table)) not in BUDGETS:
+        raise ConfigError("budget", table, "is not one limit", remedy)
+    kind, amount = next(iter(table.items()))
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not amount > 0:
         raise ConfigError(f"budget.{kind}", amount, "must be above 0", remedy)
     if amount >= MOST:
@@ -292,39 +292,39 @@ def _budget(given: Any) -> tuple[BudgetKind, float]:
     return kind, amount
 
 
-def _tables(path: Path, name: str, given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _tables(path: Path, name: str, tables: Any) -> dict[str, Any]:
+    if not isinstance(tables, dict):
         raise ClearheadError(f"{path}: {name} is not a table; write [{name}.train], for example")
-    return given
+    return tables
 
 
 def _named(path: Path, what: str, given: Any) -> dict[str, dict[str, Any]]:
-    found = _tables(path, what, given)
-    for name, table in found.items():
+    named_tables = _tables(path, what, given)
+    for name, table in named_tables.items():
         if not isinstance(table, dict):
             raise ClearheadError(f"{path}: {what}.{name} is not a table; write [{what}.{name}]")
         if not re.fullmatch(r"\w[\w-]*", name):
             rule = "becomes the name of a folder"
             raise ConfigError(what, name, rule, "use letters, digits and hyphens")
-    return found
+    return named_tables
 
 
 def _test(path: Path, name: str, table: dict[str, Any]) -> StudyTest:
     wanted = {field.name for field in fields(StudyTest)} - {"name"}
-    if set(table) != wanted or not all(isinstance(each, str) for each in table.values()):
+    if set(table) != wanted or not all(isinstance(file, str) for file in table.values()):
         needed = " and ".join(sorted(wanted))
         raise ClearheadError(f"{path}: tests.{name} must be the file names {needed} and no more")
     return StudyTest(name=name, **table)
 
 
-def _texts(key: str, given: Any) -> ByLanguage:
+def _texts(key: str, value: Any) -> ByLanguage:
     """One text for all languages, or a table of one for each."""
-    if isinstance(given, str):
-        return dict.fromkeys(LANGUAGES, given)
-    texts = given.values() if isinstance(given, dict) else ()
-    if not texts or set(given) != set(LANGUAGES) or not all(isinstance(t, str) for t in texts):
-        raise ConfigError(key, given, "is not a text", "write a text, or one for each of en and zh")
-    return given
+    if isinstance(value, str):
+        return dict.fromkeys(LANGUAGES, value)
+    texts = value.values() if isinstance(value, dict) else ()
+    if not texts or set(value) != set(LANGUAGES) or not all(isinstance(t, str) for t in texts):
+        raise ConfigError(key, value, "is not a text", "write a text, or one for each of en and zh")
+    return value
 
 
 def _list(key: str, given: Any, kind: type, example: str) -> tuple[Any, ...]:
@@ -337,7 +337,7 @@ def _list(key: str, given: Any, kind: type, example: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _whole(key: str, given: Any) -> int:
-    if type(given) is not int or given < 1:
-        raise ConfigError(key, given, "must be a whole number of at least 1", f"try {key} = 1")
-    return given
+def _whole(key: str, value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ConfigError(key, value, "must be a whole number of at least 1", f"try {key} = 1")
+    return value

@@ -35,41 +35,41 @@ def budget(plan: StudyPlan, language: str) -> str:
 
 def value_of(arm: ArmResult, column: str) -> str:
     """An arm's mean with its interval."""
-    found = arm.figures.get(column)
-    if found is None:
+    figure = arm.figures.get(column)
+    if figure is None:
         return "–"
     scale, unit = (100, " %") if is_share(column) else (1, "")
-    half = _scaled(found.half, scale)
-    return plus_minus(scale * found.value, half, most=_digits(column)) + unit
+    half = _scaled(figure.half, scale)
+    return plus_minus(scale * figure.value, half, most=_digits(column)) + unit
 
 
 def difference_of(arm: ArmResult, column: str) -> str:
     """Its difference from the baseline with the interval, in points for a share."""
-    found = arm.differences.get(column)
-    if found is None:
+    difference = arm.differences.get(column)
+    if difference is None:
         return ""
     scale = 100 if is_share(column) else 1
-    half = _scaled(found.half, scale)
-    return plus_minus(scale * found.value, half, sign=True, most=_digits(column))
+    half = _scaled(difference.half, scale)
+    return plus_minus(scale * difference.value, half, sign=True, most=_digits(column))
 
 
 def finding_of(arm: ArmResult, column: str, language: str) -> str:
     """In words: better, worse, or what would have been shown."""
     say, verdict = words(language), arm.verdict(column)
-    found: list[str] = []
+    sentences: list[str] = []
     if verdict == "none":
-        found.append(_none(arm, column, say))
+        sentences.append(_none(arm, column, say))
     elif verdict:
-        found.append(say[verdict])
+        sentences.append(say[verdict])
     if arm.n_failed:
-        found.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
-    return say["semicolon"].join(found)
+        sentences.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
+    return say["semicolon"].join(sentences)
 
 
 def _none(arm: ArmResult, column: str, say: dict[str, str]) -> str:
     """What would have been shown, as far as the measure can rise or fall so much."""
-    found = arm.differences[column]
-    size, base = found.detectable, arm.figures[column].value - found.value
+    difference = arm.differences[column]
+    size, base = difference.detectable, arm.figures[column].value - difference.value
     if size is None:
         return say["none_possible"]
     rises, falls = (is_possible(column, base + shift) for shift in (size, -size))
@@ -94,12 +94,15 @@ def chance_of(result: StudyResult, language: str, where: str) -> str:
     `where` they are shown: on_page or in_tables."""
     say = words(language)
     compared = [
-        found for arm in result.arms for found in arm.differences.values() if found.half is not None
+        difference
+        for arm in result.arms
+        for difference in arm.differences.values()
+        if difference.half is not None
     ]
     n = len(compared)
     if n < 2:
         return ""
-    n_seeds = min(found.n_seeds for found in compared)
+    n_seeds = min(difference.n_seeds for difference in compared)
     simulated = max((seeds for seeds in COVERAGE if seeds <= n_seeds), default=None)
     if simulated is None or not columns_with_sentences(result):
         return say["chance"].format(n=n, where=say[where], wrong=(1 - CONFIDENCE) * n)

@@ -199,8 +199,8 @@ class Checkpoints:
         if self.place is None:
             return []
         folders = [path.name[5:] for path in self.place.glob("step-*") if path.is_dir()]
-        found = sorted(int(number) for number in folders if number.isdigit())
-        return self.ranks.gather(found)[0]
+        saved = sorted(int(number) for number in folders if number.isdigit())
+        return self.ranks.gather(saved)[0]
 
     def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
         """The newest complete checkpoint; `report` is called for each damaged one. None: there is
@@ -232,8 +232,8 @@ class Checkpoints:
                 damage = str(error)
             except OSError as error:
                 damage = f"{folder / name} cannot be read ({error.strerror})"
-        found = [each for each in self.ranks.gather(damage) if each]
-        return (None, found[0]) if found else (Checkpoint(folder, facts), "")
+        damages = [each for each in self.ranks.gather(damage) if each]
+        return (None, damages[0]) if damages else (Checkpoint(folder, facts), "")
 
     def load(self, checkpoint: Checkpoint, tensors: Tensors) -> None:
         """Fills these tensors, whole or sharded in any way, from the checkpoint."""
@@ -339,8 +339,8 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError) as error:
         return {}, f"{folder / MANIFEST} is not valid JSON ({error})"
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else None
-        return {}, f"{folder} is of format {found}, and this clearhead reads {FORMAT}"
+        written_format = facts.get("format") if isinstance(facts, dict) else None
+        return {}, f"{folder} is of format {written_format}, and this clearhead reads {FORMAT}"
     if missing := FACTS - facts.keys():
         return {}, f"{folder / MANIFEST} lacks {', '.join(sorted(missing))}"
     if not isinstance(facts["files"], dict) or INDEX not in facts["files"]:

@@ -136,30 +136,34 @@ def widest(device: torch.device) -> torch.dtype:
 @contextmanager
 def joined(config: TrainConfig) -> Iterator[Ranks]:
     """The ranks of this run; one process unless torchrun started it."""
-    place = torchrun()
+    launched = torchrun()
     kind = torch.accelerator.current_accelerator(check_available=True)
     kind = "cpu" if kind is None else kind.type
-    if place is None or place.world == 1:
+    if launched is None or launched.world == 1:
         check_alone(config)
-        yield Ranks(device=torch.device(kind), restarted=place is not None and place.attempt > 0)
+        yield Ranks(
+            device=torch.device(kind), restarted=launched is not None and launched.attempt > 0
+        )
         return
-    device = device_of(place.local_rank, kind)
+    device = device_of(launched.local_rank, kind)
     if device.type != "cpu":
         torch.accelerator.set_device_index(device)
     timeout = timedelta(minutes=config.timeout_minutes)
     store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
     dist.init_process_group(
         BACKENDS[device.type],
-        store=dist.PrefixStore(agree_on_a_start(store, place.rank, place.world, timeout), store),
-        rank=place.rank,
-        world_size=place.world,
+        store=dist.PrefixStore(
+            agree_on_a_start(store, launched.rank, launched.world, timeout), store
+        ),
+        rank=launched.rank,
+        world_size=launched.world,
         timeout=timeout,
     )
     sharded = config.parallel == "fsdp"
-    ranks = Ranks(place.rank, place.world, device, sharded, config.tensor_parallel, timeout)
+    ranks = Ranks(launched.rank, launched.world, device, sharded, config.tensor_parallel, timeout)
     try:
         # Each machine's torchrun counts its own restarts.
-        yield replace(ranks, restarted=ranks.any(place.attempt > 0))
+        yield replace(ranks, restarted=ranks.any(launched.attempt > 0))
     except RuntimeError as error:
         if WAITED_IN_VAIN.search(str(error)) and (stuck := name_the_stuck(ranks)):
             raise ClearheadError(f"rank {ranks.rank} {stuck}") from error

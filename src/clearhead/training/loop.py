@@ -190,7 +190,7 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     """Measures the model and remembers the best."""
     config, state = run.recipe.train, run.state
     assert run.valid is not None
-    found = validate(
+    values = validate(
         run.objective,
         run.valid,
         run.ranks,
@@ -198,13 +198,13 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
         run.also,
         micro_batches=config.micro_batches,
     )
-    numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
     if config.metric not in numbers:
         rule = f"is not among what validation gives: {', '.join(numbers)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them")
     run.state = state.validated(numbers[config.metric], config)
     # JSON has neither NaN nor infinity.
-    shown = found | {name: str(each) for name, each in numbers.items() if not math.isfinite(each)}
+    shown = values | {name: str(each) for name, each in numbers.items() if not math.isfinite(each)}
     new = run.state.best_step == state.step
     report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
 

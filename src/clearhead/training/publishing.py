@@ -17,9 +17,9 @@ def publish(run: Run, corpus: Corpus, say: Say) -> None:
         model = whole_model(run.objective, run.ranks)
         if model is None:
             return
-        new, place, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
-        if old.exists() and not place.exists():  # killed between the two renames
-            old.rename(place)
+        new, current, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
+        if old.exists() and not current.exists():  # killed between the two renames
+            old.rename(current)
         shutil.rmtree(new, ignore_errors=True)
         tokenizers, task = list(corpus.tokenizers.values()), corpus.manifest.task
         layout = run.recipe.batches.layout
@@ -30,9 +30,9 @@ def publish(run: Run, corpus: Corpus, say: Say) -> None:
             assert mask is not None
             write_labels(new, Labels(mask=mask, ids=corpus.labels))
         shutil.rmtree(old, ignore_errors=True)
-        if place.exists():
-            place.rename(old)
-        new.rename(place)
+        if current.exists():
+            current.rename(old)
+        new.rename(current)
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -49,11 +49,11 @@ def published_weights(run: Run, say: Say) -> NamedWeights | None:
         steps = [] if best is None else [best]
         if best is not None and best != state.best_step:
             say(f"warning: step {state.best_step} has no checkpoint: the best before, {best}")
-    found = [run.checkpoints.verified(step) for step in steps]
-    for _, damage in found:
+    checkpoints = [run.checkpoints.verified(step) for step in steps]
+    for _, damage in checkpoints:
         if damage:
             say(f"warning: {damage}")
-    whole = [checkpoint for checkpoint, _ in found if checkpoint is not None]
+    whole = [checkpoint for checkpoint, _ in checkpoints if checkpoint is not None]
     if not whole:
         say(f"warning: there is no checkpoint for publish={publish!r}: the last weights")
         return run.ema
@@ -71,13 +71,13 @@ def _is_worse(run: Run, average: NamedWeights, say: Say) -> bool:
     losses: list[float] = []
     for weights in (average, run.ema):
         with borrowed(objective_of(run.objective), weights):
-            found = validate(
+            values = validate(
                 run.objective,
                 run.valid,
                 run.ranks,
                 micro_batches=run.recipe.train.micro_batches,
             )
-            losses.append(found["loss"])
+            losses.append(values["loss"])
     if losses[0] > losses[1]:
         say(
             f"the last weights are published: their validation loss is {losses[1]:.4f}, that "

@@ -231,7 +231,7 @@ def read_metrics(path: Path) -> list[MetricsLine]:
     """The whole lines of a metrics file, which may be written right now."""
     if not path.is_file():
         return []
-    found: list[MetricsLine] = []
+    records: list[MetricsLine] = []
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE):
             if not line.endswith(b"\n"):
@@ -241,8 +241,8 @@ def read_metrics(path: Path) -> list[MetricsLine]:
             except (ValueError, RecursionError):  # part of a line, joined to the next by a restart
                 continue
             if isinstance(record, dict) and type(record.get("step")) is int:
-                found.append(record)
-    return found
+                records.append(record)
+    return records
 
 
 def step_line(record: MetricsLine) -> str:

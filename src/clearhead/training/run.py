@@ -72,8 +72,8 @@ class Run:
         """The tensors of a checkpoint, under names that do not depend on wrapping or sharding."""
         model, optimizer = get_state_dict(self.objective, self.optimizers)
         # The groups' settings come from the recipe, not from the past.
-        found: Tensors = {"model": model, "optimizer": optimizer["state"]}
-        return found if self.ema is None else {**found, "ema": self.ema}
+        state: Tensors = {"model": model, "optimizer": optimizer["state"]}
+        return state if self.ema is None else {**state, "ema": self.ema}
 
     def facts(self) -> dict[str, Any]:
         """What a checkpoint stores beside tensors: counters, recipe, versions, number of ranks."""

@@ -55,7 +55,7 @@ def _about_the_model(template: Recipe, size: Size, fits: Size, minutes: float) -
 
 
 def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any]) -> list[str]:
-    found, what = text.survey, documents(template)
+    survey, what = text.survey, documents(template)
     held_out = shape["data.held_out"]
     if "data.hold_out" in shape:
         tested = shape.get("data.held_out_test")
@@ -65,8 +65,8 @@ def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any])
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."
     reasons = [
-        f"Text: {found.documents:,} {what}, {found.n_bytes:,} bytes, about {text.tokens:,} tokens "
-        f"to guess (counted in a sample of {found.sample_bytes:,} bytes).{found.left_out}",
+        f"Text: {survey.documents:,} {what}, {survey.n_bytes:,} bytes, about {text.tokens:,} "
+        f"tokens to guess (counted in a sample of {survey.sample_bytes:,} bytes).{survey.left_out}",
         f"Vocabulary: {text.vocab_size:,} tokens, "
         + (
             "those of the model that training starts from."

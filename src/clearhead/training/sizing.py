@@ -200,21 +200,21 @@ def _can_watch(longest: int, seconds: float, minutes: float) -> bool:
 
 
 def _measure(template: Recipe, folder: Path) -> MeasuredText:
-    found = survey(template.data, folder)
+    surveyed = survey(template.data, folder)
     given = template.data.tokenizer == "file"
-    vocab_size = None if given else vocabulary_for(found.n_bytes)
+    vocab_size = None if given else vocabulary_for(surveyed.n_bytes)
     limit = None if template.data.task == "language-model" else lengths(template)[0]
-    sample = replace(found.sample, vocab_size=vocab_size, max_tokens=limit)
+    sample = replace(surveyed.sample, vocab_size=vocab_size, max_tokens=limit)
     prepare(Job(config=sample, root=folder, folder=folder / "prepared"))
     corpus = open_corpus(folder / "prepared")
     facts = corpus.facts("train")
-    scale = found.n_bytes / found.sample_bytes
+    scale = surveyed.n_bytes / surveyed.sample_bytes
     side = list(facts.tokens)[-1]
-    whole = found.longest / max(1, len(found.longest_text.encode()))  # only its head was kept
-    longest = int(whole * len(corpus.tokenizers[side].encode(found.longest_text)))
+    whole = surveyed.longest / max(1, len(surveyed.longest_text.encode()))  # only its head was kept
+    longest = int(whole * len(corpus.tokenizers[side].encode(surveyed.longest_text)))
     too_long = facts.skipped.get("too-long", 0)
     return MeasuredText(
-        survey=found,
+        survey=surveyed,
         corpus=corpus,
         vocab_size=vocab_size or corpus.tokenizers[side].vocab_size,
         tokens=int(facts.tokens[side] * scale),

@@ -67,23 +67,23 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     the learning rate of its first training, or the one that suits its width: gentler ones were
     found to learn too little of the new text. `prepared`: what that run was trained on, to be
     validated on as well."""
-    place = model_folder_of(folder)
-    if not place.is_dir():
+    model_folder = model_folder_of(folder)
+    if not model_folder.is_dir():
         raise FolderError(
             f"there is no folder {folder}; name a finished run, such as runs/NAME, a model "
             "folder, or a shipped model"
         )
-    description = read_description(place)
-    if not (place / TOKENIZER).is_file():
+    description = read_description(model_folder)
+    if not (model_folder / TOKENIZER).is_file():
         raise FolderError(
-            f"{place} has no {TOKENIZER}, and without its tokenizer its weights mean nothing; "
-            "name a model with one vocabulary for both sides"
+            f"{model_folder} has no {TOKENIZER}, and without its tokenizer its weights mean "
+            "nothing; name a model with one vocabulary for both sides"
         )
     assert template.model is not None
     if description.model.family != template.model.family:
         raise FolderError(
-            f"{place} is a model of family {description.model.family!r}, but this text needs "
-            f"{template.model.family!r}; name a model that was trained for the same task"
+            f"{model_folder} is a model of family {description.model.family!r}, but this text "
+            f"needs {template.model.family!r}; name a model that was trained for the same task"
         )
     first = folder / "recipe.toml"
     lr, special = usual_lr(description.model.d_model), template.data.special_tokens
@@ -94,16 +94,16 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
             top = min(recipe.train.warmup_steps, recipe.train.steps)
             lr = learning_rate(top, recipe.train, description.model.d_model)
     else:
-        special = _special_tokens(place, description, special)
+        special = _special_tokens(model_folder, description, special)
     also: tuple[str, ...] = ()
-    if prepared is not None and _can_be_validated_on(prepared, template.data.task, place):
+    if prepared is not None and _can_be_validated_on(prepared, template.data.task, model_folder):
         also = (str(prepared.absolute()),)
     return replace(
         template,
         data=replace(
             template.data,
             tokenizer="file",
-            tokenizer_file=str((place / TOKENIZER).absolute()),
+            tokenizer_file=str((model_folder / TOKENIZER).absolute()),
             vocab_size=None,
             special_tokens=special,
         ),
@@ -118,17 +118,17 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
 
 
 def _special_tokens(
-    place: Path, description: Description, usual: tuple[str, ...]
+    model_folder: Path, description: Description, usual: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The names in a tokenizer from elsewhere; one that it has not is its end."""
-    tokenizer, ids, pad = open_tokenizer(place), description.ids, description.model.pad_id
+    tokenizer, ids, pad = open_tokenizer(model_folder), description.ids, description.model.pad_id
     known = tokenizer.get_vocab()
     for names in (usual, OF_BERT[: len(usual)]):
         if known.keys() >= {*names} and known[names[0]] == pad:
             return names
     if ids.eos is None:
         raise FolderError(
-            f"{place} has no token that ends a text, so it cannot be trained further; name "
+            f"{model_folder} has no token that ends a text, so it cannot be trained further; name "
             "another model"
         )
     start = ids.bos
@@ -138,7 +138,7 @@ def _special_tokens(
         start = ids.eos if ids.bos is None else ids.bos
         _log.warning(
             "%s begins its texts with padding; here they will begin with %s, which it has to learn",
-            place,
+            model_folder,
             tokenizer.id_to_token(start),
         )
     own = [ids.eos if index is None else index for index in (pad, start, ids.eos)]
@@ -147,7 +147,7 @@ def _special_tokens(
     return usual if None in found or len(found) < len(usual) else tuple(map(str, found))
 
 
-def _can_be_validated_on(prepared: Path, task: Task, place: Path) -> bool:
+def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool:
     """Whether text of the first training is there, as the new run could read it."""
     if not (prepared / MANIFEST).is_file():
         return False
@@ -155,18 +155,18 @@ def _can_be_validated_on(prepared: Path, task: Task, place: Path) -> bool:
         corpus = open_corpus(prepared)
     except ClearheadError:
         return False
-    vocabulary = open_tokenizer(place).get_vocab()
+    vocabulary = open_tokenizer(model_folder).get_vocab()
     same = all(each.library.get_vocab() == vocabulary for each in corpus.tokenizers.values())
     return same and corpus.manifest.task == task and "valid" in corpus.manifest.splits
 
 
 def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]:
     """What `train.also_validate` names, by the names of the folders."""
-    found: dict[str, Corpus] = {}
+    corpora: dict[str, Corpus] = {}
     for folder in map(Path, folders):
-        if folder.name in found:
+        if folder.name in corpora:
             rule = (
-                f"ends in the same name as {found[folder.name].folder}, and names tell them apart"
+                f"ends in the same name as {corpora[folder.name].folder}, and names tell them apart"
             )
             raise ConfigError("train.also_validate", str(folder), rule, "rename one of the folders")
         other = open_corpus(user_path(folder))
@@ -184,8 +184,8 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
                 "has no validation split with the tokenizer of this data",
                 "leave it out, or prepare both with one tokenizer (data.tokenizer = 'file')",
             )
-        found[folder.name] = other
-    return found
+        corpora[folder.name] = other
+    return corpora
 
 
 def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:

@@ -139,10 +139,10 @@ def threads_of_run(
 
 def _read_seconds(noted: object) -> dict[int, float]:
     """The note may be damaged, or have been sent by somebody: it is for a message only."""
-    found = noted if isinstance(noted, dict) else {}
+    seconds = noted if isinstance(noted, dict) else {}
     return {
         int(name): value
-        for name, value in found.items()
+        for name, value in seconds.items()
         if isinstance(name, str) and name.isdecimal() and len(name) < 5 and type(value) is float
     }
 

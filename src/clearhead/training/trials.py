@@ -59,12 +59,12 @@ class Trials:
         choice = self.choice
         if choice is None:  # nothing was timed
             return []
-        found = [f"Threads: {choice.threads}, {choice.why}."] if choice.why else []
+        lines = [f"Threads: {choice.threads}, {choice.why}."] if choice.why else []
         share = free_share()
         if share < BUSY:
-            found.append(
+            lines.append(
                 f"Busy machine: other programs compute, and this one gets {share:.0%} of a core. "
                 "The times are those of the busy machine; when it is idle, make the recipe again, "
                 "and the same minutes give more steps."
             )
-        return found
+        return lines

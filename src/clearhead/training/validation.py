@@ -40,16 +40,16 @@ def validate(
     try:
         with torch.no_grad():
             nats, n_targets = _sums(objective, loader, ranks, micro_batches)
-            found = {"loss": nats / max(1.0, n_targets)}
+            values = {"loss": nats / max(1.0, n_targets)}
             # A loss beyond this has no perplexity that a float could hold.
-            found["perplexity"] = math.exp(min(found["loss"], 700.0))
+            values["perplexity"] = math.exp(min(values["loss"], 700.0))
             for name, other in also.items():
                 nats, n_targets = _sums(objective, other, ranks, micro_batches)
-                found[loss_of_other(name)] = nats / max(1.0, n_targets)
+                values[loss_of_other(name)] = nats / max(1.0, n_targets)
             if measure is not None:
                 whole = whole_model(objective, ranks)
-                found |= ranks.gather(None if whole is None else measure(whole))[0] or {}
-        return found
+                values |= ranks.gather(None if whole is None else measure(whole))[0] or {}
+        return values
     finally:
         reshard(objective)
         objective.train()
