@@ -76,12 +76,12 @@ class ApiKeys:
         if not self.digests:
             return request.client.host if request.client is not None else ""
         bearer = _bearer(request)
-        given = key if bearer is None else bearer
-        if given is None:
+        sent = key if bearer is None else bearer
+        if sent is None:
             raise RequestError(
                 401, "an API key is needed; send api_key, or Authorization: Bearer KEY"
             )
-        own = digest(given)
+        own = digest(sent)
         # Every comparison is made, so that the time says nothing.
         if not sum(hmac.compare_digest(own, known) for known in self.digests):
             openai = request.url.path.startswith("/v1/")  # whose clients know 401 alone for it
@@ -146,8 +146,8 @@ class Guard:
         started = time.perf_counter()
         number = secrets.token_hex(8)
         status = 0
-        given = Headers(scope=scope)
-        has_arrived = given.get("content-length", "0") == "0" and "transfer-encoding" not in given
+        sent = Headers(scope=scope)
+        has_arrived = sent.get("content-length", "0") == "0" and "transfer-encoding" not in sent
 
         async def received() -> Message:
             nonlocal has_arrived
@@ -168,7 +168,7 @@ class Guard:
             await send(message)
 
         try:
-            reason = self.callers.reason_to_refuse(given)
+            reason = self.callers.reason_to_refuse(sent)
             if reason is not None:
                 await refusal(scope["path"], 403, reason)(scope, received, counted)
             else:

@@ -143,12 +143,12 @@ def live_app(live: LiveModel, first: LookRequest, *, host: str, key: str) -> Sta
 
 
 async def _body(request: Request) -> bytes:
-    found = bytearray()
+    body = bytearray()
     async for piece in request.stream():
-        found += piece
-        if len(found) > MAX_BODY:
+        body += piece
+        if len(body) > MAX_BODY:
             raise RequestError(413, f"the body has more than {MAX_BODY} bytes; shorten the text")
-    return bytes(found)
+    return bytes(body)
 
 
 async def _when_left(request: Request, left: threading.Event) -> None:

@@ -48,7 +48,7 @@ class LookRequest:
         if not 0 <= self.temperature <= MAX_TEMPERATURE:
             rule = f"must be 0 to {MAX_TEMPERATURE:g}"
             raise ConfigError("temperature", self.temperature, rule, "try 1")
-        if not all(isinstance(each, str) for each in self.off):
+        if not all(isinstance(switch, str) for switch in self.off):
             raise ConfigError("off", str(self.off)[:40], "must be names", "write them in quotes")
         if len(self.off) > MAX_OFF:
             raise ConfigError(
@@ -68,19 +68,19 @@ class LookRequest:
 def read_request(body: bytes) -> LookRequest:
     """Raises ClearheadError, with what is wrong, for anything that is not a good request."""
     try:
-        given = json.loads(body)
+        decoded = json.loads(body)
     except (ValueError, RecursionError):
         raise InputError("the body is not JSON; send an object with a text") from None
-    if not isinstance(given, dict) or "text" not in given:
+    if not isinstance(decoded, dict) or "text" not in decoded:
         raise InputError('the body has no text; send an object such as {"text": "…"}')
     known = [field.name for field in fields(LookRequest)]
-    for name in given:
+    for name in decoded:
         if name not in known:
             raise InputError(f"a request has no {name[:40]!r}; {nearest(name[:40], known)}")
-    off = given.pop("off", [])
+    off = decoded.pop("off", [])
     if not isinstance(off, list):
         raise ConfigError("off", str(off)[:40], "must be a list of names", "try []")
-    return LookRequest(**given, off=tuple(off))
+    return LookRequest(**decoded, off=tuple(off))
 
 
 def _check_whole(

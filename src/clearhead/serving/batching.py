@@ -45,9 +45,9 @@ class BatchJob:
         self.n_left = len(sources)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def put(self, place: int, decoded: Any) -> None:
+    def put(self, index: int, decoded: Any) -> None:
         """The translation of one sentence."""
-        self.found[place] = decoded
+        self.found[index] = decoded
         self.n_left -= 1
         if self.n_left == 0 and not self.done.done():
             self.done.set_result(None)
@@ -75,7 +75,7 @@ class Batcher:
             raise RequestError(503, reason, retry_after=min(max(1, seconds), 60))
         is_short = len(sources) == 1 or job.n_tokens <= self.limits.short_tokens
         await (self.short if is_short else self.long).run(job)
-        return [each for each in job.found if each is not None]
+        return [answered for answered in job.found if answered is not None]
 
     async def close(self) -> None:
         """After the last job."""
@@ -142,10 +142,10 @@ class BatchQueue:
             if not batch:
                 continue
             n_last = len(batch)
-            sources = [job.sources[place] for job, place in batch]
+            sources = [job.sources[index] for job, index in batch]
             started = time.perf_counter()
             try:
-                found = await loop.run_in_executor(self._thread, self.translate, sources, n_best)
+                outputs = await loop.run_in_executor(self._thread, self.translate, sources, n_best)
             except Exception as error:  # of these jobs, and of no others
                 for job, _ in batch:
                     if not job.done.done():
@@ -153,13 +153,13 @@ class BatchQueue:
                 continue
             seconds = time.perf_counter() - started
             n_tokens = sum(len(source.given) for source in sources)
-            n_new = sum(len(each.outputs[0].tokens) for each in found if each.outputs)
+            n_new = sum(len(answered.outputs[0].tokens) for answered in outputs if answered.outputs)
             self.home.measured(len(batch), n_tokens, n_new, seconds)
             growth = min(MOST_GROWTH, self.limits.batch_seconds / seconds)
             for job in {job for job, _ in batch}:
                 job.most_tokens = max(1, round(growth * min(job.most_tokens, n_tokens)))
-            for (job, place), decoded in zip(batch, found):
-                job.put(place, decoded)
+            for (job, index), decoded in zip(batch, outputs):
+                job.put(index, decoded)
 
     async def _gather(self, n_last: int) -> None:
         """Clients that got their answers from the last batch are about to ask again: wait for as
@@ -193,13 +193,13 @@ class BatchQueue:
             if self.is_long and taken.get(job, 0) >= job.most_tokens:
                 full.append(job)
                 continue
-            place = job.waiting.popleft()
-            size = len(job.sources[place].given)
+            index = job.waiting.popleft()
+            size = len(job.sources[index].given)
             job.n_tokens -= size
             n_tokens += size
             taken[job] = taken.get(job, 0) + size
             self._count(-size, -1)
-            batch.append((job, place))
+            batch.append((job, index))
             self.jobs.append(job)
         self.jobs.extendleft(reversed(others))
         self.jobs.extend(full)

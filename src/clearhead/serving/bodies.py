@@ -36,15 +36,15 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > limits.max_body:
         raise too_large
-    found = bytearray()
+    body = bytearray()
     try:
         async for piece in request.stream():
-            found += piece
-            if len(found) > limits.max_body:
+            body += piece
+            if len(body) > limits.max_body:
                 raise too_large
     except ClientDisconnect:
         raise RequestError(400, "the body did not arrive") from None
-    return bytes(found)
+    return bytes(body)
 
 
 def read_fields(content_type: str, body: bytes) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def read_fields(content_type: str, body: bytes) -> dict[str, Any]:
 def read_json_object(body: bytes) -> dict[str, Any]:
     """Raises `RequestError` for anything else."""
     try:
-        given = json.loads(body)
+        decoded = json.loads(body)
     except (ValueError, RecursionError):
         raise RequestError(400, "the body is not JSON; send an object") from None
-    if not isinstance(given, dict):
+    if not isinstance(decoded, dict):
         raise RequestError(400, "the body is not a JSON object; write it in { }")
-    return given
+    return decoded
 
 
 def _form(body: bytes) -> dict[str, Any]:

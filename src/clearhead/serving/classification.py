@@ -41,19 +41,19 @@ class ServedClassifier:
     def encode(self, texts: Sequence[str]) -> list[EncodedSource]:
         """The tokens of each text, of one that is too long as many as the model takes; none of an
         empty one."""
-        found: list[EncodedSource] = []
+        encoded: list[EncodedSource] = []
         for text in texts:
             ids = self.codec.source.encode(self.codec.as_in_training(text)) if text.strip() else []
             kept = ids[: self.longest - 2]  # the mask or the start, and the end
-            found.append(EncodedSource(kept, len(ids) - len(kept)))
-        return found
+            encoded.append(EncodedSource(kept, len(ids) - len(kept)))
+        return encoded
 
     def label(self, sources: Sequence[EncodedSource], n_best: int) -> list[LabelledSource]:
         """The probabilities for each text."""
         del n_best
         rows = [[*source.given, self.codec.source.eos_id] for source in sources]
-        found = label_rows(self.model, self.labels, rows, self.codec.source)
-        return [LabelledSource(each) for each in found]
+        probabilities = label_rows(self.model, self.labels, rows, self.codec.source)
+        return [LabelledSource(scores) for scores in probabilities]
 
 
 class Classification:
@@ -79,8 +79,8 @@ class Classification:
         if name not in self.models:
             remedy = nearest(name[:60], self.models) if self.models else "there is no classifier"
             raise RequestError(404, f"there is no classifier {name[:60]!r}; {remedy}")
-        found = await self.wait(request, self._answers(*self.models[name], texts))
-        return answer_json(found if is_list else found[0])
+        answers = await self.wait(request, self._answers(*self.models[name], texts))
+        return answer_json(answers if is_list else answers[0])
 
     async def _answers(
         self, model: ServedClassifier, batcher: Batcher, texts: list[str]

@@ -220,9 +220,9 @@ class RunningCompletion:
                 if ended[number]:
                     continue
                 self.n_new[number] = n_new
-                safe, found = self.stops[number].push(text, last=stop is not None)
-                ended[number] = found or stop is not None
-                reason = "stop" if found or stop == "end" else "length" if stop else None
+                safe, stopped = self.stops[number].push(text, last=stop is not None)
+                ended[number] = stopped or stop is not None
+                reason = "stop" if stopped or stop == "end" else "length" if stop else None
                 if safe or reason:
                     yield number, safe, reason
                 if all(ended):

@@ -36,10 +36,10 @@ MAX_CODE = 35
 
 def pair_in_name(name: str) -> LanguagePair | None:
     """The pair that the name of a run ends in: multi30k-de-en reads German and gives English."""
-    found = _AT_THE_END.search(name)
-    if found is None or not {*found.groups()} <= NAMES.keys():
+    match = _AT_THE_END.search(name)
+    if match is None or not {*match.groups()} <= NAMES.keys():
         return None
-    return LanguagePair(*found.groups())
+    return LanguagePair(*match.groups())
 
 
 def language_name(code: str) -> str:
@@ -56,7 +56,7 @@ def find_language(code: str, known: Collection[str]) -> str | None:
     chinese = first == "zh" and "hans" not in rest
     traditional = first == "zt" or (chinese and bool(_TRADITIONAL.intersection(rest)))
     wanted = "zh-Hant" if traditional else first
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {language.lower(): language for language in known}
     for candidate in ("-".join([first, *rest]), wanted.lower()):
         if candidate in by_lower:
             return by_lower[candidate]
@@ -83,11 +83,11 @@ class Detector:
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:
         """Languages with their probabilities, the likeliest first; `among`: only these."""
         with self._lock:
-            found = [(str(code), float(chance)) for code, chance in self._identifier.rank(text)]
+            codes = [(str(code), float(chance)) for code, chance in self._identifier.rank(text)]
         if not among:
-            return found
+            return codes
         bases = {_base(code): code for code in sorted(among, reverse=True)}
-        kept = [(bases[code], chance) for code, chance in found if code in bases]
+        kept = [(bases[code], chance) for code, chance in codes if code in bases]
         total = sum(chance for _, chance in kept)
         if total <= 0:
             return [(code, 1 / len(bases)) for code in bases.values()]

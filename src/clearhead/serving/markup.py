@@ -185,8 +185,8 @@ class HtmlText(HTMLParser):
     @property
     def wanted(self) -> list[str]:
         """Texts that have to be translated."""
-        found = [text for part in self.parts if isinstance(part, Stretch) for text in part.wanted()]
-        return [text for text in dict.fromkeys(found) if text.strip()]
+        texts = [text for part in self.parts if isinstance(part, Stretch) for text in part.wanted()]
+        return [text for text in dict.fromkeys(texts) if text.strip()]
 
     def translated(self, known: Mapping[str, str]) -> str:
         """The document with its texts translated. What is only blanks stays."""
@@ -197,8 +197,11 @@ class HtmlText(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """A tag that opens."""
-        given = dict(attrs)
-        off = given.get("translate") == "no" or "notranslate" in (given.get("class") or "").split()
+        attributes = dict(attrs)
+        off = (
+            attributes.get("translate") == "no"
+            or "notranslate" in (attributes.get("class") or "").split()
+        )
         if self._untranslated:
             if tag == self._untranslated[-1]:
                 self._untranslated.append(tag)

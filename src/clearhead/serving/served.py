@@ -60,9 +60,9 @@ class SplitTexts:
         sentences = [sentence for text in self.texts for sentence in text.sentences]
         self.sources = encode_sources(translator.codec, sentences, translator.longest, "refuse")
 
-    def joined(self, found: Sequence[AnsweredText]) -> list[list[str]]:
+    def joined(self, answered: Sequence[AnsweredText]) -> list[list[str]]:
         """The translations of each text, the best first. A text of blanks is its own."""
-        rest = iter(found)
+        rest = iter(answered)
         answers: list[list[str]] = []
         for text in self.texts:
             own = join_sentences(text, [next(rest) for _ in text.sentences], self.pair)

@@ -83,8 +83,8 @@ def server_app(plan: ServerPlan) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         translators, decoders, classifiers = await asyncio.to_thread(_open, plan)
-        batchers = [Batcher(each.name, each.translate, limits, metrics) for each in translators]
-        labelling = [Batcher(each.name, each.label, limits, metrics) for each in classifiers]
+        batchers = [Batcher(model.name, model.translate, limits, metrics) for model in translators]
+        labelling = [Batcher(model.name, model.label, limits, metrics) for model in classifiers]
         classification = Classification(
             list(zip(classifiers, labelling)), limits, authorise=keys.authorise, wait=wait
         )
@@ -111,7 +111,7 @@ def server_app(plan: ServerPlan) -> Starlette:
             Route("/v1/models", completions.models),
             Route("/v1/models/{name}", completions.one_model),
         ]
-        _log.info("ready", extra={"fields": {"models": [each.name for each in plan.models]}})
+        _log.info("ready", extra={"fields": {"models": [model.name for model in plan.models]}})
         yield
         stopping.set()
         for batcher in (*batchers, *labelling):

@@ -74,11 +74,11 @@ class Translation:
         to_read = [text for each in documents or [] for text in each.wanted] or texts
         source, target, detected = self._languages(fields, to_read)
         work = self._answers(texts, documents, source, target, 1 + n_alternatives)
-        found: list[list[str]] = await self.wait(request, work)
-        best = [each[0] for each in found]
+        translations: list[list[str]] = await self.wait(request, work)
+        best = [each[0] for each in translations]
         answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
         if n_alternatives:
-            others = [each[1:] for each in found]
+            others = [each[1:] for each in translations]
             answer["alternatives"] = others if is_list else others[0]
         if detected is not None:
             answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected
@@ -89,9 +89,9 @@ class Translation:
         fields, _ = await self._fields(request)
         texts, _ = texts_field(fields, "q", self.limits)
         ranked = self.detector.ranked("\n".join(texts))[:MAX_DETECTED]
-        found = [(code, round(100 * chance, 1)) for code, chance in ranked]
+        languages = [(code, round(100 * chance, 1)) for code, chance in ranked]
         return answer_json(
-            [{"confidence": sure, "language": code} for code, sure in found if sure > 0]
+            [{"confidence": sure, "language": code} for code, sure in languages if sure > 0]
         )
 
     async def list_languages(self, request: Request) -> Response:
@@ -141,8 +141,8 @@ class Translation:
         check_size([text], self.limits)
         source, target, _ = self._languages(fields, [text])
         work = self._answers([text], None, source, target, 1)
-        found: list[list[str]] = await self.wait(request, work)
-        name = await asyncio.to_thread(self.stored.put, found[0][0].encode(), client)
+        translations: list[list[str]] = await self.wait(request, work)
+        name = await asyncio.to_thread(self.stored.put, translations[0][0].encode(), client)
         url = request.url_for("download_file", name=name)
         return answer_json({"translatedFileUrl": str(url)})
 
@@ -164,8 +164,8 @@ class Translation:
         if key is None and b"api_key" not in body:
             self.authorise(request, None)
         fields = read_fields(request.headers.get("content-type", ""), body)
-        if key is None and isinstance(found := fields.get("api_key"), str):
-            key = found
+        if key is None and isinstance(field := fields.get("api_key"), str):
+            key = field
         return fields, self.authorise(request, key)
 
     def _languages(
@@ -209,11 +209,11 @@ class Translation:
         if documents is None:
             return await self._plain(texts, source, target, n_best)
         wanted = list(dict.fromkeys(text for each in documents for text in each.wanted))
-        found = await self._plain(wanted, source, target, n_best)
+        translations = await self._plain(wanted, source, target, n_best)
         answers: list[list[str]] = []
         for document in documents:
             ranks = [
-                {text: each[min(rank, len(each) - 1)] for text, each in zip(wanted, found)}
+                {text: each[min(rank, len(each) - 1)] for text, each in zip(wanted, translations)}
                 for rank in range(n_best)
             ]
             answers.append([document.translated(known) for known in ranks])

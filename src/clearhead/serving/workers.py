@@ -118,21 +118,21 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
     started = [-PAUSE] * n_workers
     failed = False
     while not (stopping or failed):
-        for place in range(n_workers):
-            if place not in workers and time.monotonic() - started[place] >= PAUSE:
-                started[place] = time.monotonic()
+        for slot in range(n_workers):
+            if slot not in workers and time.monotonic() - started[slot] >= PAUSE:
+                started[slot] = time.monotonic()
                 with starting_processes():
-                    workers[place] = context.Process(target=run_worker, args=(plan, listening))
-                    workers[place].start()
+                    workers[slot] = context.Process(target=run_worker, args=(plan, listening))
+                    workers[slot].start()
         wait([worker.sentinel for worker in workers.values()], timeout=0.5)
-        for place, worker in list(workers.items()):
+        for slot, worker in list(workers.items()):
             if worker.exitcode is None or stopping:
                 continue
             fields = {"worker": worker.pid, "exit_status": worker.exitcode}
             _log.error("a worker has ended", extra={"fields": fields})
             forget_worker(worker.pid or 0)
             failed = failed or worker.exitcode == CANNOT_START
-            del workers[place]
+            del workers[slot]
     for worker in workers.values():
         worker.terminate()
     for worker in workers.values():
