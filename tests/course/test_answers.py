@@ -50,6 +50,8 @@ NAMES = {
     "repeat": ["heads in turn"],
     "all_the_heads": ["query heads counted"],
     "l2": ["decay in the gradient"],
+    "crossing_token_cut": ["without the token that reaches p"],
+    "multinomial": ["numbers of its own"],
 }
 
 

@@ -102,4 +102,5 @@ EXERCISES = (
     Exercise(10, "rotary", ("rotate",)),
     Exercise(11, "grouped_queries", ("grouped_attention", "cache_bytes")),
     Exercise(12, "adamw", ("adamw_step",)),
+    Exercise(13, "sampling", ("chances", "draw")),
 )
