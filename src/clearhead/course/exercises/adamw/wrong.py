@@ -37,7 +37,7 @@ def _build(
         eps: float,
         decay: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        betas = betas[::-1] if swapped else betas
+        betas = (betas[1], betas[0]) if swapped else betas
         g = g + decay * w if decayed == "in the gradient" else g
         m = betas[0] * m + ((1 - betas[0]) if share else 1) * g
         v = betas[1] * v + (1 - betas[1]) * g * g
