@@ -110,8 +110,7 @@ def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
         if forced is None:
             found.judged = found.rest <= found.bound
             break
-        substitution, narrow = forced
-        observed = [_observed(substitution, cut) for cut in narrow]
+        narrow, observed = forced
         if found.rest <= found.bound and not all(d.cause for d in observed):
             break  # so little may be rounding: without a cause nothing is said
         for cut in narrow:
@@ -171,23 +170,29 @@ def lower_precision(
 
 def _next(
     reference: Program, port: Program, matching: Matching, cuts: list[Cut]
-) -> tuple[Substitution, list[Cut]] | None:
+) -> tuple[list[Cut], list[Departure]] | None:
+    """The next place and what is known of it. Of several that restore as much, the one whose cause
+    an experiment shows."""
     end = matching.port.output
     assert end is not None
     if matching.knows(end):
         # Equal up to the order of its elements, or an earlier tensor of the reference.
         matching.forget_outputs()
     substitution = Substitution(reference, port, matching)
-    cut = substitution.best(cuts)
-    if cut is None:
-        return None
-    narrow = narrowed(substitution, cut)
     known = {(c.kind, c.place, c.source, c.calls) for c in cuts}
-    fresh = [c for c in narrow if (c.kind, c.place, c.source, c.calls) not in known]
-    if not fresh:
-        return None
-    cuts += fresh
-    return substitution, fresh
+    found: tuple[list[Cut], list[Departure]] | None = None
+    for cut in substitution.best(cuts):
+        narrow = narrowed(substitution, cut)
+        fresh = [c for c in narrow if (c.kind, c.place, c.source, c.calls) not in known]
+        observed = [_observed(substitution, c) for c in fresh]
+        is_explained = all(d.cause for d in observed)
+        if fresh and (found is None or is_explained):
+            found = fresh, observed
+        if found is not None and is_explained:
+            break
+    if found is not None:
+        cuts += found[0]
+    return found
 
 
 def _again(port: Program, before: Recording) -> Recording:

@@ -1,7 +1,7 @@
 """What is known about one departure, before anybody says why."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ..form import CALL_ERRORS
-from .layouts import relative
+from .fingerprints import fingerprint
+from .layouts import aligned, relative
 from .operations import Operation, SourceLine
-from .replaying import CannotReplayError, ChangedValues
+from .replaying import CannotReplayError, ChangedValues, Replay
 from .substituting import Cut, Substitution
 
 SAME = 1e-6
@@ -102,24 +103,47 @@ class Evidence:
 
     def agrees_with(self, change: ChangedValues) -> bool:
         """Whether the port's own operations give the reference's value after a change of one."""
+        replay = self.s.replay if self.mine.from_tokens else self.table_replay
         try:
-            made = self.s.replay.change(change, stop_after=self.cut.place)
+            made = replay.change(change, stop_after=self.cut.place)
         except (CannotReplayError, *CALL_ERRORS):
             return False
         return self.cut.place in made and self.is_wanted(made[self.cut.place].to(torch.float64))
 
+    @cached_property
+    def table_replay(self) -> Replay:
+        """How the port makes a table, from its beginning."""
+        end = self.at if not self.s.operations[self.at].from_tokens else self.cut.place
+        return Replay(self.s.port, self.s.matching.port, self.makers(end), end)
+
+    def makers(self, index: int) -> list[int]:
+        """Operations of the port that a tensor depends on, in their order, with their leaves."""
+        found: set[int] = set()
+        todo = [index]
+        while todo:
+            found.add(todo[-1])
+            todo += [i for i in self.s.operations[todo.pop()].inputs if i not in found]
+        return sorted(found)
+
     def common_tensor(self, tensor: Tensor) -> Operation | None:
-        """The operation of the reference that makes these values, if there is one."""
-        from dataclasses import replace
-
-        from .fingerprints import fingerprint
-
-        if not tensor.numel() or float(tensor.abs().max()) < 1e-12:
+        """The operation of the reference that makes these values, in their order, if there is one.
+        One number everywhere, and whole numbers, which count or look up, are equal to too much."""
+        at = self.s.operations[self.s.root(self.at)]
+        if not at.dtype.is_floating_point or tensor.numel() < 2:
+            return None
+        if float(tensor.abs().max()) < 1e-12 or bool((tensor == tensor.flatten()[0]).all()):
             return None
         probe = replace(self.theirs, index=0, inputs=(), fingerprint=fingerprint(tensor))
         probe.from_tokens = False
         equal = self.s.matching.equals([probe]).get(0)
-        return None if equal is None else self.s.theirs[equal.index]
+        if equal is None:
+            return None
+        value = self.s.reference.values({equal.index})[equal.index]
+        for axis in range(tensor.dim()):  # a bias is the same for all rows
+            first = tensor.narrow(axis, 0, 1)
+            if value.numel() < tensor.numel() and relative(tensor, first.expand_as(tensor)) < SAME:
+                tensor = first
+        return None if aligned(tensor, value, SAME) is None else self.s.theirs[equal.index]
 
     def scalar_operations(self) -> Iterator[tuple[Operation, float]]:
         """Operations of the region that compute with a number, the latest first."""

@@ -49,8 +49,22 @@ def _layouts(value: Tensor, shape: tuple[int, ...], strict: bool) -> Iterator[Te
 
 
 def _splits(value: Tensor, target: list[int]) -> Iterator[Tensor]:
-    """The value itself, and with one axis split into two that the target has."""
+    """The value itself; with one or two axes split into two that the target has; and with one of
+    which the target has a part, and merges the other: heads of a batch with their width."""
     yield value
+    once = list(_split_once(value, target))
+    yield from once
+    for split in once:
+        yield from _split_once(split, target)
+    for axis, size in enumerate(value.shape):
+        if size in target or value.dim() >= _MAX_AXES:
+            continue
+        for first in dict.fromkeys(target):
+            if size % first == 0 and size // first not in target:
+                yield value.unflatten(axis, (first, size // first))
+
+
+def _split_once(value: Tensor, target: list[int]) -> Iterator[Tensor]:
     for axis, size in enumerate(value.shape):
         if size in target or value.dim() >= _MAX_AXES:
             continue

@@ -122,8 +122,11 @@ class _Lookup:
         found: dict[int, Equal] = {}
         known: dict[int, Equal | None] = {}
         rounded: set[int] = set()
+        # A constant that only one of the programs has was computed in another way (two tables added
+        # to one, cosines and sines as complex numbers), and stored in single precision.
+        foreign: set[int] = set()
         for operation in operations:
-            if rounded.intersection(operation.inputs):
+            if rounded.intersection(operation.inputs) or foreign.intersection(operation.inputs):
                 operation.rounded = True
             wanted = operation.fingerprint
             if wanted is not None:
@@ -136,6 +139,8 @@ class _Lookup:
                     operation.rounded |= equal.distance > _EXACT
             if operation.rounded:
                 rounded.add(operation.index)
+            if wanted is not None and operation.index not in found and not operation.from_tokens:
+                foreign.add(operation.index)
         return found
 
     def _equal(self, operation: Operation) -> Equal | None:
@@ -144,12 +149,12 @@ class _Lookup:
         wanted = operation.fingerprint
         assert wanted is not None
         rounds = operation.rounded or not operation.from_tokens
-        widest = _TIMES_NOISE * max(self.noise, operation.noise) if rounds else 0.0
+        widest = _TIMES_NOISE * max(self.noise, operation.noise, _USUAL_NOISE) if rounds else 0.0
         best: Equal | None = None
         least = 1.0
         for place, apart in self.index.near(wanted, max(widest, _EXACT)):
             other = self.operations[place]
-            noise = max(other.noise, operation.noise) if rounds else 0.0
+            noise = max(other.noise, operation.noise, _USUAL_NOISE) if rounds else 0.0
             excess = apart / max(_TIMES_NOISE * noise, _EXACT)
             if operation.from_tokens and not other.from_tokens:
                 continue

@@ -2,11 +2,19 @@
 
 from .evidence import Cause, Evidence
 from .operations import Operation, SourceLine, shared_line
-from .settings_in_source import where_assigned, where_built, where_set
+from .settings_in_source import (
+    where_assigned,
+    where_built,
+    where_passed_on,
+    where_returned,
+    where_set,
+)
 
-_OF_THE_PRODUCER = ("residual", "factor", "bias", "term")
+_OF_THE_PRODUCER = ("residual", "factor", "bias", "term", "function")
 """Missing behind the line that makes a tensor; anything else is missing where it is read."""
 
+
+_TERMS = ("residual", "bias", "term")
 
 _NUMBERS = ("factor", "epsilon", "number", "base")
 """Causes that are a number of the port: where it is set, a reader would change it."""
@@ -15,10 +23,14 @@ _NUMBERS = ("factor", "epsilon", "number", "base")
 def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
     """Where a reader would change the port."""
     line = _line_that_computes(evidence, cause)
-    if line is None or cause is None or cause.kind not in _NUMBERS:
-        return line
+    if line is None:
+        return None
+    if cause is None or cause.kind not in _NUMBERS:
+        return _caller_to_blame(evidence, line)
     number, other = cause.facts["port"], cause.facts["reference"]
-    found = where_set(line, number)
+    every = [line, *(o.line for o in evidence.region if o.line is not None)]
+    files = {other.file: other for other in reversed(every)}  # the line's own file first
+    found = next(filter(None, (where_set(files[f], number) for f in reversed(files))), None)
     if found is None and abs(number * other - 1) > 1e-6:  # not a factor by which the port divides
         found = where_assigned(line, number, evidence.s.port.model)
     if found is None and cause.kind == "epsilon" and evidence.mine.part_of:
@@ -29,22 +41,33 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
 def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
     if cause is not None and cause.lines:
         return cause.lines[0]
+    if cause is not None and cause.kind == "positions":
+        counted = _where_counted(evidence, cause.facts["k"])
+        if counted is not None:
+            return counted
     cut, mine, operations = evidence.cut, evidence.mine, evidence.s.operations
     readers = [o for o in operations if o.call in cut.calls]
     missing = cause is not None and cause.kind.startswith("missing")
     if cut.kind == "insert" or (cut.kind == "operand" and missing and readers):
         source = operations[evidence.s.root(cut.source)]
         if cause is not None and cause.kind.endswith(_OF_THE_PRODUCER):
+            if cause.kind == "missing_bias" and source.name in ("mm", "bmm"):
+                return source.line
+            if cause.kind.endswith(_TERMS) and _all_add(readers):
+                return _same_line(readers) or readers[0].line  # one summand more
             source = _first_with_its_values(operations, source)
             behind = _readers(evidence, source.index)
             return shared_line(source, (behind or readers)[:1]) or source.line
-        return _same_line(readers) or readers[0].line
+        passed = where_passed_on(source, readers)
+        return passed or _first_reading(evidence, source) or _same_line(readers) or readers[0].line
     if cut.kind == "operand":
         source = operations[evidence.s.root(cut.source)]
         if source.is_leaf:
             return readers[0].line if readers else mine.line
         return shared_line(mine, [source]) or mine.line
     after = _readers(evidence, mine.index)
+    if not after and cause is not None and cause.kind in ("missing_function", "missing_norm"):
+        return where_returned(mine.line) or mine.line
     if cut.kind == "bypass":
         return shared_line(mine, after[:1]) or mine.line
     if cause is not None and cause.kind in ("missing_residual", "missing_term"):
@@ -53,6 +76,48 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
         first = (o for o in evidence.region if o.from_tokens and o.line is not None)
         return next((o.line for o in first), mine.line)
     return mine.line
+
+
+def _all_add(operations: list[Operation]) -> bool:
+    return all(o.name in ("add", "add_") for o in operations)
+
+
+def _where_counted(evidence: Evidence, k: int) -> SourceLine | None:
+    """The line that counts positions from k on."""
+    operations = evidence.s.operations
+    if operations[evidence.at].from_tokens:
+        return None
+    for index in evidence.makers(evidence.at):
+        counted = operations[index]
+        if counted.name == "arange" and float(evidence.value(index).flatten()[0]) == k:
+            return counted.line
+    return None
+
+
+def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
+    """A line that computes what it should where another one calls it is not to blame: the line that
+    calls it here is."""
+    s = evidence.s
+    readers = [o for o in s.operations if o.call in evidence.cut.calls]
+    near = [evidence.mine, *readers, *reversed(evidence.region)]
+    here = next((o for o in near if line in o.lines), None)
+    if here is None or here.reorders:  # whose order is right, a fingerprint does not show
+        return line
+    at = here.lines.index(line)
+    calls = {call for swap in s.port.fixes.swaps for call in swap.calls or ()}
+    fixed = [o for o in s.operations if o.call in calls or o.index in s.port.fixes.replace]
+    wrong = {here.frames[at], *(frame for o in fixed for frame in o.frames[:1])}
+    healthy = [
+        o.lines
+        for o in s.operations
+        if not wrong.intersection(o.frames)
+        and (o.name, o.from_tokens) == (here.name, here.from_tokens)
+        and all(map(s.matching.knows, (o.index, *o.inputs)))
+    ]
+    for n in range(at, len(here.lines)):
+        if not any(lines[: n + 1] == here.lines[: n + 1] for lines in healthy):
+            return here.lines[n]
+    return line
 
 
 def _readers(evidence: Evidence, index: int) -> list[Operation]:
@@ -68,10 +133,21 @@ def _first_with_its_values(operations: list[Operation], found: Operation) -> Ope
     """Behind additions of zeros and the like, the operation that made these numbers."""
     while not found.is_leaf:
         same = [i for i in found.inputs if operations[i].fingerprint == found.fingerprint]
-        if not same:
+        if found.selects:
+            same = list(found.inputs[:1])  # a part: the whole was made elsewhere
+        if not same or operations[same[0]].is_leaf:
             return found
         found = operations[same[0]]
     return found
+
+
+def _first_reading(evidence: Evidence, source: Operation) -> SourceLine | None:
+    """The line that first takes up a tensor on the way to an operation that reads a view of it."""
+    index, line = evidence.cut.source, None
+    while index != source.index and evidence.s.operations[index].inputs:
+        line = evidence.s.operations[index].line
+        index = evidence.s.operations[index].inputs[0]
+    return None if line == source.line else line
 
 
 def region_lines(operations: list[Operation], place: Operation) -> tuple[SourceLine, ...]:

@@ -20,6 +20,9 @@ from .operations import Leaf, Operation, SourceLine, own_folders
 _KEPT = 1_000_000
 _MAX_LINES = 8
 _MAX_OPERATIONS = 200_000
+# They read the shape of a tensor and not its values.
+_FILLS = ("ones_like", "zeros_like", "full_like", "empty_like", "new_ones", "new_zeros", "new_full",
+          "new_empty", "new_empty_strided")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,7 @@ class _Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         scalars, dims = _numbers(func, args, kwargs)
         from_tokens = any(self.operations[i].from_tokens for i in inputs)
+        from_tokens = from_tokens and _name(func) not in _FILLS
         made = Operation(
             -1, _name(func), lines, tuple(inputs), scalars, (), torch.float64, from_tokens,
             part_of=self._part, dims=dims, call=call, frames=frames,

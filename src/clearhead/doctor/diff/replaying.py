@@ -92,7 +92,7 @@ class Replay:
                 edited = call in change.scalars or call in change.dims
                 if not (here or edited or any(i in changed for i in slots)):
                     continue
-                if any(i in self._shared for i in slots):
+                if any(i in self._shared and i not in here for i in slots):
                     raise CannotReplayError
 
                 def value(i: int, here: dict[int, Tensor] = here) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from .operations import SourceLine
+from .operations import Operation, SourceLine
 
 _SAME = 1e-3
 _LARGE = 1000
@@ -44,6 +44,51 @@ def where_assigned(line: SourceLine, number: float, model: nn.Module) -> SourceL
         node.attr for node in _on(tree, line, ast.Attribute) if _holds(model, node.attr, number)
     }
     return _assigned(tree, line.file, names)
+
+
+def where_passed_on(source: Operation, readers: list[Operation]) -> SourceLine | None:
+    """The line that only passes a tensor on, between the one that makes it and those that read it:
+    `memory = x`, or the `return x` of a function that does not read it."""
+    shared = [frame for frame in source.frames if all(frame in r.frames for r in readers)]
+    if not shared or not readers:
+        return None
+    at = source.frames.index(shared[0])
+    made, read = source.lines[at], readers[0].lines[readers[0].frames.index(shared[0])]
+    tree = _tree(made.file)
+    if tree is None or made.file != read.file:
+        return None
+    names = {node.id for node in _on(tree, read, ast.Name)}
+    for node in ast.walk(tree):
+        is_alias = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+        if is_alias and made.line < node.lineno < read.line and names & _targets(node):
+            return _at(tree, made.file, node.lineno)
+    if not at or _in_a_loop(tree, made):
+        return None
+    return where_returned(source.lines[at - 1])
+
+
+def _in_a_loop(tree: ast.Module, line: SourceLine) -> bool:
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While))
+    return any(n.lineno <= line.line <= (n.end_lineno or n.lineno) for n in loops)
+
+
+def where_returned(line: SourceLine | None) -> SourceLine | None:
+    """The `return x` at the end of the function that a line belongs to."""
+    tree = None if line is None else _tree(line.file)
+    if line is None or tree is None:
+        return None
+    for body in ast.walk(tree):
+        if not isinstance(body, ast.FunctionDef) or body.name != line.function:
+            continue
+        last = body.body[-1]
+        is_name = isinstance(last, ast.Return) and isinstance(last.value, ast.Name)
+        if is_name and body.lineno <= line.line <= last.lineno:
+            return _at(tree, line.file, last.lineno)
+    return None
+
+
+def _targets(node: ast.Assign) -> set[str]:
+    return {target.id for target in node.targets if isinstance(target, ast.Name)}
 
 
 def _holds(model: nn.Module, name: str, number: float) -> bool:

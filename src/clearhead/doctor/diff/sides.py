@@ -83,11 +83,13 @@ def two_sides(
         ]
         return sides[0], sides[1], inputs
 
-    def patient_of(model: nn.Module, kind: ModelKind | None, calls: Calls | None) -> Patient:
+    def patient_of(
+        model: nn.Module, kind: ModelKind | None, calls: Calls | None, size: int | None = vocab_size
+    ) -> Patient:
         return recognise(
             model,
             kind=kind,
-            vocab_size=vocab_size,
+            vocab_size=size,
             pad_id=pad_id,
             calls=calls,
             seed=seed,
@@ -95,15 +97,22 @@ def two_sides(
             language=language,
         )
 
-    # One of the two usually says what kind of model both are.
+    def like(known: Patient, model: nn.Module, calls: Calls | None) -> Patient:
+        """One of the two usually says what kind of model both are, and how many words there are."""
+        try:
+            return patient_of(model, kind or known.kind, calls)
+        except RecognitionError:
+            if vocab_size is not None or calls is not None:
+                raise
+            return patient_of(model, kind or known.kind, None, known.vocab_size)
+
     try:
         one = patient_of(reference, kind, reference_calls)
-        other = patient_of(port, kind or one.kind, port_calls)
     except RecognitionError:
-        if kind is not None:
-            raise
-        other = patient_of(port, None, port_calls)
-        one = patient_of(reference, other.kind, reference_calls)
+        other = patient_of(port, kind, port_calls)
+        one = like(other, reference, reference_calls)
+    else:
+        other = like(one, port, port_calls)
     if inputs is None:
         inputs = _drawn(one, other)
     return _as_patient("reference", one, inputs), _as_patient("port", other, inputs), inputs

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from ..form import CALL_ERRORS
@@ -32,6 +33,7 @@ _WINDOW = 60
 """How many results behind it are asked whether they have an equal again."""
 _SOON = 12
 _LAYOUTS = 3
+_TIES = 4
 _MIXES = ("mm", "bmm", "convolution", "sum", "mean", "amax", "var_mean", "var", "std")
 """They give another result if elements are in another order, whatever the fingerprint says."""
 
@@ -93,19 +95,22 @@ class Substitution:
     def _reads(self, index: int) -> list[int]:
         return [i for i in self.operations[index].inputs if self.operations[i].from_tokens]
 
-    def best(self, before: Collection[Cut] = ()) -> Cut | None:
-        """The trial after which most tensors have an equal again; None if none helps. Earlier cuts
-        are tried first at the same lines: a bug in one layer is in all."""
+    def best(self, before: Collection[Cut] = ()) -> list[Cut]:
+        """The trial after which most tensors have an equal again, and others that restore as much;
+        empty, if none helps. Earlier cuts are tried first at the same lines: a bug in one layer is
+        in all."""
         trials = sorted(self._trials(), key=lambda trial: trial[0])
         best = self._best_of(trial for trial in trials if self._repeats(trial[1], before))
-        if best is not None and best.score >= min(cut.score for cut in before) / 2:
+        if best and best[0].score >= min(cut.score for cut in before) / 2:
             return best
         best = self._best_of(trials)
-        return best or self._at_the_output()
+        at_the_end = None if best else self._at_the_output()
+        return best if at_the_end is None else [at_the_end]
 
-    def _best_of(self, trials: Iterable[tuple[int, Cut]]) -> Cut | None:
+    def _best_of(self, trials: Iterable[tuple[int, Cut]]) -> list[Cut]:
         started, found, since = time.thread_time(), None, 0
         firm: dict[int, Cut] = {}
+        others: list[Cut] = []
         for number, (_, cut) in enumerate(trials):
             late = time.thread_time() - started > _SECONDS and number >= _MIN_TRIALS
             if late or number >= _MAX_TRIALS or since >= _MIN_TRIALS:
@@ -116,13 +121,18 @@ class Substitution:
                 continue
             if found is None or (cut.score, -cut.place) > (found.score, -found.place):
                 found, since = cut, 0
+            if cut.kind in ("insert", "bypass"):
+                others.append(cut)
             is_firm = cut.is_firm and cut.kind == "replace"
             if is_firm and (cut.place not in firm or cut.score > firm[cut.place].score):
                 firm[cut.place] = cut
         # What lies behind the first departure is judged once the reference's value is there.
         if found is not None and firm and min(firm) < found.place:
-            return firm[min(firm)]
-        return found
+            found = firm[min(firm)]
+        if found is None:
+            return []
+        ties = [c for c in others if c.score >= found.score and c is not found]
+        return [found, *(c for c in ties if c.place <= found.place)][:_TIES]
 
     def _repeats(self, cut: Cut, before: Collection[Cut]) -> bool:
         """Whether an earlier cut was at the same lines of both programs."""
@@ -137,17 +147,25 @@ class Substitution:
         score, is_firm = self._gain(cut, self.end)
         return replace(cut, score=score, is_firm=is_firm)
 
+    def restores(self, change: ChangedValues) -> bool:
+        """Whether the port's own operations, with something changed, have an equal again, and none
+        loses its own: what mixes elements among them, so that their order is right."""
+        return self._gain_of(change, (), self.end)[1]
+
     def _gain(self, cut: Cut, last: int) -> tuple[int, bool]:
+        return self._gain_of(cut.change, (cut.place, *cut.also), last)
+
+    def _gain_of(
+        self, change: ChangedValues, given: tuple[int, ...], last: int
+    ) -> tuple[int, bool]:
         try:
-            changed = self.replay.change(cut.change, stop_after=last)
+            changed = self.replay.change(change, stop_after=last)
         except (CannotReplayError, *CALL_ERRORS):
             return 0, False
         asked = [
             replace(self.operations[i], fingerprint=fingerprint(tensor))
             for i, tensor in changed.items()
-            if i not in (cut.place, *cut.also)
-            and is_computed(self.operations[i])
-            and tensor.numel()
+            if i not in given and is_computed(self.operations[i]) and tensor.numel()
         ]
         now = self.matching.equals(asked)
         known = self.matching.knows
@@ -177,6 +195,8 @@ class Substitution:
                 # Positions that one counts are derived from the tokens by another.
                 if mine.from_tokens and not other.from_tokens:
                     continue
+                if _counts(mine.dtype) and not _counts(other.dtype):
+                    continue
                 rank = i + j + (0 if mine.name == other.name else 3)
                 if place in self.joins[0] and index in self.joins[1]:
                     rank //= 3  # where everything meets, one value restores all that follows
@@ -205,7 +225,7 @@ class Substitution:
 
     def at(self, mine: Operation, index: int, value: Tensor) -> Cut:
         """The reference's value in the place of a result or a leaf."""
-        if not mine.is_leaf:
+        if not mine.is_leaf and mine.name != "written":
             return Cut("replace", mine.index, index, value, also=self._same_tables(mine))
         calls = frozenset(o.call for o in self.operations if mine.index in o.inputs)
         return Cut("operand", mine.index, index, value, mine.index, calls)
@@ -235,13 +255,17 @@ class Substitution:
         return [*constants[:_NEAR], *near]
 
     def entries(self) -> list[int]:
-        """Known tensors that the first unknown operations read."""
+        """Known tensors that the first unknown operations read, and the views of them that these
+        read, whose axes may be easier to find in the reference."""
         found: list[int] = []
+        views: list[int] = []
         for index in self.frontier[:4]:
             for i in self.operations[index].inputs:
                 if self.operations[i].from_tokens and i in self.matching.of_port:
                     found.append(self.root(i))
-        return list(dict.fromkeys(found))[:4]
+                    views.append(i)
+        found = list(dict.fromkeys(found))[:4]
+        return found + [i for i in dict.fromkeys(views) if i not in found][:4]
 
     def root(self, index: int) -> int:
         """The tensor of which this one is a view."""
@@ -299,6 +323,11 @@ class Substitution:
         return Cut("replace", place, root(self.theirs, theirs), fitting[0]) if fitting else None
 
 
+def _counts(dtype: torch.dtype) -> bool:
+    """Whole numbers: no table of real numbers or flags takes their place."""
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+
+
 def _says_much(operation: Operation) -> bool:
     """Zeros, and one number everywhere, are equal to too much."""
     found = operation.fingerprint
@@ -306,7 +335,13 @@ def _says_much(operation: Operation) -> bool:
 
 
 def _in_shape(value: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    return list(layouts(value, shape))[:_LAYOUTS]
+    """The first layouts; not the first one turned round: with queries for keys, and keys for
+    queries, a softmax along the wrong axis would seem right."""
+    found = list(layouts(value, shape))
+    if len(shape) > 1 and shape[-1] == shape[-2] and found:
+        turned = [f.mT for f in found]
+        found = [f for n, f in enumerate(found) if not any(torch.equal(f, t) for t in turned[:n])]
+    return found[:_LAYOUTS]
 
 
 def root(operations: list[Operation], index: int) -> int:

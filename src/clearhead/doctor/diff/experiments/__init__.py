@@ -5,7 +5,15 @@ from collections.abc import Callable
 from ..evidence import Cause, Evidence
 from .masks import another_mask
 from .numbers import another_number, constant_added, constant_factor, number_added
-from .orders import another_axis, another_order, other_positions, rotary_base, rotary_layout
+from .orders import (
+    another_axis,
+    another_order,
+    complex_base,
+    other_positions,
+    rotary_base,
+    rotary_layout,
+    transposed_table,
+)
 from .projections import other_rows
 from .structure import (
     another_function,
@@ -21,6 +29,8 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     another_mask,
     other_positions,
     rotary_base,
+    complex_base,
+    transposed_table,
     another_order,
     missing_operation,
     number_added,

@@ -1,11 +1,17 @@
 """A mask that hides other positions."""
 
+from itertools import product
+
 import torch
 from torch import Tensor
 
+from ...form import CALL_ERRORS
 from ..evidence import Cause, Evidence
+from ..operations import SourceLine
+from ..replaying import CannotReplayError, ChangedValues, Replay
 
 _HUGE = 1e8
+_COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def another_mask(evidence: Evidence) -> Cause | None:
@@ -26,12 +32,41 @@ def another_mask(evidence: Evidence) -> Cause | None:
             return None
     elif not _agrees_elsewhere(evidence, own, wanted, hidden | theirs):
         return None
-    return Cause("mask", _where(hidden ^ theirs))
+    return Cause("mask", _where(hidden ^ theirs), _where_compared(evidence, theirs))
+
+
+def _where_compared(evidence: Evidence, wanted: Tensor) -> tuple[SourceLine, ...]:
+    """The line that compares positions with a number, if one more or less hides what the reference
+    hides."""
+    operations, end = evidence.s.operations, evidence.cut.place
+    tables = {i for o in evidence.region for i in o.inputs if not operations[i].from_tokens}
+    tables = {i for i in tables if len(operations[i].shape) > 1}
+    makers = sorted({i for table in tables for i in evidence.makers(table)})
+    compared = [operations[i] for i in makers if operations[i].name in _COMPARES]
+    if not compared:
+        return ()
+    replay = Replay(evidence.s.port, evidence.s.matching.port, makers, end)
+    for operation in compared:
+        for number, step in product(operation.scalars, (-1, 1)):
+            change = ChangedValues(scalars={operation.call: (number, number + step)})
+            try:
+                made = replay.change(change, stop_after=end)
+            except (CannotReplayError, *CALL_ERRORS):
+                return ()
+            found = made.get(end)
+            if found is not None and found.numel() == wanted.numel():
+                hidden = ~(found.abs() < _HUGE) if found.dtype != torch.bool else found
+                if torch.equal(hidden.reshape(wanted.shape), wanted):
+                    return operation.lines[:1]
+    return ()
 
 
 def _is_flag(table: Tensor) -> bool:
     """Zeros and ones, or zeros and a large negative number, for queries and keys."""
-    return table.dim() > 1 and table.shape[-1] > 1 and len(table.unique()) <= 2
+    if table.dim() < 2 or table.shape[-1] < 2:
+        return False
+    values = table.unique().tolist()
+    return len(values) <= 2 and all(value in (0, 1) or value < -1000 for value in values)
 
 
 def _are_weights(own: Tensor, wanted: Tensor) -> bool:

@@ -108,8 +108,10 @@ def constant_factor(evidence: Evidence) -> Cause | None:
 
 
 def constant_added(evidence: Evidence) -> Cause | None:
-    """The port's value is the reference's, plus a number."""
-    if evidence.cut.kind != "replace" or evidence.mine.is_leaf:
+    """The port's value is the reference's, plus a number: a weight that lacks its 1, say."""
+    if evidence.cut.kind not in ("replace", "operand"):
+        return None
+    if not evidence.s.operations[evidence.s.root(evidence.at)].dtype.is_floating_point:
         return None
     own, wanted = evidence.own, evidence.wanted
     usual = (wanted.abs() < 1e8) & (own.abs() < 1e8)

@@ -1,6 +1,6 @@
 """The right numbers in another order, along another axis, or at other positions."""
 
-from collections.abc import Callable
+import math
 
 import torch
 from torch import Tensor
@@ -8,6 +8,9 @@ from torch import Tensor
 from ...form import CALL_ERRORS
 from ..evidence import Cause, Evidence
 from ..form_of_tables import base_of
+from ..layouts import relative
+from ..operations import Operation
+from ..recording import Swap
 from ..replaying import CannotReplayError, ChangedValues
 
 _REDUCE = (
@@ -15,6 +18,7 @@ _REDUCE = (
     "_softmax", "logsumexp", "prod", "any", "all", "max", "min", "linalg_vector_norm",
 )  # fmt: skip
 _SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4)
+_MAKERS = 60
 
 
 def another_axis(evidence: Evidence) -> Cause | None:
@@ -45,7 +49,32 @@ def another_order(evidence: Evidence) -> Cause | None:
         return None
     if evidence.mine.name == "parameter":
         return Cause("weight_order", {"port": evidence.mine.label, "reference": _label(evidence)})
-    return Cause("order", {"how": _how(evidence), "operation": evidence.mine.name})
+    repeated = _repeats(evidence)
+    if repeated is not None:
+        return Cause("order", {"how": "heads", "operation": repeated.name}, repeated.lines[:1])
+    return Cause("order", {"how": "elements", "operation": evidence.mine.name})
+
+
+def transposed_table(evidence: Evidence) -> Cause | None:
+    """A table of queries and keys, as of their distances, that is made the other way round: the
+    first one that, turned round, makes the table the reference's."""
+    if evidence.s.operations[evidence.at].from_tokens:
+        return None
+    for index in evidence.makers(evidence.at)[:_MAKERS]:
+        made = evidence.s.operations[index]
+        if len(made.shape) < 2 or made.shape[-1] != made.shape[-2] or made.reorders:
+            continue
+        table = evidence.value(index)
+        if made.name == "parameter" or relative(table, table.mT) == 0:
+            continue
+        try:
+            change = ChangedValues(replace={index: table.mT})
+            found = evidence.table_replay.change(change, stop_after=evidence.at)
+        except (CannotReplayError, *CALL_ERRORS):
+            return None
+        if evidence.at in found and evidence.is_wanted(found[evidence.at].to(torch.float64)):
+            return Cause("order", {"how": "elements", "operation": made.name}, made.lines[:1])
+    return None
 
 
 def _label(evidence: Evidence) -> str:
@@ -54,25 +83,29 @@ def _label(evidence: Evidence) -> str:
     return evidence.s.theirs[root(evidence.s.theirs, evidence.cut.reference)].label
 
 
-def _how(evidence: Evidence) -> str:
-    """Tiled where the reference repeats, or the other way round; else: reordered."""
-    before = evidence.mine.inputs[0] if evidence.mine.inputs else None
-    if evidence.mine.name in ("repeat", "expand", "repeat_interleave", "clone", "view") and before:
-        source = evidence.value(evidence.s.root(before))
-        if source.numel() < evidence.own.numel():
-            return "heads"
-    return "elements"
+def _repeats(evidence: Evidence) -> Operation | None:
+    """The operation on the way to the wrong order that repeats heads: tiled where the reference
+    interleaves them, or the other way round."""
+    found = evidence.mine
+    while found.reorders and found.inputs:
+        before = evidence.s.operations[found.inputs[0]]
+        if math.prod(found.shape) > math.prod(before.shape):
+            return found
+        found = before
+    return None
 
 
 def rotary_layout(evidence: Evidence) -> Cause | None:
     """Halves are rotated where the reference rotates pairs, or the other way round: with the last
     axis reordered, of what goes in and of what comes out, the port computes what it should."""
+    read = [evidence.s.operations[i] for o in evidence.region for i in o.inputs]
+    sizes = {o.shape[-1] for o in (*evidence.region, *read) if o.shape and o.from_tokens}
+    if evidence.cut.kind == "operand" and len(evidence.entries) == 2:
+        return _layout_of_both(evidence, sizes)
     if evidence.cut.kind != "replace" or len(evidence.entries) != 1:
         return None
     entry = evidence.entries[0]
     value = evidence.value(entry)
-    read = [evidence.s.operations[i] for o in evidence.region for i in o.inputs]
-    sizes = {o.shape[-1] for o in (*evidence.region, *read) if o.shape and o.from_tokens}
     for n in sorted(sizes, reverse=True):
         if n < 4 or n % 2 or value.shape[-1] % n:
             continue
@@ -96,6 +129,25 @@ def rotary_layout(evidence: Evidence) -> Cause | None:
             turned = result.unflatten(-1, (-1, n))[..., back]
             # Pairs that stay where they are rotate as well: queries and keys do so together.
             if any(evidence.is_wanted(t.reshape(evidence.wanted.shape)) for t in (turned, result)):
+                port = "pairs" if name == "halves" else "halves"
+                return Cause("rotary_layout", {"port": port, "reference": name})
+    return None
+
+
+def _layout_of_both(evidence: Evidence, sizes: set[int]) -> Cause | None:
+    """The same of queries and keys together, where their product is the first that is comparable:
+    it does not depend on an order that both have."""
+    values = {entry: evidence.value(entry) for entry in evidence.entries}
+    for n in sorted(sizes, reverse=True):
+        if n < 4 or n % 2 or any(value.shape[-1] % n for value in values.values()):
+            continue
+        halves = torch.arange(n).reshape(2, -1).t().reshape(-1)
+        for forth, name in ((halves, "halves"), (halves.argsort(), "pairs")):
+            turned = {
+                entry: value.unflatten(-1, (-1, n))[..., forth].reshape(value.shape)
+                for entry, value in values.items()
+            }
+            if evidence.s.restores(ChangedValues(replace=turned)):
                 port = "pairs" if name == "halves" else "halves"
                 return Cause("rotary_layout", {"port": port, "reference": name})
     return None
@@ -134,8 +186,36 @@ def rotary_base(evidence: Evidence) -> Cause | None:
     """Both values are tables of a rotation, with two bases."""
     if evidence.mine.from_tokens and evidence.cut.kind == "replace":
         return None
-    read: Callable[[Tensor], float | None] = base_of
-    port, reference = read(evidence.own), read(evidence.wanted)
+    port, reference = base_of(evidence.own), base_of(evidence.wanted)
     if port is None or reference is None or abs(port / reference - 1) < 1e-3:
         return None
     return Cause("base", {"port": port, "reference": reference})
+
+
+def complex_base(evidence: Evidence) -> Cause | None:
+    """The same where the port keeps cosines and sines as complex numbers: with a table of the
+    reference's base it computes what the reference does."""
+    operations, theirs = evidence.s.operations, evidence.s.theirs
+    read = {i for o in evidence.region for i in (o.index, *o.inputs)}
+    tables = [i for i in sorted(read) if operations[i].dtype.is_complex]
+    tables = [i for i in tables if not operations[i].from_tokens]
+    if not tables:
+        return None
+    other = {i for o in evidence.their_region for i in (o.index, *o.inputs)}
+    other = {i for i in other if not theirs[i].from_tokens and len(theirs[i].shape) > 1}
+    values = evidence.s.reference.values(other).values()
+    bases = [base for value in values if (base := base_of(value)) is not None]
+    for index in tables:
+        table = evidence.s.replay.value(index)
+        angles = table.angle().to(torch.float64)
+        port = base_of(angles)
+        for base in dict.fromkeys(bases):
+            if port is None or abs(port / base - 1) < 1e-3:
+                continue
+            length, n = angles.squeeze().shape
+            rates = base ** -(torch.arange(n, dtype=torch.float64) / n)
+            turned = torch.outer(torch.arange(length, dtype=torch.float64), rates)
+            made = torch.polar(torch.ones_like(turned), turned).reshape(table.shape)
+            if evidence.s.restores(ChangedValues(swaps=(Swap(index, made),))):
+                return Cause("base", {"port": port, "reference": base})
+    return None

@@ -31,8 +31,9 @@ def other_rows(evidence: Evidence) -> Cause | None:
         tensor = evidence.s.reference.leaves[weight].tensor.to(torch.float64)
         tensor = tensor.t() if tensor.shape[-1] != x.shape[-1] else tensor
         made = x @ tensor.t()
-        if bias is not None and _adds(evidence.region):
-            made = made + evidence.s.reference.leaves[bias].tensor.to(torch.float64)
+        added = None if bias is None else evidence.s.reference.leaves[bias].tensor
+        if added is not None and added.shape == made.shape[-1:] and _adds(evidence.region):
+            made = made + added.to(torch.float64)
         if _are_columns(wanted, made):
             label = evidence.s.reference.leaves[weight].label
             return Cause("weight_order", {"port": held.label, "reference": label})

@@ -20,6 +20,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "GELU (sigmoid)": lambda x: x * torch.sigmoid(1.702 * x),
     "SiLU": F.silu,
     "ReLU": F.relu,
+    "square": torch.square,
     "ReLU²": lambda x: F.relu(x).square(),
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
@@ -27,14 +28,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
     "ELU": F.elu,
     "leaky ReLU": F.leaky_relu,
-    "square": torch.square,
     "exp": torch.exp,
     "identity": lambda x: x,
 }
 
 
-def _functions(epsilons: tuple[float, ...]) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+def _functions(
+    epsilons: tuple[float, ...], caps: tuple[float, ...]
+) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     yield from ACTIVATIONS.items()
+    for cap in caps:
+        yield f"softcap ({cap:g})", lambda x, cap=cap: cap * torch.tanh(x / cap)
     # Inside a GELU, where both are written as x · (1 + f(x)) / 2.
     yield "GELU (erf)", lambda x: torch.erf(x / math.sqrt(2))
     yield "GELU (tanh)", lambda x: torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
@@ -68,7 +72,8 @@ def _named(
         return None
     numbers = [s for o in (*evidence.region, *evidence.their_region) for s in o.scalars]
     epsilons = tuple(dict.fromkeys([*(s for s in numbers if 0 < s < 1e-2), *_EPSILONS]))
-    for name, function in _functions(epsilons):
+    caps = tuple(dict.fromkeys(s for s in numbers if s > 1))
+    for name, function in _functions(epsilons, caps):
         made = function(x)
         for candidate in _affine(made, affine) if "Norm" in name else (made,):
             if relative(candidate, result) <= max(evidence.bound, 1e-8):
@@ -121,8 +126,11 @@ def _kind_of(reference: str, port: str | None) -> str:
 
 
 def missing_operation(evidence: Evidence) -> Cause | None:
-    """With the reference's further operation the two agree, as the cut has shown; what it is."""
-    if evidence.cut.kind != "insert":
+    """With the reference's further operation the two agree, as the cut has shown; what it is. What
+    is missing behind the output has nothing that reads it."""
+    cut, s = evidence.cut, evidence.s
+    is_last = cut.kind == "replace" and cut.place == s.root(s.matching.port.output or 0)
+    if cut.kind != "insert" and not is_last:
         return None
     return _between(evidence, evidence.own, evidence.wanted, "missing", evidence.their_region, True)
 
@@ -160,12 +168,19 @@ def _between(
             return Cause(f"{change}_bias", {})
     added = evidence.common_tensor(term)
     if added is not None:
-        kind = "residual" if added.from_tokens else "term"
-        line = "" if added.line is None else str(added.line)
-        return Cause(f"{change}_{kind}", {"line": line, "label": added.label})
+        return _of_term(change, added)
     if _rotates(before, after):
         return Cause(f"{change}_rotation", {})
     return None
+
+
+def _of_term(change: str, added: Operation) -> Cause:
+    """What a term is called: a residual depends on the tokens; a bias is a vector."""
+    kind = "residual" if added.from_tokens else "term"
+    if not added.from_tokens and len(added.shape) == 1:
+        kind = "bias"
+    line = "" if added.line is None else str(added.line)
+    return Cause(f"{change}_{kind}", {"line": line, "label": added.label})
 
 
 def _factor(before: Tensor, after: Tensor) -> float | None:
@@ -181,14 +196,17 @@ def _is_close(one: Tensor, other: Tensor) -> bool:
 
 
 def _rotates(before: Tensor, after: Tensor) -> bool:
-    """Halves or pairs of the last axis keep their length, and single elements change their size."""
-    n = before.shape[-1]
-    if before.shape != after.shape or n % 2 or _is_close(before.abs(), after.abs()):
+    """Halves or pairs of an axis keep their length, and single elements change their size. Of keys
+    the axis may be the last but one."""
+    if before.shape != after.shape or _is_close(before.abs(), after.abs()):
         return False
-    for split in (lambda t: t.unflatten(-1, (2, -1)), lambda t: t.unflatten(-1, (-1, 2)).mT):
-        one, other = (split(t).square().sum(dim=-2) for t in (before, after))
-        if _is_close(one, other):
-            return True
+    for axis in range(-1, -min(before.dim(), 2) - 1, -1):
+        if before.shape[axis] % 2 or before.shape[axis] < 4:
+            continue
+        one, other = (t.movedim(axis, -1) for t in (before, after))
+        for split in (lambda t: t.unflatten(-1, (2, -1)), lambda t: t.unflatten(-1, (-1, 2)).mT):
+            if _is_close(*(split(t).square().sum(dim=-2) for t in (one, other))):
+                return True
     return False
 
 
@@ -207,20 +225,18 @@ def another_tensor(evidence: Evidence) -> Cause | None:
         if missing is not None:
             return missing
     equal = evidence.s.matching.of_reference.get(wanted)
-    ours, theirs = evidence.s.operations, evidence.s.theirs
-    other = _name(theirs, wanted) if equal is None else _name(ours, equal.index)
-    facts = {"port": _name(ours, source.index), "reference": other}
-    # Parts of one tensor whose names are mixed up: the line that names them is to blame.
-    line: tuple[SourceLine, ...] = ()
-    if equal is None and source.from_tokens and evidence.mine.frames:
-        # The port has the right tensor nowhere: the line that makes the wrong one is to blame.
-        made = shared_line(source, [evidence.mine])
-        line = () if made is None else (made,)
-    if equal is not None and source.selects and source.line is not None:
-        partner = ours[evidence.s.root(equal.index)]
-        if partner.line == source.line and partner.inputs == source.inputs:
-            line = (source.line,)
-    return Cause("tensor", facts, line)
+    if equal is None:
+        return None  # the port has the right tensor nowhere: it computes something else
+    ours = evidence.s.operations
+    facts = {"port": _name(ours, source.index), "reference": _name(ours, equal.index)}
+    partner = ours[evidence.s.root(equal.index)]
+    line: SourceLine | None = None
+    if source.selects and partner.line == source.line and partner.inputs == source.inputs:
+        line = source.line  # parts of one tensor whose names are mixed up: the line that names them
+    elif source.from_tokens and not partner.is_leaf:
+        # Where the right tensor is at hand as well, the wrong one was taken.
+        line = shared_line(evidence.mine, [partner])
+    return Cause("tensor", facts, () if line is None else (line,))
 
 
 def _name(operations: list[Operation], index: int) -> str:
@@ -234,12 +250,19 @@ def _name(operations: list[Operation], index: int) -> str:
 
 
 def other_weights(evidence: Evidence) -> Cause | None:
-    """A parameter that is not the reference's."""
+    """A parameter that is not the reference's; or another parameter than the reference's, which the
+    port has as well."""
     at = evidence.s.operations[evidence.s.root(evidence.at)]
-    theirs = evidence.s.theirs[root(evidence.s.theirs, evidence.cut.reference)]
-    if at.name != "parameter" or evidence.cut.kind == "order":
+    wanted = root(evidence.s.theirs, evidence.cut.reference)
+    theirs = evidence.s.theirs[wanted]
+    if at.name != "parameter" or evidence.cut.kind == "order" or theirs.name != "parameter":
         return None
-    return Cause("weights", {"port": at.label, "reference": theirs.label or theirs.name})
+    # The port may have it and read it nowhere.
+    held = (leaf for leaf in evidence.s.port.leaves.values() if leaf.kind == "parameter")
+    same = next((leaf for leaf in held if leaf.fingerprint == theirs.fingerprint), None)
+    if same is not None and at.index in evidence.s.matching.of_port:
+        return Cause("tensor", {"port": at.label, "reference": same.label})
+    return Cause("weights", {"port": at.label, "reference": theirs.label})
 
 
 def term_left_out(evidence: Evidence) -> Cause | None:
@@ -251,11 +274,6 @@ def term_left_out(evidence: Evidence) -> Cause | None:
         return None
     for kind, term in (("missing", wanted - own), ("superfluous", own - wanted)):
         added = evidence.common_tensor(term)
-        if added is None:
-            continue
-        what = "residual" if added.from_tokens else "term"
-        if added.name == "parameter" or (not added.from_tokens and len(added.shape) == 1):
-            what = "bias"
-        line = "" if added.line is None else str(added.line)
-        return Cause(f"{kind}_{what}", {"line": line, "label": added.label})
+        if added is not None:
+            return _of_term(kind, added)
     return None
