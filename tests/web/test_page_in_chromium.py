@@ -275,3 +275,33 @@ def test_what_cannot_be_shown_is_said(showing: Showing):
         page.press("#live-text", "Enter")
         page.wait_for_selector('.live[data-asking="failed"]')
         assert said in page.locator(".said").inner_text()
+
+
+@pytest.mark.parametrize(("locale", "language"), [("en-GB", "en"), ("zh-CN", "zh-CN")])
+def test_the_page_speaks_the_readers_language(
+    browser: Any, showing: Showing, locale: str, language: str
+):
+    context = browser.new_context(locale=locale)
+    page = context.new_page()
+    page.goto(showing.page.url.split("#")[0])
+    page.wait_for_selector('html[data-ready="true"]')
+    assert page.evaluate("document.documentElement.lang") == language
+    context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_window(browser: Any, showing: Showing, width: int):
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(showing.page.url.split("#")[0])
+    page.wait_for_selector('html[data-ready="true"]')
+    for _ in range(2):  # both languages
+        for tab in page.locator("[data-tab]").all() if width == 360 else [None]:
+            if tab is not None:
+                tab.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.click('[data-action="language"]')
+    page.click('[data-action="theme"]')
+    card = page.locator("#panel-card")
+    assert "32.4" in card.text_content() and "ATTRIBUTION.txt" in card.text_content()
+    context.close()

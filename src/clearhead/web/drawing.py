@@ -27,7 +27,7 @@ ALIGNED = 64  # bytes
 
 def draw_graphs(model: Model, folder: Path) -> list[WebGraph]:
     """Write the graphs of a model and their weights into a folder."""
-    onnx = _onnx()
+    onnx = onnx_library()
     model = model.eval().requires_grad_(False)
     store = WeightStore()
     found = graphs(model)
@@ -40,10 +40,12 @@ def draw_graphs(model: Model, folder: Path) -> list[WebGraph]:
     return found
 
 
-def _onnx() -> Any:
+def onnx_library() -> Any:
+    """The module `onnx`, if all that an export needs is installed."""
     try:
         import onnx
-        import onnxscript  # noqa: F401 (torch's exporter needs it)
+        import onnxruntime  # noqa: F401 (which the comparison needs)
+        import onnxscript  # noqa: F401 (which torch's exporter needs)
     except ImportError as error:
         raise ClearheadError(
             f"a graph for the browser is written by {error.name}, which is not installed; "

@@ -21,7 +21,7 @@ from clearhead.models import Classifier
 from clearhead.web.card import card_of
 from clearhead.web.certificate import certify, unchecked
 from clearhead.web.description import as_json, description
-from clearhead.web.drawing import draw_graphs
+from clearhead.web.drawing import draw_graphs, onnx_library
 from clearhead.web.runtime import find_runtime
 
 EXAMPLES = "examples.txt"
@@ -39,9 +39,10 @@ def export_web(
     example: str | None = None,
 ) -> Certificate:
     """Write a folder for a static host. `example` is the text that the page shows first; None: the
-    first line of the model's `examples.txt`. What is missing is said before anything is drawn."""
+    first line of the model's `examples.txt`."""
     described = read_description(model_folder)
     refuse_own_parts(model_folder, described, "ONNX")
+    onnx_library()  # what is missing is said before minutes are spent
     found = find_runtime(runtime)
     text = example if example is not None else _first_example(model_folder)
     opened = open_folder(model_folder, dtype=torch.float32)

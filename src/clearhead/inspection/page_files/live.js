@@ -69,7 +69,7 @@ export function liveBar(look, root, show) {
   const slider = make("input", { type: "range", id: "live-checkpoint", min: 0, max: steps.length - 1, step: 1, value: steps.length - 1, oninput: () => { ask.checkpoint = steps[Number(slider.value)]; request(); } });
   const reached = make("output");
   const said = make("p", { class: "said", role: "status" });
-  const source = facts.graph ? graphSource(facts.graph, (text) => { said.textContent = text; }) : serverSource();
+  const source = facts.graph ? graphSource(facts.graph, (text) => { if (said.textContent !== text) said.textContent = text; }) : serverSource();
   // Whoever goes to the controls is going to ask: the model is fetched meanwhile.
   if (source.open) root.addEventListener("focusin", () => source.open().then(() => { if (!running) said.textContent = ""; }, () => {}), { once: true });
   const labelled = (id, control, ...more) => make("span", { class: "control" }, make("label", { for: id }), control, ...more);

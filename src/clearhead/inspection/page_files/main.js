@@ -23,7 +23,9 @@ async function start() {
   const look = await readDocument();
   const kinds = Object.keys(look.weights);
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  Object.assign(state, { kind: kinds[kinds.length - 1], language: look.language, theme: remembered("theme") ?? (dark ? "dark" : "light"), token: look.first ?? 0 });
+  // A page for anybody speaks the reader's language.
+  const language = look.live?.graph && navigator.language.startsWith("zh") ? "zh" : look.language;
+  Object.assign(state, { kind: kinds[kinds.length - 1], language, theme: remembered("theme") ?? (dark ? "dark" : "light"), token: look.first ?? 0 });
   const suggested = look.suggested?.[state.kind];
   if (suggested) Object.assign(state, { layer: suggested[0], head: suggested[1] });
   Object.assign(state, readAddress(kinds));
