@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import re
+import subprocess
 import zipfile
 from collections import Counter
 from contextlib import ExitStack
@@ -376,6 +377,10 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
         (b"PK\x03\x04" + b"x" * 99, r"a\.zh is a zip archive; unpack it first: unzip .*a\.zh"),
         (b"\x1f\x8b" + b"x" * 99, r"a\.zh is packed by gzip; let its name end in \.gz"),
         (b"<?xml version='1.0'?><tmx>", r"a\.zh is XML, not lines of text; .*\"tmx\""),
+        (b"\x89PNG\r\n\x1a\n" + b"x" * 99, r"a\.zh is a picture; give a file of text"),
+        (b"<!DOCTYPE html>\n<html>", r"a\.zh is HTML, .*: .*html2text < .*a\.zh > .*a\.text\.txt$"),
+        (b"1\n00:00:01,000 --> 00:00:02,000\nA\n", r"a\.zh holds subtitles, .*: grep -vE "),
+        (b"WEBVTT\n\n00:01.000 --> 00:02.000\nA\n", r"a\.zh holds subtitles, .*: grep -vE "),
         (b"<?xml version='1.0'?><x>", r"a\.zh is XML, not lines of text; extract"),
         (
             CHINESE.replace("\n", "\r").encode(),
@@ -387,6 +392,16 @@ CHINESE = "".join(f"{zh}\n" for _, zh in PAIRS)
 def test_what_a_file_really_is_is_named(tmp_path: Path, target: bytes, message: str):
     with pytest.raises(DataError, match=message):
         check_files(parallel(tmp_path, ENGLISH, target))
+
+
+def test_what_the_message_on_subtitles_says_leaves_the_text(tmp_path: Path):
+    first = "1\r\n00:00:01,000 --> 00:00:02,000\r\n你好。\r\n\r\n"
+    times = f"{first}2\r\n00:00:03,000 --> 00:00:04,000\r\n42 次\r\n"
+    with pytest.raises(DataError) as refusal:
+        check_files(parallel(tmp_path, ENGLISH, times.encode()))
+    subprocess.run(str(refusal.value).split("alone: ")[1], shell=True, check=True, cwd=tmp_path)
+    (made,) = tmp_path.glob("*.text.txt")
+    assert made.read_text(encoding="utf-8").split() == ["你好。", "42", "次"]
 
 
 def test_a_zero_byte_by_mistake_does_not_make_it_utf_16(tmp_path: Path):

@@ -25,7 +25,7 @@ from clearhead.decoding.engine import (
     model_hash,
 )
 from clearhead.decoding.text import OwnEngine, SeededPrompt
-from clearhead.errors import ConfigError, FolderError
+from clearhead.errors import ClearheadError, ConfigError, FolderError
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.text.train import train_bpe
@@ -135,6 +135,15 @@ def test_the_folder_is_made_once_and_again_for_other_weights(folder: Path, tmp_p
     changed = tmp_path / "changed"
     save_model(load_model(folder / "mt"), changed)
     assert model_hash(changed) != model_hash(folder / "mt")  # it has no tokenizer
+
+
+def test_without_the_library_an_engine_says_how_to_get_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    engine_folder(folder / "mt", tmp_path)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it were not installed
+    with pytest.raises(ClearheadError, match=r"pip install 'clearhead\[serve\]'"):
+        engine_folder(folder / "mt", tmp_path)
 
 
 def test_the_models_own_folder_is_never_looked_into(folder: Path, run):

@@ -71,6 +71,8 @@ def test_runs_are_listed_and_drawn(trained: Path, capsys):
 def test_a_folder_without_runs_says_how_to_make_one(tmp_path: Path, capsys):
     assert main(["runs", str(tmp_path)]) == 2
     assert "holds no run; make one with: clearhead train RECIPE" in capsys.readouterr().err
+    assert main(["runs", str(tmp_path / "none")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_a_plan_shows_sizes_time_and_the_learning_rate(

@@ -40,6 +40,8 @@ def run(namespace: argparse.Namespace) -> int:
         _show(console, runs[folder.name])
     else:
         folders = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
+        if not folder.is_dir():
+            raise ClearheadError(f"there is no folder {folder}; list all runs with: clearhead runs")
         if not folders:
             raise ClearheadError(f"{folder} holds no run; make one with: clearhead train RECIPE")
         for path in folders:

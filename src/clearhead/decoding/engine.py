@@ -27,7 +27,11 @@ from clearhead.decoding.text import Engine, OwnEngine, SeededPrompt
 from clearhead.environment import cache_folder
 from clearhead.errors import ConfigError, FolderError, InputError, ModelError, nearest
 from clearhead.interop.certificate import PARITY
-from clearhead.interop.ctranslate2.exporting import export_ctranslate2, names_of_tokens
+from clearhead.interop.ctranslate2.exporting import (
+    export_ctranslate2,
+    names_of_tokens,
+    refuse_without_ctranslate2,
+)
 from clearhead.interop.folders import read_json, regular_file
 from clearhead.interop.model_folder import read_description
 
@@ -181,6 +185,7 @@ class CTranslate2Engine:
 def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
     """The CTranslate2 folder of a model; made, and proved, if it is not there yet. Its name is the
     hash of the model folder's files and of the versions that made it."""
+    refuse_without_ctranslate2()
     parent = cache_folder() / "ctranslate2" if folder is None else folder
     if parent.resolve().is_relative_to(model_folder.resolve()):
         rule = "is in the model folder, whose files may come from anybody"

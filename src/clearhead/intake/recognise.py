@@ -27,7 +27,12 @@ PACKED = (
     (b"Rar!\x1a\x07", "a RAR archive", "unpack it first: unrar x {path}"),
     (b"PAR1", "a Parquet table", 'name its format: data.format = "parquet"'),
     (b"%PDF", "a PDF", "extract its text first: pdftotext {path}"),
+    *(
+        (magic, "a picture", "give a file of text")
+        for magic in (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
+    ),
 )
+_SUBTITLES = re.compile(rb"webvtt|\d+\s*\n\d\d:\d\d:\d\d[,.]\d{3} *-->")
 OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 SAVED_AS = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "CSV"),
@@ -76,6 +81,17 @@ def check_head(path: Path, head: bytes) -> None:
         raise _encoded(path, encoding)
     refuse_other_formats(path, head)
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200].lower()
+    if start.startswith((b"<html", b"<!doctype html")):
+        raise DataError(
+            f"{path} is HTML, not lines of text; extract its text first: pip install html2text && "
+            f"{rewriting(path, 'html2text', 'text', '.txt')}"
+        )
+    if _SUBTITLES.match(start):
+        program = r"grep -vE '^[0-9]+\s*$|-->|^WEBVTT'"
+        raise DataError(
+            f"{path} holds subtitles, and a model would learn their times; take the text alone: "
+            f"{rewriting(path, program, 'text', '.txt')}"
+        )
     if start.startswith((b"<?xml", b"<tmx", b"<!doctype")):
         tmx = b"<tmx" in head.lower()
         raise DataError(

@@ -28,6 +28,17 @@ from clearhead.interop.tokenizer_file import (
 from clearhead.models import Classifier, MaskedLM
 
 
+def refuse_without_ctranslate2() -> None:
+    """Raises if the library is missing."""
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError:
+        raise ClearheadError(
+            "a CTranslate2 folder is written and read by ctranslate2, which is not installed; "
+            "install it with: pip install 'clearhead[serve]'"
+        ) from None
+
+
 def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> Certificate:
     """Write a folder that `ctranslate2.Translator` opens, or `Generator` for a decoder. What it
     cannot hold is refused before anything is written; a folder that computes something else than
@@ -38,13 +49,7 @@ def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> 
     description = read_description(model_folder)
     refuse_own_parts(model_folder, description, "CTranslate2")
     _refuse(description)
-    try:
-        import ctranslate2  # noqa: F401
-    except ImportError:
-        raise ClearheadError(
-            "a CTranslate2 folder is written by ctranslate2 itself, which is not installed; "
-            "install it with: pip install 'clearhead[serve]'"
-        ) from None
+    refuse_without_ctranslate2()
     with whole_or_absent(out) as unfinished:
         names = names_of_tokens(model_folder, description)
         spec = _filled(model_folder, description, names)
