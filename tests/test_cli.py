@@ -112,7 +112,7 @@ def test_describe_changes_a_preset_or_refuses(capsys: pytest.CaptureFixture[str]
     assert "n_layers              2\n" in capsys.readouterr().out
     assert main(["describe", "gpt2", "--train.steps", "7"]) == 2
     assert main(["describe", "--model.n_layers", "2"]) == 2
-    assert "is for recipes, and none is named; leave it out" in capsys.readouterr().err
+    assert "is for recipes, but none is named; leave it out" in capsys.readouterr().err
 
 
 def test_a_mistyped_preset_suggests_the_nearest(capsys: pytest.CaptureFixture[str]):

@@ -43,7 +43,7 @@ ERRORS = [
     ),
     (
         {"d_model": 24, "positions": "rotary"},
-        "d_head=3 must be even with positions='rotary' (dimensions turn in pairs); try d_head=4",
+        "d_head=3 must be even with positions='rotary' (dimensions rotate in pairs); try d_head=4",
     ),
     (
         {"d_model": 2, "n_heads": 1, "position_spacing": "closed"},
@@ -52,22 +52,22 @@ ERRORS = [
     ),
     (
         {"positions": "none", "first_position": 2},
-        "first_position=2 needs a table of positions, and positions='none' has none; "
+        "first_position=2 needs a table of positions, but positions='none' has none; "
         "try first_position=0",
     ),
     (
         {"family": "decoder", "n_decoder_layers": 2},
-        "n_decoder_layers=2 belongs to family='encoder-decoder', and this is 'decoder'; "
+        "n_decoder_layers=2 belongs to family='encoder-decoder', but this is 'decoder'; "
         "leave it out",
     ),
     (
         {"family": "encoder", "target_vocab_size": 9},
-        "target_vocab_size=9 belongs to family='encoder-decoder', and this is 'encoder'; "
+        "target_vocab_size=9 belongs to family='encoder-decoder', but this is 'encoder'; "
         "leave it out",
     ),
     (
         {"n_segments": 2},
-        "n_segments=2 belongs to family='encoder', and this is 'encoder-decoder'; leave it out",
+        "n_segments=2 belongs to family='encoder', but this is 'encoder-decoder'; leave it out",
     ),
 ]
 

@@ -284,7 +284,7 @@ def test_free_space_is_checked_before_training(here: Path, capsys, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     assert main(["train", "first.toml"]) == 2
     told = capsys.readouterr().err
-    assert "0 MB of free space, and the run needs about" in told and "lower train.keep" in told
+    assert "0 MB of free space, but the run needs about" in told and "lower train.keep" in told
 
 
 def test_a_full_disk_gives_one_line(here: Path, capsys, monkeypatch):
@@ -326,10 +326,10 @@ def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], mes
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("train.steps", "two", "train.steps='two' is of another type; write a whole number"),
+        ("train.steps", "two", "train.steps='two' has the wrong type; write a whole number"),
         ("model.norm", "batch", "model.norm='batch' is not a choice; write one of 'layer', 'rms'"),
         ("data.clean", "[dupes]", "is not a choice; write a list of some of 'copy', 'swapped'"),
-        ("train.compile", "maybe", "train.compile='maybe' is of another type; write true or false"),
+        ("train.compile", "maybe", "train.compile='maybe' has the wrong type; write true or false"),
     ],
 )
 @pytest.mark.slow

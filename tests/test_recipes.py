@@ -240,8 +240,8 @@ def test_values_are_changed_by_their_dotted_keys():
 
 # Settings that do not go together, and what the error says.
 WRONG = {
-    "format='text' gives one text a line": {"task": "pairs", "train": ("a",)},
-    "format='parallel' gives two texts a line": {"format": "parallel", "train": ("a", "b")},
+    "format='text' gives one text per line": {"task": "pairs", "train": ("a",)},
+    "format='parallel' gives two texts per line": {"format": "parallel", "train": ("a", "b")},
     "train=.* must be two files": {"task": "pairs", "format": "parallel", "train": ("a",)},
     "train=.* names no file": {},
     "columns=.* must name 2": {"task": "pairs", "format": "tsv", "train": ("a",), "columns": (1,)},

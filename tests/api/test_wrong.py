@@ -400,7 +400,7 @@ def test_exact_lines_may_differ_in_case_if_asked_and_refuse_settings_of_bleu():
     found = ch.evaluate(**lines, exact=True, lowercase=True)
     assert found["exact"] == 1 and "given lines, ignoring case" in str(found)
     for how in ({"tokenize": "nonsense"}, {"resamples": 5}):
-        assert "is for BLEU and chrF++, and exact=True counts lines" in refused(
+        assert "is for BLEU and chrF++, but exact=True counts lines" in refused(
             lambda how=how: ch.evaluate(**lines, exact=True, **how)
         )
 

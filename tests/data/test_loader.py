@@ -188,7 +188,7 @@ def test_a_joined_row_is_source_start_and_target_and_only_the_target_is_to_be_gu
 
 
 def test_a_text_cannot_be_joined(corpora: Corpora):
-    with pytest.raises(ConfigError, match="joins the two sides of pairs, and this corpus is for"):
+    with pytest.raises(ConfigError, match="joins the two sides of pairs, but this corpus is for"):
         Loader(corpora("text"), config_of("joined"))
 
 

@@ -254,7 +254,7 @@ def test_a_tokenizer_that_knows_few_letters_is_imported_with_its_start(tmp_path:
     assert read_description(tmp_path / "ours").ids.prompt_start == 1
     tokenizer = load_tokenizer(tmp_path / "ours" / "tokenizer.json", ("<pad>", "<s>", "</s>"))
     assert tokenizer.encode("A") == [3]
-    with pytest.raises(DataError, match="cannot encode a letter of 'a'"):
+    with pytest.raises(DataError, match="cannot encode a character of 'a'"):
         tokenizer.encode_batch(["A", "a", "C"])
 
 

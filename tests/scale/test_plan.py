@@ -240,11 +240,11 @@ def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("data.task", "copy", "data.task='copy' is for recipes, and gpt2 is a preset; leave it"),
-        ("data.vocab_size", "300", "is for recipes, and gpt2 is a preset; try --model.vocab_size"),
-        ("batches.length", "64", "is for recipes, and gpt2 is a preset; try --length"),
-        ("train.steps", "5", "train.steps='5' is for recipes, and gpt2 is a preset; try --tokens"),
-        ("model.n_layers", "many", "model.n_layers='many' is of another type; write a whole num"),
+        ("data.task", "copy", "data.task='copy' is for recipes, but gpt2 is a preset; leave it"),
+        ("data.vocab_size", "300", "is for recipes, but gpt2 is a preset; try --model.vocab_size"),
+        ("batches.length", "64", "is for recipes, but gpt2 is a preset; try --length"),
+        ("train.steps", "5", "train.steps='5' is for recipes, but gpt2 is a preset; try --tokens"),
+        ("model.n_layers", "many", "model.n_layers='many' has the wrong type; write a whole num"),
         ("model.n_heads", "5", "model.n_heads=5 must divide d_model"),
     ],
 )

@@ -208,7 +208,11 @@ def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
         ("model.d_ff = 24", "data.test = ['a', 'b']", "has test data of its own"),
         ("[arms.wide]", "[arms.'a/b']", "becomes the name of a folder"),
         ('"exact", "loss"', "5", "measures=[5] is not a list"),
-        ('"exact"', '"bleu"', "measures='bleu' is no measure of the task 'pairs'; choose one of"),
+        (
+            '"exact"',
+            '"bleu"',
+            "measures='bleu' is not a measure of the task 'pairs'; choose one of",
+        ),
         ("recipe = ", "baseline = 'bsae'\nrecipe = ", "baseline='bsae' is not an arm"),
         (
             "[budget]",
@@ -233,7 +237,7 @@ def test_measures_are_those_of_the_recipes_task(tmp_path: Path):
     file = tmp_path / "letters.toml"
     lines = 'recipe = "shakespeare-char"\nseeds = [1]\nbudget = {steps = 5}\narms = {base = {}}\n'
     file.write_text(lines + 'measures = ["loss"]\n')
-    with pytest.raises(ClearheadError, match="is no measure of the task 'language-model'"):
+    with pytest.raises(ClearheadError, match="is not a measure of the task 'language-model'"):
         ch.study(file)
     file.write_text(lines + 'measures = ["bits_per_byte"]\n')
     assert ch.study(file).plan.measures == ("bits_per_byte",)

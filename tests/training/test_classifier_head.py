@@ -288,7 +288,7 @@ def test_a_head_begins_with_the_encoder_of_a_masked_language_model(
 
 
 def test_what_a_classifier_has_not_is_refused(trained: Path, tmp_path: Path, capsys):
-    with pytest.raises(ConfigError, match=r"labels=.* belong to family='encoder', and this is"):
+    with pytest.raises(ConfigError, match=r"labels=.* belong to family='encoder', but this is"):
         ModelConfig(labels=("a", "b"))
     with pytest.raises(ConfigError, match=r"labels=.* must be at least two different strings"):
         ModelConfig(family="encoder", labels=("a",))

@@ -216,7 +216,7 @@ def test_ranks_that_make_no_whole_groups_are_refused(settings: dict, message: st
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tensor_parallel": 2}, "tensor_parallel=2 needs at least 2 processes, and this is one"),
+        ({"tensor_parallel": 2}, "tensor_parallel=2 needs at least 2 processes, but this is one"),
         (
             {"replicas": 3},
             "replicas=3 .*start them: PYTHONSAFEPATH=1 torchrun --nproc-per-node 3 .*replicas=1",

@@ -53,7 +53,7 @@ def evaluate(
     if hypothesis is not None:
         for name, value in {"model": model, "split": split}.items():
             if value is not None:
-                raise InputError(f"{name}= does not apply beside hypothesis=; leave it out")
+                raise InputError(f"{name}= does not apply with hypothesis=; leave it out")
         return measure_hypothesis(given)
     if model is None:
         raise InputError("model= is missing; give a model folder, a run, or hypothesis=…")

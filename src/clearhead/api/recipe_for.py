@@ -66,7 +66,7 @@ def recipe_for(
 ) -> SizedRecipe:
     """A recipe for your own text, with sizes that suit the text, this machine and the time.
 
-    `text` says what there is: `OwnText.pairs(rows)` for a translator, `OwnText.texts(strings)` for
+    `text` describes your text: `OwnText.pairs(rows)` for a translator, `OwnText.texts(strings)` for
     a language model, `OwnText.labelled(rows)` for a classifier, and other constructors for columns,
     files and tables. Text in memory is written into `folder`, from which the recipe's run reads it.
     The recipe's `defects` say what is wrong with the text.

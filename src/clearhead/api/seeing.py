@@ -108,7 +108,7 @@ def see(
 def _learnt(model: TextModel, text: str) -> dict[str, Any]:
     """What the training text of a run has of the text, for the page."""
     if not isinstance(model, TrainedRun):
-        rule = f"needs a run, whose training text is known, and {model.folder} is only a model"
+        rule = f"needs a run, whose training text is known, but {model.folder} is only a model"
         raise ConfigError("training_text", True, rule, "name the run, or leave it out")
     learnt = model.learnt_from(text)
     return {

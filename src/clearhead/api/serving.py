@@ -62,7 +62,7 @@ def serve(
     (multi30k-de-en) or as their name (de-en=PATH). Decoders have OpenAI's API, classifiers POST
     /classify. `workers`: the number of processes, each with one core and all models. `precision`,
     `engine_folder`, `beam`, `max_new`: see `TextModel.translate`. `api_keys`: a file with one key
-    per line; without it, the variable CLEARHEAD_API_KEYS; without both, no key is needed.
+    per line; without it, the variable CLEARHEAD_API_KEYS; without either, no key is needed.
     `allow_origin`: sites whose pages may send requests. The server refuses what exceeds these
     limits: `max_characters` and `max_texts` of a request, `max_waiting` tokens in a model's queue,
     `seconds` for an answer. `max_connections` limits the connections of a worker, and

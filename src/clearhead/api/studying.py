@@ -301,7 +301,7 @@ def _read_result(job: StudyJob) -> ResultLine:
     folder = Path(job.task["folder"])
     line = read_json(folder, RESULT)
     if not is_result(line):
-        remedy = "remove it, and the run is measured again"
+        remedy = "remove it to measure the run again"
         raise DataError(f"{folder / RESULT} is not the result of a run; {remedy}")
     return line
 

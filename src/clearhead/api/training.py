@@ -230,10 +230,10 @@ def _measure(run: Run, corpus: Corpus) -> tuple[Measure | None, Sequence[str]]:
     n, task = run.recipe.train.translate_valid, corpus.manifest.task
     n_shown = run.recipe.train.sample_valid
     if n_shown and task not in ("pairs", "language-model"):
-        rule = f"is for models that generate text, and this is for {task!r}"
+        rule = f"is for models that generate text, but this is for {task!r}"
         raise ConfigError("train.sample_valid", n_shown, rule, "leave it out")
     if n and task != "pairs":
-        rule = f"is for data.task='pairs', and this is {task!r}"
+        rule = f"is for data.task='pairs', but this is {task!r}"
         raise ConfigError("train.translate_valid", n, rule, "leave it out")
     if run.valid is None or not (n or n_shown or task == "classification"):
         return None, ()

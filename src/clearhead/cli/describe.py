@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     for key, text in keys:
         if name is None or not key.startswith("model."):
             what = "none is named" if name is None else f"{name} is a preset"
-            raise ConfigError(key, text, f"is for recipes, and {what}", "leave it out")
+            raise ConfigError(key, text, f"is for recipes, but {what}", "leave it out")
     if name is None:
         print("recipes:")
         for recipe in recipe_names():

@@ -195,7 +195,7 @@ def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
         file = arguments.output.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise DataError(
-            f"{arguments.output} cannot be written ({error.strerror}); name another --output"
+            f"{arguments.output} cannot be written ({error.strerror}); name another file: --output"
         ) from None
     with file:
         yield file

@@ -101,7 +101,7 @@ def _read_preset(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfi
     for key, text in keys:
         if not key.startswith(("model.", "train.")) or key in INSTEAD:
             remedy = f"try {INSTEAD[key]}" if key in INSTEAD else "leave it out, or plan a recipe"
-            rule = f"is for recipes, and {arguments.recipe} is a preset"
+            rule = f"is for recipes, but {arguments.recipe} is a preset"
             raise ConfigError(key, text, rule, remedy)
     return revise_model(preset(arguments.recipe), WITHOUT_RECIPE, keys)
 

@@ -94,7 +94,7 @@ class MayClose:
     def _discard(self, error: OSError) -> None:
         discard(self.stream)
         if self.name == "standard output":
-            what = "the reader of standard output has left"
+            what = "the reader has closed standard output"
             if not isinstance(error, BrokenPipeError):
                 what = f"standard output cannot be written ({error.strerror})"
             print(f"clearhead: {what}; the command continues without output", file=sys.stderr)

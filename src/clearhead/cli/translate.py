@@ -127,7 +127,7 @@ def _draw(path: Path, attention: AttentionMap) -> None:
         path.write_text(attention.svg(), encoding="utf-8")
     except OSError as error:
         raise DataError(
-            f"{path} cannot be written ({error.strerror}); name another --attention"
+            f"{path} cannot be written ({error.strerror}); name another file: --attention"
         ) from None
     # To standard error: standard output has one line per input line.
     drawn = str(attention)

@@ -135,20 +135,20 @@ class DataConfig:
     def _check_sources(self) -> None:
         if self.format == "parallel":
             if self.task != "pairs":
-                rule = f"gives two texts a line, and task={self.task!r} takes one"
+                rule = f"gives two texts per line, but task={self.task!r} takes one"
                 raise ConfigError("format", self.format, rule, "try task='pairs'")
             for split in SPLITS:
                 if len(self.paths(split)) not in (0, 2):
                     rule = "must be two files with format='parallel'"
                     raise ConfigError(split, self.paths(split), rule, "give source and target")
         elif self.format == "text" and self.task == "pairs":
-            rule = "gives one text a line, and task='pairs' takes two"
+            rule = "gives one text per line, but task='pairs' takes two"
             raise ConfigError("format", self.format, rule, "try format='parallel' or 'tsv'")
         self._check_labels()
         if self.format in TABLE_FORMATS:
             self._check_columns()
         if self.document == "file" and self.format != "text":
-            rule = f"is for format='text', and this is {self.format!r}"
+            rule = f"is for format='text', but this is {self.format!r}"
             raise ConfigError("document", self.document, rule, "try document='line'")
         self._check_held_out()
 
@@ -160,11 +160,11 @@ class DataConfig:
                 "label_as": self.label_as == "class",
             }
             for name in (name for name, is_given in given.items() if is_given):
-                rule = f"is for task='classification', and this is {self.task!r}"
+                rule = f"is for task='classification', but this is {self.task!r}"
                 raise ConfigError(name, getattr(self, name), rule, "leave it out")
             return
         if self.format == "text":
-            rule = "gives no label, and task='classification' needs one"
+            rule = "gives no label, but task='classification' needs one"
             raise ConfigError("format", self.format, rule, "try format='labelled' or 'tsv'")
         check_labels(self.labels)
         for split in SPLITS if self.format == "labelled" else ():
@@ -182,7 +182,7 @@ class DataConfig:
                 rule = f"and {split}={files!r} both make the {split} split"
                 raise ConfigError(name, share, rule, "leave one of them out")
         if self.hold_out == "groups" and self.document == "file":
-            rule = "draws lines, and document='file' has only whole files"
+            rule = "draws lines, but document='file' has only whole files"
             raise ConfigError("hold_out", self.hold_out, rule, "try hold_out='end'")
         if self.held_out + self.held_out_test >= 1:
             rule = f"and held_out={self.held_out} leave nothing to train on"
@@ -199,7 +199,7 @@ class DataConfig:
             raise ConfigError("columns", self.columns, rule, remedy)
         for column in self.columns:
             if isinstance(column, int) and column < 1:
-                rule = "must be numbers from 1, or names of the first line"
+                rule = "must be numbers from 1, or names from the first line"
                 raise ConfigError("columns", self.columns, rule, "try columns=[1, 2]")
             if self.format in ("parquet", "tmx") and not isinstance(column, str):
                 rule = f"must be names with format={self.format!r}"
@@ -228,7 +228,7 @@ class DataConfig:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """What a new tokenizer has beside text, from id 0 on."""
+        """The control tokens of a new tokenizer, from id 0 on."""
         labels = self.labels if self.label_as == "token" else ()
         return (*self.special_tokens, *map(label_token, labels))
 
@@ -245,12 +245,12 @@ class DataConfig:
 
     @property
     def held_out_splits(self) -> tuple[str, ...]:
-        """Those that are taken from the training files."""
+        """The splits that are taken from the training files."""
         shares = {"valid": self.held_out, "test": self.held_out_test}
         return tuple(split for split, share in shares.items() if share)
 
     def paths(self, split: str) -> tuple[str, ...]:
-        """The files that a split is read from. What is held out is read from those of train."""
+        """The files that a split is read from: those of train, if the split is held out."""
         valid = self.train if self.held_out else self.valid
         test = self.train if self.held_out_test else self.test
         return {"train": self.train, "valid": valid, "test": test}[split]

@@ -30,7 +30,7 @@ class ScoringOptions:
         check_at_least("resamples", self.resamples, 0)
         for name in ("tokenize", "resamples"):
             if self.exact and getattr(self, name) != getattr(ScoringOptions, name):
-                rule = "is for BLEU and chrF++, and exact=True counts lines"
+                rule = "is for BLEU and chrF++, but exact=True counts lines"
                 raise ConfigError(name, getattr(self, name), rule, "leave one out")
 
 

@@ -156,7 +156,7 @@ class ModelConfig:
             rule = "must be even with positions='sinusoidal' (sines and cosines come in pairs)"
             raise ConfigError("d_model", self.d_model, rule, f"try d_model={self.d_model + 1}")
         if self.positions == "rotary" and self.head_width % 2:
-            rule = "must be even with positions='rotary' (dimensions turn in pairs)"
+            rule = "must be even with positions='rotary' (dimensions rotate in pairs)"
             raise ConfigError("d_head", self.head_width, rule, f"try d_head={self.head_width + 1}")
         if (
             self.positions == "sinusoidal"
@@ -166,7 +166,7 @@ class ModelConfig:
             rule = "must be at least 4 with position_spacing='closed' (it divides by d_model/2 - 1)"
             raise ConfigError("d_model", self.d_model, rule, "try d_model=4")
         if self.first_position and self.positions not in ("sinusoidal", "learned"):
-            rule = f"needs a table of positions, and positions={self.positions!r} has none"
+            rule = f"needs a table of positions, but positions={self.positions!r} has none"
             raise ConfigError("first_position", self.first_position, rule, "try first_position=0")
         for name in ("vocab_size", "target_vocab_size"):
             size = getattr(self, name)
@@ -178,14 +178,14 @@ class ModelConfig:
         if self.family != "encoder-decoder":
             for name in ("target_vocab_size", "n_decoder_layers"):
                 if getattr(self, name) is not None:
-                    rule = f"belongs to family='encoder-decoder', and this is {self.family!r}"
+                    rule = f"belongs to family='encoder-decoder', but this is {self.family!r}"
                     raise ConfigError(name, getattr(self, name), rule, "leave it out")
         if self.n_segments and self.family != "encoder":
-            rule = f"belongs to family='encoder', and this is {self.family!r}"
+            rule = f"belongs to family='encoder', but this is {self.family!r}"
             raise ConfigError("n_segments", self.n_segments, rule, "leave it out")
         object.__setattr__(self, "labels", tuple(self.labels))  # of JSON, a list
         if self.labels and self.family != "encoder":
-            rule = f"belong to family='encoder', and this is {self.family!r}"
+            rule = f"belong to family='encoder', but this is {self.family!r}"
             raise ConfigError("labels", self.labels, rule, "leave them out")
         if self.labels:
             check_labels(self.labels)

@@ -64,9 +64,9 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
     if not path.is_file():
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():
-            remedy = f"a file is named with its end: {name}.toml"
+            remedy = f"give the name of a file with its extension: {name}.toml"
         elif name.endswith(".toml"):
-            remedy = "check the path, or have one made: clearhead new NAME"
+            remedy = "check the path, or make one: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -242,7 +242,7 @@ def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str])
     hint = get_type_hints(SECTIONS[section])[name]
     key = f"{section}.{name}"
     value = overrides.get(key, tables.get(section, {}).get(name))
-    rule = "is not a choice" if _choices(hint) else "is of another type"
+    rule = "is not a choice" if _choices(hint) else "has the wrong type"
     return ConfigError(key, value, rule, f"write {in_words(hint)}")
 
 

@@ -177,7 +177,7 @@ class TrainConfig:
             raise ConfigError("optimizer", self.optimizer, rule, "try parallel='ddp', or adamw")
         for name in ("replicas", "tensor_parallel"):
             if getattr(self, name) > 1 and self.parallel != "fsdp":
-                rule = f"belongs to parallel='fsdp', and this is {self.parallel!r}"
+                rule = f"belongs to parallel='fsdp', but this is {self.parallel!r}"
                 remedy = f"try {name}=1, or parallel='fsdp'"
                 raise ConfigError(name, getattr(self, name), rule, remedy)
         if self.compile and self.tensor_parallel > 1:

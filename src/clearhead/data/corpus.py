@@ -62,7 +62,7 @@ class Corpus:
             kind = JoinedLayout if joined else PairLayout
             return kind(source, target, config, self.tokenizers["target"])
         if config.layout == "joined":
-            rule = f"joins the two sides of pairs, and this corpus is for {self.manifest.task}"
+            rule = f"joins the two sides of pairs, but this corpus is for {self.manifest.task}"
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")
         store, tokenizer = self.store(split, "text"), self.tokenizers["text"]
         if self.manifest.task == "classification":
@@ -80,7 +80,7 @@ class Corpus:
         if self.manifest.task == "language-model":
             return stream
         if config.layout == "documents":
-            rule = "packs documents for a language model, and this corpus is for masked-lm"
+            rule = "packs documents for a language model, but this corpus is for masked-lm"
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")
         if tokenizer.mask_id is None:
             raise DataError(

@@ -100,7 +100,7 @@ def check_prompt_fits(n_given: int, config: DecodeConfig, model: ModelConfig) ->
     """Raises if input and new tokens together exceed the model's max_length."""
     longest = n_given + (config.max_new if config.window == "refuse" else 0)
     if longest > model.max_length:
-        remedy = "give less, or ask for fewer new tokens"
+        remedy = "shorten the input, or ask for fewer new tokens"
         if config.window == "refuse":
             remedy += ", or set window to 'stop' or 'slide'"
         raise InputError(

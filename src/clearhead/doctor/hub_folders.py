@@ -66,7 +66,7 @@ def open_hub_folder(folder: Path, language: Language) -> nn.Module:
     except Exception as error:  # whatever transformers raises at damaged or foreign weights
         reason = error if isinstance(error, _UnusableError | OSError) else first_line(error)
         if type(error).__name__ == "OfflineModeIsEnabled":
-            reason = "its config.json names something to fetch from a hub, and nothing is fetched"
+            reason = "its config.json names something to fetch from a hub, but nothing is fetched"
         raise problem("not_opened", reason=reason) from None
 
 

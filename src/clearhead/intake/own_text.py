@@ -73,7 +73,7 @@ class OwnText:
 
     @classmethod
     def table(cls, path: str | Path, columns: Sequence[str | int] = ()) -> "OwnText":
-        """A TSV, CSV, JSON lines, Parquet or TMX file, whose columns are proposed unless given."""
+        """A TSV, CSV, JSON lines, Parquet or TMX file; without `columns`, they are proposed."""
         check_strings("columns", columns)
         own = own_table(as_path("table", path), tuple(map(str, columns)))
         return cls(template=own.template, own=own)

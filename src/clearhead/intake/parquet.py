@@ -185,7 +185,7 @@ class _Compact:
             case 12 if depth < 4:
                 return self.fields(depth + 1)
             case _:
-                raise ValueError(f"a field of kind {kind}")
+                raise ValueError(f"a field of unknown kind {kind}")
         return None
 
     def _byte(self) -> int:
@@ -201,7 +201,7 @@ class _Compact:
             if byte < 128:
                 return value
             if shift > 63:
-                raise ValueError("a number without an end")
+                raise ValueError("a number that does not end")
 
     def _signed(self) -> int:
         value = self._unsigned()

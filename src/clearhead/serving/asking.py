@@ -37,7 +37,7 @@ class LookRequest:
             if not isinstance(value, str) and not (name == "target" and value is None):
                 raise ConfigError(name, value, "must be a string", "write it in quotes")
             if value is not None and len(value) > MAX_CHARACTERS:
-                rule = f"has {len(value)} characters, and {MAX_CHARACTERS} are allowed"
+                rule = f"has {len(value)} characters, but only {MAX_CHARACTERS} are allowed"
                 raise ConfigError(name, f"{value[:20]}…", rule, "shorten it")
         _check_whole("beam", self.beam, 1, MAX_BEAM, or_none=True)
         _check_whole("max_new", self.max_new, 1, MAX_TOKENS, or_none=True)

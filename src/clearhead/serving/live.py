@@ -93,7 +93,7 @@ class LiveModel:
             n_tokens = len(tokenizer.encode(getattr(request, name) or ""))
             if n_tokens > MAX_TOKENS:
                 raise InputError(
-                    f"the {name} has {n_tokens} tokens, and the live page takes {MAX_TOKENS}; "
+                    f"the {name} has {n_tokens} tokens, but the live page takes {MAX_TOKENS}; "
                     "shorten it, or write a file: clearhead see MODEL TEXT --html FILE"
                 )
 
@@ -103,7 +103,7 @@ class LiveModel:
         if step == self._now:
             return
         if step is not None and step not in self._snapshots:
-            rule = "is none of this run's checkpoints"
+            rule = "is not one of this run's checkpoints"
             raise ConfigError("checkpoint", step, rule, f"it has {sorted(self._snapshots)}")
         weights = self._own if step is None else self._weights_at(step)
         for name, parameter in self.subject.model.named_parameters():

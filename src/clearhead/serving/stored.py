@@ -53,7 +53,7 @@ class StoredFiles:
         ):
             if len(stored) >= most or sum(file.size for file in stored) > most_bytes:
                 seconds = math.ceil(KEPT_SECONDS - max(file.age for file in stored))
-                reason = f"{whose} {len(stored)} translated files, and no place for another"
+                reason = f"{whose} {len(stored)} translated files, and no space for another"
                 remedy = f"wait {max(1, seconds)} seconds, or send the text to /translate"
                 raise RequestError(status, f"{reason}; {remedy}", retry_after=max(1, seconds))
         name = f"{secrets.token_hex(16)}.txt"

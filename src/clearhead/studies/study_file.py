@@ -211,11 +211,11 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
     task = base.data.task
     for measure in measures:
         if measure not in (known := [*MEASURES[task], *GRADIENTS]):
-            rule = f"is no measure of the task {task!r}"
+            rule = f"is not a measure of the task {task!r}"
             raise ConfigError("measures", measure, rule, nearest(measure, known))
     tests = _named(path, "tests", tables.get("tests", {}))
     if tests and task != "pairs":
-        rule = "are for pairs, and this recipe has none"
+        rule = "are for pairs, but this recipe has none"
         raise ConfigError("tests", ", ".join(tests), rule, "leave them out")
     return StudyPlan(
         name=path.stem,

@@ -31,7 +31,7 @@ def _label_id(tokenizer: Tokenizer, label: str) -> int:
             return ids[0]
     tokens = [tokenizer.decode([index]) for index in spellings[0]]
     raise DataError(
-        f"data.labels: {label!r} must be one token with data.label_as='token', and this tokenizer "
-        f"makes it {len(tokens)}: {', '.join(map(repr, tokens))}; set data.label_as='class', which "
-        "takes any label, or name a shorter or more frequent word"
+        f"data.labels: {label!r} must be one token with data.label_as='token', but this tokenizer "
+        f"makes {len(tokens)} of it: {', '.join(map(repr, tokens))}; set data.label_as='class', "
+        "which takes any label, or name a shorter or more frequent word"
     )

@@ -202,7 +202,7 @@ class PatternProgram:
         if node.body is not None:
             most = most_characters(node.body)
             if most is None or most > MAX_LOOK:
-                raise PatternError("a look ahead or behind has no end")
+                raise PatternError("a lookahead or lookbehind has no limit")
             _check(self.parsed, node.body, MAX_LOOK)
         if node.name not in self.edges:
             self.edges.append(node.name)
@@ -211,7 +211,7 @@ class PatternProgram:
     def symbols(self) -> list[Symbol]:
         """Everything that can come next, as far as the program can tell it apart."""
         if len(self.edges) + len(self.parsed.properties) > MAX_FREE:
-            raise PatternError("it asks for too many properties")
+            raise PatternError("it uses too many properties")
         # A set of n characters has 2 n borders, and takes n comparisons.
         characters = list(_characters(self.parsed))
         if len(characters) * (len(self.tests) + len(self.parsed.borders) // 2) > MAX_QUESTIONS:

@@ -105,8 +105,8 @@ class Tokenizer:
                 for text in texts:
                     self.encode_batch([text])  # one of them says so of itself
             raise UnknownLetterError(
-                f"this tokenizer cannot encode a letter of {texts[0][:40]!r} ({error}), and has no "
-                "token for unknown ones; leave such texts out, or use another tokenizer"
+                f"this tokenizer cannot encode a character of {texts[0][:40]!r} ({error}), and has "
+                "no token for unknown ones; leave such texts out, or use another tokenizer"
             ) from None
         ids = [encoding.ids for encoding in encoded]
         if not all(map(self._role_ids.isdisjoint, ids)):

@@ -100,7 +100,7 @@ def slow_runs(library: LibraryTokenizer) -> re.Pattern[str] | None:
 
 def _refuse(what: str) -> NoReturn:
     raise DataError(
-        f"this tokenizer {what}; is tokenizer.json damaged? If you trust who made it, set "
+        f"this tokenizer {what}; is tokenizer.json damaged? If you trust whoever made it, set "
         "CLEARHEAD_TRUST_TOKENIZERS=1"
     )
 

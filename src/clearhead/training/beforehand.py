@@ -39,7 +39,7 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
     first, *others = corpus.tokenizers.values()
     shared = len({facts.file for facts in corpus.manifest.tokenizers.values()}) == 1
     if joined and not shared:
-        rule = "gives each side a table, and a decoder has one for both"
+        rule = "gives each side a table, but a decoder has one for both"
         raise ConfigError("data.vocabularies", "separate", rule, "try 'shared', and prepare again")
     # A tokenizer without padding, such as GPT-2's, gives the end for it. A language model needs
     # none, cut from one stream or kept inside its documents, and is to see every start and end.
@@ -88,7 +88,7 @@ def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise ClearheadError(
-            f"{folder} has {free / 1e6:,.0f} MB of free space, and the run needs about "
+            f"{folder} has {free / 1e6:,.0f} MB of free space, but the run needs about "
             f"{needed / 1e6:,.0f} MB more for {config.keep + 2} checkpoints and the "
             "model; free some, lower train.keep, or name another: folder=…"
         )

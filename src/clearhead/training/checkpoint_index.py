@@ -86,7 +86,7 @@ def read_index(folder: Path, files: Iterable[str]) -> Metadata:
     except Exception as error:  # bytes that are no pickle can raise anything
         raise CheckpointError(
             f"{folder / INDEX} is not the index of a checkpoint ({error}); nothing in it was "
-            "executed. Start anew in another folder (folder=…); if somebody sent you this "
+            "executed. Start a new run in another folder (folder=…); if somebody sent you this "
             "run, ask for its model folder instead"
         ) from None
 

@@ -177,7 +177,7 @@ def check_alone(config: TrainConfig) -> None:
     together = config.tensor_parallel * config.replicas
     for name in ("tensor_parallel", "replicas"):
         if getattr(config, name) > 1:
-            rule = f"needs at least {together} processes, and this is one"
+            rule = f"needs at least {together} processes, but this is one"
             command = f"PYTHONSAFEPATH=1 torchrun --nproc-per-node {together} -m clearhead …"
             remedy = f"start them: {command}, or try {name}=1"
             raise ConfigError(f"train.{name}", getattr(config, name), rule, remedy)

@@ -175,7 +175,7 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
             for opened in (other, corpus)
         ]
         if other.manifest.task != corpus.manifest.task:
-            rule = f"is for data.task={other.manifest.task!r}, and this is {corpus.manifest.task!r}"
+            rule = f"is for data.task={other.manifest.task!r}, but this is {corpus.manifest.task!r}"
             raise ConfigError("train.also_validate", str(folder), rule, "leave it out")
         if vocabularies[0] != vocabularies[1] or "valid" not in other.manifest.splits:
             raise ConfigError(
