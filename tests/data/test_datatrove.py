@@ -114,10 +114,10 @@ def test_token_files_without_an_index_or_of_another_width_are_refused(tmp_path: 
     with pytest.raises(DataError, match="holds no token files"):
         adopt(folder)
     (folder / "train/00000.ds").write_bytes(bytes(8))
-    with pytest.raises(DataError, match=r"has no 00000\.ds\.index beside it"):
+    with pytest.raises(DataError, match=r"has no index file 00000\.ds\.index"):
         adopt(folder)
     (folder / "train/00000.ds.index").write_bytes(np.array([2], "<u8").tobytes())
-    with pytest.raises(DataError, match=r"ends at token 2, and .* holds 4 of 2 bytes"):
+    with pytest.raises(DataError, match=r"ends at token 2, but .* holds 4 tokens of 2 bytes"):
         adopt(folder)
     (folder / "train/00000.ds").write_bytes(np.array([5, 9_000], "<u2").tobytes())
     with pytest.raises(DataError, match="9000"):
