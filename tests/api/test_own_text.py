@@ -100,8 +100,9 @@ def test_a_book_in_memory_is_a_file_whose_end_is_held_out(here: Path):
     corpus = ch.prepare(recipe)
     (train,), (valid,) = texts_of(corpus, "train"), texts_of(corpus, "valid")
     assert train + valid == book and 0.08 < len(valid) / len(book) < 0.12
-    html = ch.recipe_for(text=ch.OwnText.texts(["<!DOCTYPE html>" + book, book.upper()]), minutes=1)
-    assert html.data.format == "jsonl"
+    for start in ("<!DOCTYPE html>", 'msgid ""\n', "1\n00:00:01,000 --> 00:00:02,000\n"):
+        texts = ch.OwnText.texts([start + book, book.upper()])
+        assert ch.recipe_for(text=texts, minutes=1).data.format == "jsonl"
 
 
 def test_a_text_of_several_megabytes_among_others_is_not_too_long(here: Path):

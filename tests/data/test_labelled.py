@@ -102,7 +102,7 @@ def test_a_label_of_several_tokens_is_refused_with_them():
     tokenizer = train_bpe(["so good and bad"] * 9, 300, special_tokens=SPECIAL)
     with pytest.raises(
         DataError,
-        match=r"labels: 'badx' must be one token with .* 2: ' bad', 'x'; set data.label_as",
+        match=r"labels: 'badx' must be one token with .* 2 of it: ' bad', 'x'; set data.label_as",
     ):
         label_ids(tokenizer, ["good", "badx"])
 

@@ -128,7 +128,7 @@ def _check_labels(counts: Counter[str]) -> tuple[str, ...]:
 def _is_plain(text: str) -> bool:
     """Whether a file with this text would be taken for text, and not for HTML, say."""
     try:
-        check_head(Path(), text[:HEAD].encode(errors="replace"))
+        check_head(Path("text.txt"), text[:HEAD].encode(errors="replace"))
     except DataError:
         return False
     return True
