@@ -190,6 +190,7 @@ def test_a_recipe_written_out_and_read_again_is_the_same(name: str, tmp_path: Pa
         ("data = 5\n", r"no table \[data\]"),
         (MINE + "[model]\nvocab_size = 9\n", r"model\.vocab_size comes from the prepared data"),
         ("[data\n", "mine.toml is not a TOML file"),
+        ("[project]\nname = 'x'\n", r"no table \[project\]; .* is it a recipe\? clearhead new"),
         (MINE.replace("300", '"many"'), r"data\.vocab_size='many' .*write a whole number$"),
         (MINE.replace("300", "30"), r"data\.vocab_size=30 must be a whole number of at least 259"),
         (MINE + "task = 'pears'\n", r"data\.task='pears'.*'pairs'"),

@@ -65,13 +65,15 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():
             remedy = f"give the name of a file with its extension: {name}.toml"
+        elif Path(name).is_dir():
+            remedy = "that is a folder: give the path of a .toml file in it"
         elif name.endswith(".toml"):
             remedy = "check the path, or make one: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise ClearheadError(f"{path} is not a TOML file: {error}") from None
+        raise ClearheadError(f"{path} is not a TOML file: {error}; texts are in quotes") from None
     _check_keys(tables, str(path))
     in_file = [f"{section}.{key}" for section in tables for key in tables[section]]
     _refuse_what_data_decide([*in_file, *(key for key, _ in overrides)])
@@ -186,7 +188,10 @@ def with_values(recipe: Recipe, values: Mapping[str, object]) -> Recipe:
 def _check_keys(tables: dict[str, Any], path: str) -> None:
     for section, table in tables.items():
         if section not in SECTIONS or not isinstance(table, dict):
-            raise ClearheadError(f"{path}: no table [{section}]; {nearest(section, SECTIONS)}")
+            remedy = nearest(section, SECTIONS)
+            if not tables.keys() & SECTIONS.keys():
+                remedy += "; is it a recipe? clearhead new NAME makes one"
+            raise ClearheadError(f"{path}: no table [{section}]; {remedy}")
         known = [field.name for field in fields(SECTIONS[section])]
         for key in table:
             if key not in known:

@@ -55,11 +55,11 @@ class Opened:
     def _verb(self) -> str:
         """How to use a model that does not do what was asked."""
         if self.translates:
-            return "a translator is used with: clearhead translate"
+            return "a translator is used with: clearhead translate, in Python model.translate(…)"
         if isinstance(self.model, CausalLM):
-            return "a language model is used with: clearhead generate"
+            return "a language model is used with: clearhead generate, in Python model.generate(…)"
         if self.labels is not None:
-            return "a classifier is used with: clearhead classify"
+            return "a classifier is used with: clearhead classify, in Python model.classify(…)"
         return "give a model that was trained on pairs or on text"
 
     @property
