@@ -74,7 +74,7 @@ def test_translating_imports_neither_compiler_nor_checkpoints():
         (["data", "copy-task", "--out", "x"], "clearhead prepare copy-task --out x"),
         (["translate", "runs/copy-task/model"], "clearhead train copy-task"),
         (["generate", "elsewhere"], "clearhead train RECIPE"),
-        (["runs"], "make one with: clearhead train RECIPE"),
+        (["runs"], "make a run with: clearhead train RECIPE"),
         (["train", "copy-task", "--part", "norm"], "write --part norm=FILE.py:NAME"),
         (["selftest", "--device", "cpu:x"], "--device cpu:x is not a device"),
         (["learn", "report", ".", "--csv", "x/y.csv"], "x/y.csv cannot be used (No such file"),

@@ -98,6 +98,7 @@ READERS = {
     "interop/tensor_files.py:_shard_index": "model folder",
     "interop/tokenizer_file.py:copy_tokenizer": "tokenizer.json",
     "interop/tokenizer_file.py:open_tokenizer": "tokenizer.json",
+    "interop/onnx/certificate.py:_tokenizer_faults": OWN,
     "scale/accelerators.py:accelerators": PACKAGE,
     "scale/published.py:_tables": PACKAGE,
     "serving/stored.py:StoredFiles.get": OWN,
@@ -112,6 +113,13 @@ READERS = {
     "training/checkpoint_index.py:read_index": "run folder: checkpoints/",
     "training/report.py:RunFiles.forget_after": "run folder: metrics.jsonl",
     "training/report.py:read_metrics": "run folder: metrics.jsonl",
+    "web/card.py:_last_validation": "run folder: metrics.jsonl",
+    "web/card.py:_text": "model folder: README.md",
+    "web/exporting.py:_copy_tokenizers": "tokenizer.json",
+    "web/exporting.py:_first_example": "model folder: examples.txt",
+    "web/exporting.py:export_web": "model folder: README.md",
+    "web/runtime.py:_own": PACKAGE,
+    "web/runtime.py:_read": "runtime of a web page",
 }
 """Each function that reads a file: how its row of the page begins, and a name that the row has."""
 NO_FILES = ("requests to", "other processes", "notes")

@@ -70,7 +70,7 @@ def test_runs_are_listed_and_drawn(trained: Path, capsys):
 
 def test_a_folder_without_runs_says_how_to_make_one(tmp_path: Path, capsys):
     assert main(["runs", str(tmp_path)]) == 2
-    assert "holds no run; make one with: clearhead train RECIPE" in capsys.readouterr().err
+    assert "holds no run; make a run with: clearhead train RECIPE" in capsys.readouterr().err
     assert main(["runs", str(tmp_path / "none")]) == 2
     assert "there is no folder" in capsys.readouterr().err
 

@@ -40,10 +40,9 @@ def run(namespace: argparse.Namespace) -> int:
         _show(console, runs[folder.name])
     else:
         folders = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
-        if not folder.is_dir():
-            raise ClearheadError(f"there is no folder {folder}; list all runs with: clearhead runs")
         if not folders:
-            raise ClearheadError(f"{folder} holds no run; make one with: clearhead train RECIPE")
+            what = f"{folder} holds no run" if folder.is_dir() else f"there is no folder {folder}"
+            raise ClearheadError(f"{what}; make a run with: clearhead train RECIPE")
         for path in folders:
             refuse_link(path / METRICS)
         runs = {path.name: read_metrics(path / METRICS) for path in folders}
