@@ -59,8 +59,9 @@ def where_passed_on(source: Operation, readers: list[Operation]) -> SourceLine |
         return None
     names = {node.id for node in _on(tree, read, ast.Name)}
     for node in ast.walk(tree):
-        is_alias = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-        if is_alias and made.line < node.lineno < read.line and names & _targets(node):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name):
+            continue
+        if made.line < node.lineno < read.line and names & _targets(node):
             return _at(tree, made.file, node.lineno)
     if not at or _in_a_loop(tree, made):
         return None
