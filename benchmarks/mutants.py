@@ -208,7 +208,9 @@ _OTHER_TABLE = (
 REASONS: dict[tuple[str, str], str] = {
     ("parts/positions.py", "sinusoid"): _OTHER_TABLE,
     ("parts/positions.py", "fill_tables"): _OTHER_TABLE,
-    ("parts/positions.py", "_alibi_slopes"): _OTHER_TABLE,
+    ("parts/later/rotary.py", "fill_tables"): _OTHER_TABLE,
+    ("parts/later/alibi.py", "fill_tables"): _OTHER_TABLE,
+    ("parts/later/alibi.py", "_alibi_slopes"): _OTHER_TABLE,
 }
 
 

@@ -106,7 +106,7 @@ def _changed(node: ast.expr) -> Iterator[ast.expr]:
 def all_mutants() -> list[Mutant]:
     found: list[Mutant] = []
     for package in ("parts", "stacks"):
-        for path in sorted((ROOT / "src" / "clearhead" / package).glob("*.py")):
+        for path in sorted((ROOT / "src" / "clearhead" / package).rglob("*.py")):
             name = path.relative_to(ROOT / "src").as_posix()
             found += mutants_of(name, path.read_text(encoding="utf-8"))
     return found

@@ -14,14 +14,13 @@ from clearhead.parts.embeddings import (
     OutputProjection,
     TokenEmbedding,
 )
-from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
-from clearhead.parts.norm import LayerNorm, RMSNorm
-from clearhead.parts.positions import (
-    AlibiPositions,
-    LearnedPositions,
-    RotaryPositions,
-    rotate,
-)
+from clearhead.parts.feed_forward import FeedForward
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.gated import GatedFeedForward
+from clearhead.parts.later.rms_norm import RMSNorm
+from clearhead.parts.later.rotary import RotaryPositions, rotate
+from clearhead.parts.norm import LayerNorm
+from clearhead.parts.positions import LearnedPositions
 from clearhead.parts.residual import Residual
 from clearhead.parts.view import View
 

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from clearhead.parts.positions import AlibiPositions, RotaryPositions, rotate, sinusoid
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.rotary import RotaryPositions, rotate
+from clearhead.parts.positions import sinusoid
 
 
 def test_the_sinusoid_is_the_papers_formula():

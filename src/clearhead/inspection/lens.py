@@ -12,7 +12,8 @@ from clearhead.inspection.heads import joined_weights
 from clearhead.inspection.sites import TowerName, embedding_of
 from clearhead.inspection.trace import Trace, checked_trace
 from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
-from clearhead.parts.norm import LayerNorm, RMSNorm
+from clearhead.parts.later.rms_norm import RMSNorm
+from clearhead.parts.norm import LayerNorm
 from clearhead.parts.residual import Residual
 from clearhead.shapes import Float, Int, Stream, Tensor
 

@@ -22,15 +22,13 @@ from clearhead.parts.embeddings import (
     OutputProjection,
     TokenEmbedding,
 )
-from clearhead.parts.feed_forward import Activation, FeedForward, GatedFeedForward
-from clearhead.parts.norm import LayerNorm, RMSNorm
-from clearhead.parts.positions import (
-    AlibiPositions,
-    LearnedPositions,
-    RotaryPositions,
-    SinusoidalPositions,
-    sinusoid,
-)
+from clearhead.parts.feed_forward import Activation, FeedForward
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.gated import GatedFeedForward
+from clearhead.parts.later.rms_norm import RMSNorm
+from clearhead.parts.later.rotary import RotaryPositions
+from clearhead.parts.norm import LayerNorm
+from clearhead.parts.positions import LearnedPositions, SinusoidalPositions, sinusoid
 from clearhead.parts.residual import Residual
 from clearhead.stacks.decoder import Decoder, DecoderLayer
 from clearhead.stacks.encoder import Encoder, EncoderLayer

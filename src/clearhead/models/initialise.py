@@ -18,14 +18,13 @@ from clearhead.config import ModelConfig
 from clearhead.models.own_parts import first_values, own_parts_in
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
-from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
-from clearhead.parts.norm import LayerNorm, RMSNorm
-from clearhead.parts.positions import (
-    AlibiPositions,
-    LearnedPositions,
-    RotaryPositions,
-    SinusoidalPositions,
-)
+from clearhead.parts.feed_forward import FeedForward
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.gated import GatedFeedForward
+from clearhead.parts.later.rms_norm import RMSNorm
+from clearhead.parts.later.rotary import RotaryPositions
+from clearhead.parts.norm import LayerNorm
+from clearhead.parts.positions import LearnedPositions, SinusoidalPositions
 from clearhead.parts.residual import Residual
 from clearhead.stacks.encoder import Stack
 

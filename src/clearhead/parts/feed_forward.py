@@ -1,4 +1,4 @@
-"""Position-wise feed-forward networks (section 3.3), plain and gated."""
+"""Position-wise feed-forward networks (section 3.3)."""
 
 from collections.abc import Callable
 
@@ -20,19 +20,3 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         return self.down(self.activation(self.up(x)))
-
-
-class GatedFeedForward(nn.Module):
-    """W₂ · (activation(W_gate · x) ⊙ W₁ · x): SwiGLU with SiLU, GEGLU with GELU (Shazeer 2020).
-
-    Three matrices: at equal size, d_ff is two thirds of the plain network's."""
-
-    def __init__(self, d_model: int, d_ff: int, *, activation: Activation, bias: bool) -> None:
-        super().__init__()
-        self.gate = nn.Linear(d_model, d_ff, bias=bias)
-        self.up = nn.Linear(d_model, d_ff, bias=bias)
-        self.activation = activation
-        self.down = nn.Linear(d_ff, d_model, bias=bias)
-
-    def forward(self, x: Stream) -> Stream:
-        return self.down(self.activation(self.gate(x)) * self.up(x))

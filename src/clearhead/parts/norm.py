@@ -1,4 +1,4 @@
-"""Layer normalisation (section 3.1), and its root-mean-square variant."""
+"""Layer normalisation (section 3.1)."""
 
 import torch
 import torch.nn.functional as F
@@ -18,15 +18,3 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-
-
-class RMSNorm(nn.Module):
-    """x / √(mean of x² + eps) · weight: no mean is subtracted, and there is no bias."""
-
-    def __init__(self, d_model: int, *, eps: float) -> None:
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(d_model))
-
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)

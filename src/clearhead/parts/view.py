@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from clearhead.parts.positions import AlibiPositions, RotaryPositions, Rotation
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.rotary import RotaryPositions, Rotation
 from clearhead.shapes import Allowed, Bias, Int, Positions, Tensor
 
 

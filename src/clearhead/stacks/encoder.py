@@ -7,7 +7,8 @@ from torch import nn
 
 from clearhead.parts import masks
 from clearhead.parts.attention import MultiHeadAttention
-from clearhead.parts.positions import AlibiPositions, RotaryPositions
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.rotary import RotaryPositions
 from clearhead.parts.recorder import Record, Recorder
 from clearhead.parts.residual import Residual
 from clearhead.parts.view import View, view_of_itself

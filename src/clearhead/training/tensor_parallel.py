@@ -35,8 +35,9 @@ from clearhead.models import Classifier, Seq2Seq
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import OutputProjection
-from clearhead.parts.feed_forward import FeedForward, GatedFeedForward
-from clearhead.parts.positions import AlibiPositions
+from clearhead.parts.feed_forward import FeedForward
+from clearhead.parts.later.alibi import AlibiPositions
+from clearhead.parts.later.gated import GatedFeedForward
 from clearhead.parts.residual import Residual, Sublayer
 from clearhead.training.loss import Objective, SummedLoss
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.config import ModelConfig
 from clearhead.models import CausalLM, Seq2Seq
 from clearhead.parts.embeddings import InputEmbedding
-from clearhead.parts.feed_forward import GatedFeedForward
+from clearhead.parts.later.gated import GatedFeedForward
 from clearhead.parts.norm import LayerNorm
 from clearhead.parts.positions import LearnedPositions, SinusoidalPositions
 from clearhead.stacks.decoder import Decoder

@@ -11,7 +11,7 @@ from clearhead.config import ModelConfig
 from clearhead.interop.onnx.graph import Graph, Value
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
-from clearhead.parts.feed_forward import GatedFeedForward
+from clearhead.parts.later.gated import GatedFeedForward
 from clearhead.parts.norm import LayerNorm
 from clearhead.parts.positions import LearnedPositions, SinusoidalPositions
 from clearhead.parts.residual import Residual

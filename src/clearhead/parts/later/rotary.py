@@ -1,0 +1,64 @@
+"""Rotary positions (Su et al. 2021): queries and keys are rotated."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from clearhead.parts.positions import Pairs
+from clearhead.shapes import Float, Positions, Tensor
+
+
+class Rotation(NamedTuple):
+    """cos and sin of each position's angles, ready to rotate queries and keys."""
+
+    cos: Float[Tensor, "#batch 1 length d_head"]
+    sin: Float[Tensor, "#batch 1 length d_head"]
+    pairs: Pairs
+
+
+class RotaryPositions(nn.Module):
+    """The angles by which a query or key is rotated at its position, so that scores depend on
+    relative positions only."""
+
+    def __init__(
+        self, n_positions: int, d_head: int, *, pairs: Pairs = "halves", base: float = 10_000.0
+    ) -> None:
+        super().__init__()
+        self.pairs: Pairs = pairs
+        self.base = base
+        for name in ("cos", "sin"):
+            self.register_buffer(name, torch.empty(n_positions, d_head), persistent=False)
+        self.cos: Tensor
+        self.sin: Tensor
+        self.fill_tables()
+
+    def fill_tables(self) -> None:
+        """Fills the tables of angles; called again once a model from the meta device has memory."""
+        if not self.cos.is_meta:
+            n_positions, d_head = self.cos.shape
+            # In fp32 and in this order of operations, as Llama was trained and is served.
+            frequency = 1.0 / self.base ** (torch.arange(0, d_head, 2).float() / d_head)
+            angle = torch.arange(n_positions).float()[:, None] * frequency
+            if self.pairs == "halves":
+                angle = torch.cat((angle, angle), dim=1)
+            else:
+                angle = angle.repeat_interleave(2, dim=1)
+            self.cos.copy_(angle.cos())
+            self.sin.copy_(angle.sin())
+
+    def forward(self, positions: Positions) -> Rotation:
+        return Rotation(self.cos[positions][:, None], self.sin[positions][:, None], self.pairs)
+
+
+def rotate(
+    x: Float[Tensor, "batch heads length d_head"], rotation: Rotation
+) -> Float[Tensor, "batch heads length d_head"]:
+    """Rotates each pair of dimensions by the angle of its position."""
+    if rotation.pairs == "halves":
+        first, second = x.chunk(2, dim=-1)
+        quarter_turned = torch.cat((-second, first), dim=-1)
+    else:
+        quarter_turned = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+    cos, sin = rotation.cos.to(x.dtype), rotation.sin.to(x.dtype)
+    return x * cos + quarter_turned * sin
