@@ -2,7 +2,6 @@
 options are only read, to count operations (`training/flops.py`) or to export (`interop`)."""
 
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -61,16 +60,15 @@ def assemble(config: ModelConfig, own: OwnParts = NONE) -> Model:
 
 
 def _assemble(config: ModelConfig, own: OwnParts) -> Model:
-    parts: dict[str, Any] = {
-        "tokens": _token_table(config, config.vocab_size),
-        "embedding": _input_embedding(config, own),
-    }
+    tokens = _token_table(config, config.vocab_size)
+    embedding = _input_embedding(config, own)
     match config.family:
         case "encoder-decoder":
             separate = config.target_vocab_size is not None
             return Seq2Seq(
                 config,
-                **parts,
+                tokens=tokens,
+                embedding=embedding,
                 target_tokens=_token_table(config, config.output_vocab_size) if separate else None,
                 target_embedding=_input_embedding(config, own),
                 encoder=_encoder(config, own),
@@ -78,13 +76,30 @@ def _assemble(config: ModelConfig, own: OwnParts) -> Model:
                 output=_output(config),
             )
         case "decoder":
-            parts |= {"decoder": _decoder(config, own, cross=False)}
-            return CausalLM(config, **parts, output=_output(config))
+            return CausalLM(
+                config,
+                tokens=tokens,
+                embedding=embedding,
+                decoder=_decoder(config, own, cross=False),
+                output=_output(config),
+            )
+        case "encoder" if config.labels:
+            return Classifier(
+                config,
+                tokens=tokens,
+                embedding=embedding,
+                encoder=_encoder(config, own),
+                head=_classification_head(config),
+            )
         case "encoder":
-            parts |= {"encoder": _encoder(config, own), "head": _head(config, own)}
-            if config.labels:
-                return Classifier(config, **parts)
-            return MaskedLM(config, **parts, output=_output(config))
+            return MaskedLM(
+                config,
+                tokens=tokens,
+                embedding=embedding,
+                encoder=_encoder(config, own),
+                head=_masked_lm_head(config, own),
+                output=_output(config),
+            )
 
 
 def _encoder(config: ModelConfig, own: OwnParts) -> Encoder:
@@ -96,7 +111,12 @@ def _encoder(config: ModelConfig, own: OwnParts) -> Encoder:
         )
         for _ in range(config.n_layers)
     ]
-    return Encoder(layers, **_shared_by_layers(config, own))
+    return Encoder(
+        layers,
+        norm=_last_norm(config, own),
+        rotary=_rotary(config, own),
+        alibi=_alibi(config, own),
+    )
 
 
 def _decoder(config: ModelConfig, own: OwnParts, *, cross: bool) -> Decoder:
@@ -109,7 +129,12 @@ def _decoder(config: ModelConfig, own: OwnParts, *, cross: bool) -> Decoder:
         )
         for _ in range(config.decoder_layers)
     ]
-    return Decoder(layers, **_shared_by_layers(config, own))
+    return Decoder(
+        layers,
+        norm=_last_norm(config, own),
+        rotary=_rotary(config, own),
+        alibi=_alibi(config, own),
+    )
 
 
 def _attention(config: ModelConfig, own: OwnParts, *, causal: bool) -> MultiHeadAttention:
@@ -158,6 +183,11 @@ def _norm(config: ModelConfig, own: OwnParts) -> nn.Module:
             return RMSNorm(config.d_model, eps=config.norm_eps)
 
 
+def _last_norm(config: ModelConfig, own: OwnParts) -> nn.Module | None:
+    """The norm at the end of a stack, which pre-norm layers need."""
+    return _norm(config, own) if config.norm_placement == "pre" else None
+
+
 def _residual(config: ModelConfig, own: OwnParts) -> Residual:
     return Residual(
         _norm(config, own),
@@ -203,27 +233,36 @@ def _added_positions(config: ModelConfig, own: OwnParts) -> nn.Module | None:
             return None
 
 
-def _shared_by_layers(config: ModelConfig, own: OwnParts) -> dict[str, Any]:
-    """The norm at the end of a stack, and positions that are not added to the embeddings."""
-    kind = None if own.positions is not None else config.positions
-    settings = {"pairs": config.position_pairs, "base": config.position_base}
-    table = (config.max_length, config.head_width)
-    return {
-        "norm": _norm(config, own) if config.norm_placement == "pre" else None,
-        "rotary": RotaryPositions(*table, **settings) if kind == "rotary" else None,
-        "alibi": AlibiPositions(config.n_heads) if kind == "alibi" else None,
-    }
+def _rotary(config: ModelConfig, own: OwnParts) -> RotaryPositions | None:
+    if config.positions != "rotary" or own.positions is not None:
+        return None
+    return RotaryPositions(
+        config.max_length, config.head_width, pairs=config.position_pairs, base=config.position_base
+    )
 
 
-def _head(config: ModelConfig, own: OwnParts) -> nn.Module:
-    if config.labels:
-        settings = {"p_dropout": config.p_dropout, "bias": config.bias}
-        return ClassificationHead(config.d_model, len(config.labels), **settings)
+def _alibi(config: ModelConfig, own: OwnParts) -> AlibiPositions | None:
+    if config.positions != "alibi" or own.positions is not None:
+        return None
+    return AlibiPositions(config.n_heads)
+
+
+def _classification_head(config: ModelConfig) -> ClassificationHead:
+    return ClassificationHead(
+        config.d_model, len(config.labels), p_dropout=config.p_dropout, bias=config.bias
+    )
+
+
+def _masked_lm_head(config: ModelConfig, own: OwnParts) -> MaskedLMHead:
     return MaskedLMHead(
         config.d_model, activation=_activation(config), norm=_norm(config, own), bias=config.bias
     )
 
 
 def _output(config: ModelConfig) -> OutputProjection:
-    settings = {"tied": config.tie_output, "bias": config.output_bias}
-    return OutputProjection(config.d_model, config.output_vocab_size, **settings)
+    return OutputProjection(
+        config.d_model,
+        config.output_vocab_size,
+        tied=config.tie_output,
+        bias=config.output_bias,
+    )

@@ -1,7 +1,5 @@
 """The encoder alone (BERT): fills in masked tokens from both sides, or labels a whole text."""
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -57,8 +55,17 @@ class EncoderModel(nn.Module):
 class MaskedLM(EncoderModel):
     """A masked language model: its head, and then a score per token of the vocabulary."""
 
-    def __init__(self, config: ModelConfig, *, output: OutputProjection, **parts: Any) -> None:
-        super().__init__(config, **parts)
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        tokens: TokenEmbedding,
+        embedding: InputEmbedding,
+        encoder: Encoder,
+        head: nn.Module,
+        output: OutputProjection,
+    ) -> None:
+        super().__init__(config, tokens=tokens, embedding=embedding, encoder=encoder, head=head)
         self.output = output
 
     def forward(

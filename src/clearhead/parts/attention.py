@@ -143,14 +143,19 @@ class MultiHeadAttention(nn.Module):
         """Attention of x over the keys and values that `look_at` returned."""
         queries = self.queries_of(x, view.rotation)
         if record is not None:
-            mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
-            record(attention_weights(queries, seen.keys, **mask))
+            record(self.weights_of(queries, seen, view))
         return self.output(merge_heads(self.attend(queries, seen, view)))
 
     def queries_of(self, x: Stream, rotation: Rotation | None = None) -> Heads:
         """The queries of x, split into heads and rotated."""
         queries = split_heads(self.query(x), self.n_heads)
         return queries if rotation is None else rotate(queries, rotation)
+
+    def weights_of(self, queries: Heads, seen: KeysValues, view: View) -> Weights:
+        """How much each query attends to each key, before dropout."""
+        return attention_weights(
+            queries, seen.keys, allowed=view.allowed, causal=self.causal, bias=view.bias
+        )
 
     def attend(self, queries: Heads, seen: KeysValues, view: View) -> Heads:
         """Each head's weighted sum of the values, before the output matrix."""

@@ -1,12 +1,18 @@
 """Records attention weights: passed to a model's call, it keeps those of the chosen layers."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Literal
 
 from clearhead.shapes import Weights
 
 AttentionRole = Literal["self", "causal", "cross"]
 Record = Callable[[AttentionRole, Weights], None]
+
+
+def record_as(role: AttentionRole, record: Record | None) -> Callable[[Weights], None] | None:
+    """What an attention of this role calls with its weights."""
+    return None if record is None else partial(record, role)
 
 
 class Recorder:

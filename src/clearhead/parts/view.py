@@ -28,8 +28,9 @@ def view_of_itself(
 ) -> View:
     """A sequence's view of itself. With a cache there are more keys than new tokens, whose
     positions are `key_positions`; without, they are the same tokens."""
+    keys = positions if key_positions is None else key_positions
     return View(
         allowed=allowed,
-        bias=alibi and alibi(positions, positions if key_positions is None else key_positions),
-        rotation=rotary and rotary(positions),
+        bias=None if alibi is None else alibi(positions, keys),
+        rotation=None if rotary is None else rotary(positions),
     )

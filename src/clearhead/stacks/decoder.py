@@ -1,7 +1,6 @@
 """The decoder stack of Figure 1; without cross-attention, the whole of a GPT."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from torch import nn
@@ -9,7 +8,7 @@ from torch import nn
 from clearhead.parts import masks
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.cache import Cache, KeysValues, LayerCache
-from clearhead.parts.recorder import Record, Recorder
+from clearhead.parts.recorder import Record, Recorder, record_as
 from clearhead.parts.residual import Residual
 from clearhead.parts.view import View, view_of_itself
 from clearhead.shapes import Allowed, Bool, Float, Positions, Real, Stream, Tensor
@@ -59,7 +58,7 @@ class DecoderLayer(nn.Module):
         def attend_to_the_past(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)
             seen = seen if cache is None else cache.append(seen)
-            return self.self_attention(x, seen, view, record and partial(record, "causal"))
+            return self.self_attention(x, seen, view, record_as("causal", record))
 
         def attend_to_the_source(x: Stream) -> Stream:
             cross = self.cross_attention
@@ -73,7 +72,7 @@ class DecoderLayer(nn.Module):
             # A micro-batch without rows has no shape to infer.
             beam = len(x) != len(seen.keys)
             queries = x.reshape(len(seen.keys), -1, x.shape[2]) if beam else x
-            out = cross(queries, seen, source_view, record and partial(record, "cross"))
+            out = cross(queries, seen, source_view, record_as("cross", record))
             return out.view_as(x)
 
         x = self.around_self_attention(x, attend_to_the_past)
@@ -99,8 +98,10 @@ class Decoder(Stack):
         """With a cache, x is only the new tokens, and the cache already counts them."""
         if cache is None:
             allowed = masks.both(masks.real_keys(real), documents)
+            real_source = None if memory is None else memory.real
         else:
             allowed = cache.allowed(positions)
+            real_source = cache.real_source
         view = view_of_itself(
             positions,
             allowed,
@@ -108,8 +109,6 @@ class Decoder(Stack):
             alibi=self.alibi,
             key_positions=None if cache is None else cache.key_positions(),
         )
-        real_source = None if memory is None else memory.real
-        real_source = real_source if cache is None else cache.real_source
         for index, layer in enumerate(self.layers):
             x = layer(
                 x,

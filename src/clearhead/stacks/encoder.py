@@ -1,7 +1,6 @@
 """The encoder stack of Figure 1."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from torch import nn
 
@@ -9,7 +8,7 @@ from clearhead.parts import masks
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.later.alibi import AlibiPositions
 from clearhead.parts.later.rotary import RotaryPositions
-from clearhead.parts.recorder import Record, Recorder
+from clearhead.parts.recorder import Record, Recorder, record_as
 from clearhead.parts.residual import Residual
 from clearhead.parts.view import View, view_of_itself
 from clearhead.shapes import Positions, Real, Stream
@@ -35,7 +34,7 @@ class EncoderLayer(nn.Module):
 
         def attend_to_itself(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)
-            return self.self_attention(x, seen, view, record and partial(record, "self"))
+            return self.self_attention(x, seen, view, record_as("self", record))
 
         x = self.around_self_attention(x, attend_to_itself)
         return self.around_feed_forward(x, self.feed_forward)
