@@ -179,7 +179,7 @@ def workers_of(supervisor: psutil.Process) -> list[psutil.Process]:
         (["de-en=copy-task", "de-en=copy-task"], "give one of them another name"),
         (["english=copy-task"], "write it like en-zh"),
         (["nowhere"], "clearhead train RECIPE"),
-        (["de-en=copy-task", "--log-level", "loud"], "choose one of"),
+        (["de-en=copy-task", "--log-level", "loud"], "choose from"),
         (["de-en=copy-task", "--api-keys", "nowhere"], "one key per line"),
         (["de-en=copy-task", "--port", "99999"], "try --port 0"),
         (["de-en=copy-task", "--host", "256.0.0.1", "--port", "0"], "cannot listen on"),

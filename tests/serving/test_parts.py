@@ -15,6 +15,7 @@ from torch import nn
 import clearhead as ch
 from clearhead.api import serving as serving_api
 from clearhead.config import GenerateConfig
+from clearhead.config.serve import Limits
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.results import Output
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
@@ -26,9 +27,9 @@ from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import SentFile, _form, _multipart  # pyright: ignore
 from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
 from clearhead.serving.languages import Detector, find_language, pair_in_name
-from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.markup import HtmlText
 from clearhead.serving.metrics import Metrics, forget_worker
+from clearhead.serving.refusals import RequestError
 from clearhead.serving.stopping import StopAt
 from clearhead.serving.stored import StoredFiles
 from clearhead.text.train import train_bpe

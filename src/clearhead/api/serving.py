@@ -8,20 +8,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clearhead.api.keywords import takes
 from clearhead.api.loading import find_model
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import as_list
-from clearhead.config import BeamConfig, TranslateConfig
-from clearhead.config.checks import as_path, check_at_least
-from clearhead.decoding.engine import EnginePrecision
+from clearhead.config.checks import as_path
+from clearhead.config.decode import EnginePrecision
+from clearhead.config.serve import Limits, LogLevel, RequestLimits, ServeOptions
 from clearhead.decoding.engine import engine_folder as make_engine_folder
 from clearhead.decoding.opening import checked_folder, open_folder, run_name
 from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
-from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, nearest
+from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError
 from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import read_description, refuse_own_parts
-from clearhead.serving.limits import Limits  # without what the extra `serve` installs
 
 if TYPE_CHECKING:
     from clearhead.serving.served import ModelToServe
@@ -33,26 +33,27 @@ PACKAGES = (
 _NAMED = re.compile(r"([\w.-]{1,60})=(.+)", flags=re.ASCII)
 
 
+@takes(ServeOptions, RequestLimits)
 def serve(
     models: str | Path | Iterable[str | Path],
     *,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-    workers: int = 1,
-    precision: EnginePrecision = "float32",
-    engine_folder: str | Path | None = None,
-    beam: int = 4,
-    max_new: int = 256,
-    api_keys: str | Path | None = None,
+    host: str = ServeOptions.host,
+    port: int = ServeOptions.port,
+    workers: int = ServeOptions.workers,
+    log_level: LogLevel = ServeOptions.log_level,
+    precision: EnginePrecision = ServeOptions.precision,
+    engine_folder: str | Path | None = ServeOptions.engine_folder,
+    beam: int = ServeOptions.beam,
+    max_new: int = ServeOptions.max_new,
+    api_keys: str | Path | None = ServeOptions.api_keys,
     allow_origin: Iterable[str] | None = None,
-    max_characters: int = Limits.max_characters,
-    max_texts: int = Limits.max_texts,
-    max_waiting: int = Limits.max_waiting,
-    seconds: float = Limits.seconds,
-    max_connections: int = Limits.max_connections,
-    max_per_address: int = Limits.max_per_address,
-    client_seconds: float = Limits.client_seconds,
-    log_level: str = "info",
+    max_characters: int = RequestLimits.max_characters,
+    max_texts: int = RequestLimits.max_texts,
+    max_waiting: int = RequestLimits.max_waiting,
+    seconds: float = RequestLimits.seconds,
+    max_connections: int = RequestLimits.max_connections,
+    max_per_address: int = RequestLimits.max_per_address,
+    client_seconds: float = RequestLimits.client_seconds,
 ) -> None:
     """Serve models over HTTP until SIGTERM or Ctrl-C; requests that were accepted are still
     answered.
@@ -60,14 +61,7 @@ def serve(
     `models` are what `load` takes; NAME=PATH gives a model a name. Translators have
     LibreTranslate's API and need a pair of languages, at the end of the name of their folder
     (multi30k-de-en) or as their name (de-en=PATH). Decoders have OpenAI's API, classifiers POST
-    /classify. `workers`: the number of processes, each with one core and all models. `precision`,
-    `engine_folder`, `beam`, `max_new`: see `TextModel.translate`. `api_keys`: a file with one key
-    per line; without it, the variable CLEARHEAD_API_KEYS; without either, no key is needed.
-    `allow_origin`: sites whose pages may send requests. The server refuses what exceeds these
-    limits: `max_characters` and `max_texts` of a request, `max_waiting` tokens in a model's queue,
-    `seconds` for an answer. `max_connections` limits the connections of a worker, and
-    `max_per_address` those from one address (a proxy is one address). A client has `client_seconds`
-    to send a request, and the same time to read the answer.
+    /classify. `allow_origin`: sites whose pages may send requests, such as https://example.org.
     """
     _check_main_thread()
     for package in PACKAGES:
@@ -77,18 +71,22 @@ def serve(
                 "pip install 'clearhead[serve]'"
             )
     from clearhead.serving.access import digest, is_loopback
-    from clearhead.serving.logs import LEVELS
     from clearhead.serving.ports import take_port
     from clearhead.serving.served import Searching
     from clearhead.serving.server import ServerPlan
     from clearhead.serving.workers import log_address, run_server
 
-    check_at_least("workers", workers, 1)
-    check_at_least("beam", beam, 1)
-    check_at_least("max_new", max_new, 1)
-    TranslateConfig(beam=BeamConfig(width=beam), max_new=max_new)  # refuses what workers would
-    if log_level not in LEVELS:
-        raise ConfigError("log_level", log_level, "is not a choice", nearest(log_level, LEVELS))
+    options = ServeOptions(
+        host=host,
+        port=port,
+        workers=workers,
+        log_level=log_level,
+        precision=precision,
+        engine_folder=engine_folder,
+        beam=beam,
+        max_new=max_new,
+        api_keys=api_keys,
+    )
     limits = Limits(
         max_characters=max_characters,
         max_texts=max_texts,
@@ -98,7 +96,8 @@ def serve(
         max_per_address=max_per_address,
         client_seconds=client_seconds,
     )
-    folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
+    kept = options.engine_folder
+    folder = None if kept is None else as_path("engine_folder", kept)
     keys = keys_of_environment() if api_keys is None else _keys(as_path("api_keys", api_keys))
     many = [models] if isinstance(models, str | Path) else list(models)
     opened = [_named(each) for each in many]
@@ -108,16 +107,21 @@ def serve(
             make_engine_folder(model.folder, folder)  # made once, before the workers start
     plan = ServerPlan(
         models=to_serve,
-        searching=Searching(beam=beam, max_new=max_new, precision=precision, engine_folder=folder),
+        searching=Searching(
+            beam=options.beam,
+            max_new=options.max_new,
+            precision=options.precision,
+            engine_folder=folder,
+        ),
         limits=limits,
-        host=host,
+        host=options.host,
         key_digests=tuple(digest(key) for key in keys),
         origins=tuple(map(_origin, as_list(allow_origin or []))),
-        log_level=log_level,
+        log_level=options.log_level,
     )
-    listening = take_port(host, port)
-    log_address(plan, listening, is_open=not keys and not is_loopback(host))
-    run_server(plan, listening, workers)
+    listening = take_port(options.host, options.port)
+    log_address(plan, listening, is_open=not keys and not is_loopback(options.host))
+    run_server(plan, listening, options.workers)
 
 
 def _check_main_thread() -> None:

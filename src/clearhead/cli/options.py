@@ -41,7 +41,7 @@ def add_option(
     default = kind.__dataclass_fields__[name].default
     flag = flag or f"--{name.replace('_', '-')}"
     meaning = explanations(kind)[name].replace("%", "%%").removesuffix(".")
-    if not meaning[:2].isupper():  # as other help texts begin; names such as BLEU stay
+    if not meaning[1:2].isupper():  # as other help texts begin; names such as BLEU stay
         meaning = meaning[0].lower() + meaning[1:]
     if hint is bool:
         if default:
@@ -51,8 +51,7 @@ def add_option(
         else:
             parser.add_argument(flag, dest=name, action="store_true", help=meaning)
         return
-    number = isinstance(default, float | int)
-    shown = "" if default is None else f" (default: {f'{default:,g}' if number else default})"
+    shown = "" if default is None else f" (default: {_shown(default)})"
     settings: dict[str, Any] = {"dest": name, "help": meaning + shown, **more}
     words = get_args(hint)
     if words and all(isinstance(word, str) for word in words):
@@ -67,3 +66,9 @@ def add_option(
         type, metavar = int, metavar or "N"
     settings["type"] = type
     parser.add_argument(flag, metavar=metavar or "N", **settings)
+
+
+def _shown(default: object) -> str:
+    if not isinstance(default, float | int):
+        return str(default)
+    return f"{default:,g}" if default >= 10_000 else f"{default:g}"

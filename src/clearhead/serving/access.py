@@ -21,9 +21,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead.serving.answers import refusal
-from clearhead.serving.limits import RequestError
 from clearhead.serving.logs import LOGGER
 from clearhead.serving.metrics import Metrics
+from clearhead.serving.refusals import RequestError
 
 PAGE_KEY = "x-clearhead-key"
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

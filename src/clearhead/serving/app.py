@@ -27,9 +27,9 @@ from clearhead.serving.access import PAGE_HEADERS, Callers, Guard, check_page_ke
 from clearhead.serving.answers import refusal
 from clearhead.serving.asking import MAX_BODY, LookRequest, read_request
 from clearhead.serving.connections import ConnectionLimits, bounded_connections
-from clearhead.serving.limits import RequestError
 from clearhead.serving.live import MAX_SECONDS, LiveModel, RequestTimeoutError
 from clearhead.serving.ports import take_port
+from clearhead.serving.refusals import RequestError
 
 LOOK = "/api/look"
 failure = partial(refusal, LOOK)

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from clearhead.config.serve import Limits
 from clearhead.decoding.text import EncodedSource
-from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.metrics import Metrics
+from clearhead.serving.refusals import RequestError
 
 Translate = Callable[[Sequence[EncodedSource], int], Sequence[Any]]
 """Sentences, and how many translations of each, to translations; texts to their labels. It runs in

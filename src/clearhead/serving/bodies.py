@@ -9,8 +9,9 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
+from clearhead.config.serve import Limits
 from clearhead.errors import InputError
-from clearhead.serving.limits import Limits, RequestError
+from clearhead.serving.refusals import RequestError
 from clearhead.text.tokenizer import check_is_text
 
 MAX_FIELDS = 64

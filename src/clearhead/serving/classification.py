@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from clearhead.config.serve import Limits
 from clearhead.decoding.opening import open_folder
 from clearhead.decoding.text import EncodedSource
 from clearhead.errors import nearest
@@ -16,7 +17,7 @@ from clearhead.serving.access import key_in_head
 from clearhead.serving.answers import answer_json
 from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import read_body, read_json_object, text_field, texts_field
-from clearhead.serving.limits import Limits, RequestError
+from clearhead.serving.refusals import RequestError
 from clearhead.serving.served import ModelToServe
 from clearhead.serving.translation import MANY_CHARACTERS, Authorise, While
 

@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from clearhead.config import Choice, GenerateConfig
+from clearhead.config.serve import Limits
 from clearhead.decoding.streaming import StreamedPiece
 from clearhead.decoding.text import SeededPrompt, seed_of_text, stream_prompts
 from clearhead.errors import nearest
@@ -28,8 +29,8 @@ from clearhead.serving.bodies import (
     texts_field,
     whole_field,
 )
-from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.metrics import Metrics
+from clearhead.serving.refusals import RequestError
 from clearhead.serving.served import ServedDecoder
 from clearhead.serving.stopping import StopAt
 from clearhead.serving.translation import Authorise, While

@@ -6,7 +6,6 @@ import sys
 import time
 
 LOGGER = "clearhead.serving"
-LEVELS = ("debug", "info", "warning", "error")
 
 
 class JsonLines(logging.Formatter):

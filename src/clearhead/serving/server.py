@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from clearhead.config.serve import Limits
 from clearhead.errors import ClearheadError
 from clearhead.serving.access import ApiKeys, Callers, Guard, is_loopback
 from clearhead.serving.answers import answer_json, refusal
@@ -31,9 +32,9 @@ from clearhead.serving.batching import Batcher
 from clearhead.serving.classification import Classification, ServedClassifier
 from clearhead.serving.completions import Completions
 from clearhead.serving.languages import Detector
-from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.logs import LOGGER
 from clearhead.serving.metrics import Metrics
+from clearhead.serving.refusals import RequestError
 from clearhead.serving.served import ModelToServe, Searching, ServedDecoder, ServedTranslator
 from clearhead.serving.stored import StoredFiles
 from clearhead.serving.translation import Translation

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.files import write_whole
-from clearhead.serving.limits import RequestError
+from clearhead.serving.refusals import RequestError
 
 KEPT_SECONDS = 600
 MAX_FILES, MAX_BYTES = 4096, 2**28

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from clearhead.config.serve import Limits
 from clearhead.serving.access import key_in_head
 from clearhead.serving.answers import answer_json
 from clearhead.serving.batching import Batcher
@@ -22,8 +23,8 @@ from clearhead.serving.bodies import (
     whole_field,
 )
 from clearhead.serving.languages import Detector, find_language, language_name
-from clearhead.serving.limits import Limits, RequestError
 from clearhead.serving.markup import HtmlText
+from clearhead.serving.refusals import RequestError
 from clearhead.serving.served import ServedTranslator
 from clearhead.serving.stored import StoredFiles
 

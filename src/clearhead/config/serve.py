@@ -1,0 +1,109 @@
+"""The options of a server, and its bounds."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+from clearhead.config.checks import check_at_least
+from clearhead.config.decode import BeamConfig, EnginePrecision, TranslateConfig
+from clearhead.config.options import SearchOptions
+from clearhead.errors import ConfigError, nearest
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+BYTES_OF_A_CHARACTER = 12
+"""At most, in JSON: two escapes of a surrogate pair."""
+
+CAN_BE_ZERO = ("batch_ms", "batch_seconds", "max_alternatives", "short_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """How models are served."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8080
+    """Port to listen on; 0: a free one."""
+    workers: int = 1
+    """Number of processes, each with one core and all models."""
+    log_level: LogLevel = "info"
+    """Least important message that is logged."""
+    precision: EnginePrecision = "float32"
+    """Of a translator's weights."""
+    engine_folder: str | Path | None = None
+    """Where the models of ctranslate2 are kept; not given: the cache directory."""
+    beam: int = SearchOptions.beam
+    """Width of a translator's search; 1 is greedy."""
+    max_new: int = SearchOptions.max_new
+    """Most tokens to generate for each sentence."""
+    api_keys: str | Path | None = None
+    """A file with one key per line; not given: the keys in the variable CLEARHEAD_API_KEYS,
+    separated by commas; without either, no key is needed."""
+
+    def __post_init__(self) -> None:
+        check_at_least("workers", self.workers, 1)
+        check_at_least("beam", self.beam, 1)
+        check_at_least("max_new", self.max_new, 1)
+        TranslateConfig(beam=BeamConfig(width=self.beam), max_new=self.max_new)
+        levels = get_args(LogLevel)
+        if self.log_level not in levels:
+            remedy = nearest(str(self.log_level), levels)
+            raise ConfigError("log_level", self.log_level, "is not a choice", remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestLimits:
+    """The bounds of a server that its owner sets. What exceeds them is refused."""
+
+    max_characters: int = 20_000
+    """Characters of all texts of a request."""
+    max_texts: int = 256
+    """Texts of a request."""
+    max_waiting: int = 100_000
+    """Tokens that wait for each model; what would exceed them is refused with status 503."""
+    seconds: float = 60.0
+    """Time for the answer to a request."""
+    max_connections: int = 1_000
+    """Open connections of a worker. A further one takes the place of the one that has waited for
+    its client the longest; if all are working, it is refused with status 503."""
+    max_per_address: int = 500
+    """The same for the connections of one address. A proxy is one address."""
+    client_seconds: float = 15.0
+    """Time for a client to send a whole request, to read the answer, and to ask again on a
+    connection that is kept open. Nothing that it sends renews it."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            smallest = 0 if field.name in CAN_BE_ZERO else 1
+            if isinstance(value, bool) or not value >= smallest:
+                rule = f"must be at least {smallest}"
+                raise ConfigError(field.name, value, rule, f"try {field.default}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(RequestLimits):
+    """All bounds of a server. Each worker process has its own queue."""
+
+    max_alternatives: int = 4
+    """Further translations of each text."""
+    max_new: int = 1024
+    """New tokens of a completion, over all its choices."""
+    max_running: int = 4
+    """Completions of a model that run at the same time."""
+    stop_seconds: float = 60.0
+    """Time to finish what was accepted, after SIGTERM."""
+    batch_tokens: int = 512
+    """Source tokens that a model is given together. A text that comes while a batch runs waits for
+    the end of that batch, if both are short or both are long."""
+    batch_seconds: float = 2.0
+    """How long a batch of long texts should take, after the first ones of a text."""
+    short_tokens: int = 128
+    """Source tokens of a short text; one of a single sentence is always short."""
+    batch_ms: float = 4.0
+    """How long a batch waits for as many sentences as the last one had, in milliseconds."""
+
+    @property
+    def max_body(self) -> int:
+        """Bytes of a body: enough for every text that `max_characters` allows."""
+        return BYTES_OF_A_CHARACTER * self.max_characters + 65_536
