@@ -21,7 +21,7 @@ from clearhead.data.shards import cut_into_chunks
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.intake import unpack
 from clearhead.intake.formats import count_lines
-from clearhead.intake.own import own_labels, own_table
+from clearhead.intake.own import labels_as_written, own_labels, own_table
 from clearhead.intake.proposal import propose, refuse_tables
 from clearhead.intake.recognise import ONE_BYTE, conversion, guess_encoding
 from clearhead.intake.sources import Cursor, Reader, find_inputs
@@ -496,10 +496,10 @@ def test_a_table_becomes_settings_that_a_recipe_takes(tmp_path: Path):
 def test_files_by_label_become_settings_that_a_recipe_takes(tmp_path: Path):
     for name in ("good", "bad"):
         (tmp_path / name).write_text(f"a {name} film\nanother {name} one\n")
-    found = own_labels([f"good={tmp_path / 'good'}", f"bad={tmp_path / 'bad'}"])
+    found = own_labels({"good=1": tmp_path / "good", " bad": str(tmp_path / "bad")})
     template = load_recipe(str(TEMPLATES / f"{found.template}.toml"))
     recipe = with_values(template, found.values)
-    assert recipe.data.labels == ("good", "bad")
+    assert recipe.data.labels == ("good=1", "bad")
     assert survey(recipe.data, tmp_path).documents == 4
 
 
@@ -516,7 +516,9 @@ def test_files_by_label_become_settings_that_a_recipe_takes(tmp_path: Path):
 def test_labels_that_cannot_be_are_refused(tmp_path: Path, given: list[str], message: str):
     (tmp_path / "a.txt").write_text("x\n")
     with pytest.raises(ClearheadError, match=message):
-        own_labels([text.replace("FILE", str(tmp_path / "a.txt")) for text in given])
+        own_labels(
+            labels_as_written(text.replace("FILE", str(tmp_path / "a.txt")) for text in given)
+        )
 
 
 def test_a_long_cell_of_a_csv_is_proposed_as_it_is_read(tmp_path: Path):

@@ -11,7 +11,7 @@ from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import check_at_least
 from clearhead.config.options import ClassifyOptions, GenerateOptions, NBestOptions, ScoreOptions
 from clearhead.errors import InputError
-from clearhead.intake.own import own_labels
+from clearhead.intake.own import labels_as_written
 from clearhead.intake.own_text import OwnText, check_strings
 
 Answer = Callable[..., list[Any]]
@@ -131,8 +131,7 @@ def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
             return OwnText.table(value, columns)
         case "label", _:
             check_strings("label", value)
-            own = own_labels(list(value))
-            return OwnText(template=own.template, own=own)
+            return OwnText.labels(labels_as_written(value))
     if isinstance(value, Path):
         value = (value,)
     if isinstance(value, list | tuple) and any(isinstance(each, Path) for each in value):

@@ -16,7 +16,7 @@ from clearhead.config.data import InvalidInput
 from clearhead.config.tasks import NewOptions
 from clearhead.errors import ClearheadError
 from clearhead.intake.cleaning import describe_defects
-from clearhead.intake.own import own_labels
+from clearhead.intake.own import labels_as_written
 from clearhead.intake.own_text import OwnText
 
 CALLS = recipe_for
@@ -102,8 +102,7 @@ def _text(namespace: argparse.Namespace) -> OwnText:
         if namespace.table is not None:
             return OwnText.table(namespace.table, namespace.columns or ())
         if label is not None:
-            own = own_labels(label)
-            return OwnText(template=own.template, own=own)
+            return OwnText.labels(labels_as_written(label))
     if (source is None) != (target is None) and sum(option is not None for option in options) == 1:
         there, lacks = ("--source", "--target") if target is None else ("--target", "--source")
         raise ClearheadError(

@@ -1,9 +1,10 @@
 """What somebody has, as settings of `[data]`: a table, or a file for each label."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clearhead.config.checks import user_path
+from clearhead.config.checks import as_path, user_path
 from clearhead.config.data import Task
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.intake.missing import no_such_file
@@ -62,16 +63,26 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def own_labels(labelled_files: list[str]) -> OwnData:
-    """Files of texts, written as LABEL=FILE, one for each label."""
-    files: dict[str, Path] = {}
+def labels_as_written(labelled_files: Iterable[str]) -> dict[str, str]:
+    """The files of LABEL=FILE, as the command line writes them."""
+    files: dict[str, str] = {}
     for text in labelled_files:
         label, equals, file = text.partition("=")
         if not equals or not label.strip() or not file:
             raise InputError(f"label {text!r} is not LABEL=FILE; try good=good.txt")
         if label.strip() in files:
             raise InputError(f"label {label.strip()!r} is given twice; put its texts in one file")
-        files[label.strip()] = _absolute(Path(file))
+        files[label.strip()] = file
+    return files
+
+
+def own_labels(labelled_files: Mapping[str, str | Path]) -> OwnData:
+    """Files of texts, one for each label."""
+    files: dict[str, Path] = {}
+    for label, file in labelled_files.items():
+        if not isinstance(label, str) or not label.strip():
+            raise InputError(f"label {label!r} is not a name; give {{'good': 'good.txt', …}}")
+        files[label.strip()] = _absolute(as_path(f"the file of {label!r}", file))
     if len(files) < 2:
         raise InputError(
             "a classifier needs two or more labels; give them, such as good=a.txt bad=b.txt"

@@ -92,7 +92,7 @@ class OwnText:
         """For a classifier: a file of texts for each label."""
         if not isinstance(files, Mapping):
             raise InputError(f"files={files!r:.60} is not a dictionary; give {{label: file, …}}")
-        own = own_labels([f"{label}={path}" for label, path in files.items()])
+        own = own_labels(files)
         return cls(template=own.template, own=own)
 
 
