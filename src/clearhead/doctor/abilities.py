@@ -22,6 +22,8 @@ from .patient import CallInputs, Patient
 _LABELS = ("labels", "lm_labels", "targets", "label", "gold")
 Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
 _N_SPECIAL = 5
+HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
+"""From the one that is surely ignored to the one that is not."""
 _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 
 
@@ -76,11 +78,10 @@ def find_loss(patient: Patient, form: Form) -> Found:
         taken.append(ignored)
     if not taken:
         return NOTHING
-    # The one that does not count; or counts as a place and costs nothing; or the first.
-    counts = {ignored: _share(loss, model, inputs, ignored) for ignored in taken}
-    ignored = min(taken, key=lambda one: min(abs(counts[one] - 1), 0.01 + abs(counts[one] - 0.5)))
+    counts = {ignored: _how_it_counts(loss, model, inputs, ignored) for ignored in taken}
+    ignored = min(taken, key=lambda one: HOW_A_TARGET_COUNTS.index(counts[one]))
     # Token 0 is the last that was tried: where it counts, none is known that does not.
-    ignores = counts[ignored] in (1.0, 0.5) or ignored in (-100, -1, patient.pad_id)
+    ignores = counts[ignored] != "like any other" or ignored in (-100, -1, patient.pad_id)
     abilities = {"loss": loss, "labelled": loss, "loss_shift": shift}
     abilities |= {"ignored": ignored, "ignores": ignores, **_from_labels(patient, form, name)}
     told = f", {ignored} is ignored" if ignores else ""
@@ -149,9 +150,9 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
     return None
 
 
-def _share(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> float:
-    """The loss of a row beside one of nothing but this target, as a share of the row's own: 1 where
-    the target does not count, a half where it is divided by all."""
+def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> str:
+    """By the loss of a row beside one of nothing but this target, as a share of the row's own: 1
+    where the target does not count, a half where the loss is divided by all targets."""
     inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()
     targets[1:] = ignored
     try:
@@ -159,9 +160,9 @@ def _share(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> fl
             whole = loss(model, inputs, targets)
             alone = loss(model, inputs.rows(slice(0, 1)), targets[:1])
     except CALL_ERRORS:
-        return 9.0
+        return "like any other"
     share = round(float(whole / alone), 3)
-    return share if share in (1.0, 0.5) else 9.0
+    return {1.0: "not at all", 0.5: "in the divisor"}.get(share, "like any other")
 
 
 def _loss_in(output: Any) -> Tensor:
