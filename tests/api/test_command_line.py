@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import clearhead as ch
+from clearhead.api.measuring import OPTIONS
 from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU
@@ -64,7 +65,9 @@ def test_options_have_the_defaults_of_the_function(verb: str):
     for action, unfilled in zip(filled._actions, plain._actions):
         if action.dest in parameters and action.option_strings:
             default = parameters[action.dest].default
-            if default is not inspect.Parameter.empty:
+            if action.default == argparse.SUPPRESS:  # passed on only where it was typed
+                assert verb == "evaluate" and action.dest in OPTIONS
+            elif default is not inspect.Parameter.empty:
                 assert action.default == default
                 # The module itself says nothing, or what argparse says of a switch.
                 assert unfilled.default in (None, default)

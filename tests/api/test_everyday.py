@@ -334,6 +334,18 @@ def test_a_model_given_by_a_relative_path_stays_one_when_the_working_directory_c
     assert ch.load("copy").translate("aei", max_new=6) == translator.translate("aei", max_new=6)
 
 
+def test_a_model_computes_where_and_in_what_it_is_loaded(translator: ch.TrainedRun):
+    double = ch.load(translator.folder, device=torch.device("cpu"), dtype=torch.float64)
+    assert {p.dtype for p in double.model.parameters()} == {torch.float64}
+    assert double.translate("aei", max_new=6) == translator.translate("aei", max_new=6)
+    shipped = ch.load("copy-task", dtype=torch.bfloat16)
+    assert {p.dtype for p in shipped.model.parameters()} == {torch.bfloat16}
+    with pytest.raises(ch.ClearheadError, match=r"device='toaster' cannot be used .*device='cpu'"):
+        ch.load("copy-task", device="toaster")
+    with pytest.raises(ch.ClearheadError, match="dtype='half' is not a dtype of weights"):
+        ch.load("copy-task", dtype="half")  # pyright: ignore
+
+
 def test_an_export_is_of_the_weights_as_they_are_now(translator: ch.TrainedRun, tmp_path: Path):
     loaded = ch.load(translator.folder)
     assert not loaded.was_changed()

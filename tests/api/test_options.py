@@ -108,6 +108,8 @@ def test_an_error_has_field_value_rule_and_remedy(language_model: ch.TrainedRun)
     assert (error.field, error.value) == ("beam", 2)
     assert error.rule == "does not apply to a language model" and error.remedy == "leave it out"
     assert str(error) == "beam=2 does not apply to a language model; leave it out"
+    with pytest.raises(ConfigError, match="beam=4 does not apply"):
+        language_model.evaluate(beam=4)  # its default elsewhere
 
 
 def test_keywords_of_0_2_still_answer_and_say_what_to_write(

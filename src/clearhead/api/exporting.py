@@ -38,7 +38,7 @@ def export(
     model: TokenizedModel | Model | str | Path,
     out: str | Path,
     *,
-    to: Software,
+    to: Software = "huggingface",
     check: bool = ExportOptions.check,
     precision: StoredPrecision = ExportOptions.precision,
     runtime: str | Path | None = ExportOptions.runtime,

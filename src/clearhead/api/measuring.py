@@ -37,10 +37,8 @@ LANGUAGE_MODEL = _Kind("a language model", ("text",), LanguageModelEvaluation)
 ENCODER = _Kind("an encoder", ("prepared",), EncoderEvaluation)
 OUTPUT = _Kind("the output of a system", ("reference",), ScoringOptions, ("hypothesis", "against"))
 KINDS = (TRANSLATOR, LANGUAGE_MODEL, ENCODER)
-OPTIONS = {field.name: field.default for kind in KINDS for field in fields(kind.options)}
-DEFAULTS = OPTIONS | {
-    name: None for kind in (*KINDS, OUTPUT) for name in (*kind.texts, *kind.others)
-}
+OPTIONS = {field.name for kind in KINDS for field in fields(kind.options)}
+NAMES = OPTIONS | {name for kind in (*KINDS, OUTPUT) for name in (*kind.texts, *kind.others)}
 
 
 def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any]) -> Evaluation:
@@ -67,17 +65,11 @@ def measure_hypothesis(settings: Mapping[str, Any]) -> Evaluation:
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are not their defaults."""
+    """Every option that was named, and every text that is there."""
     for name in settings:
-        if name not in DEFAULTS:
-            raise TypeError(f"evaluate has no option {name!r}; {nearest(name, DEFAULTS)}")
-    return {name: value for name, value in settings.items() if not _is(value, DEFAULTS[name])}
-
-
-def _is(value: object, default: object) -> bool:
-    if default is None or not isinstance(value, str | int | float):  # a column of texts has no ==
-        return value is default
-    return value == default
+        if name not in NAMES:
+            raise TypeError(f"evaluate has no option {name!r}; {nearest(name, NAMES)}")
+    return {name: value for name, value in settings.items() if name in OPTIONS or value is not None}
 
 
 def _sorted(kind: _Kind, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -90,7 +82,7 @@ def _sorted(kind: _Kind, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]
         if kind is not OUTPUT and any(name in other.texts for other in KINDS):
             instead = " and ".join(f"{text}=" for text in kind.texts)
             raise InputError(f"{name}= does not apply to {kind.name}; give {instead} instead")
-        if DEFAULTS[name] is None and name not in OPTIONS:  # many lines, perhaps
+        if name not in OPTIONS:  # many lines, perhaps
             raise InputError(f"{name}= does not apply to {kind.name}; leave it out")
         raise ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
     options = chosen(kind.options, {name: given[name] for name in given if name in own})

@@ -225,11 +225,21 @@ class TextModel(TokenizedModel):
         to: Software = "huggingface",
         check: bool = ExportOptions.check,
         precision: StoredPrecision = ExportOptions.precision,
+        runtime: str | Path | None = ExportOptions.runtime,
+        example: str | None = ExportOptions.example,
     ) -> "Certificate":
         """Write a new folder that other software opens: see `clearhead.export`."""
         from clearhead.api.exporting import export
 
-        return export(self, out, to=to, check=check, precision=precision)
+        return export(
+            self,
+            out,
+            to=to,
+            check=check,
+            precision=precision,
+            runtime=runtime,
+            example=example,
+        )
 
 
 # What the methods of the same names answer, with names for the texts: the command line calls these,

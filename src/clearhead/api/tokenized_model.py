@@ -31,6 +31,7 @@ class TokenizedModel:
         *,
         own_parts: OwnParts = NONE,
         dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
         keeps: object | None = None,
     ) -> None:
         """`dtype`: None: that of the folder. `keeps`: what must live as long as this, such as a
@@ -38,6 +39,7 @@ class TokenizedModel:
         self._given, self._place = folder, folder.absolute()
         self.own_parts = own_parts
         self.dtype = dtype
+        self.device = device
         self._keeps = keeps
         self._engines: dict[tuple[EngineName, EnginePrecision, Path | None], Engine] = {}
 
@@ -49,7 +51,9 @@ class TokenizedModel:
     @cached_property
     def opened(self) -> Opened:
         """Read when it is first needed."""
-        return open_folder(self.folder, own_parts=self.own_parts, dtype=self.dtype)
+        return open_folder(
+            self.folder, own_parts=self.own_parts, dtype=self.dtype, device=self.device
+        )
 
     def open(self) -> None:
         """Read the weights now rather than when they are first needed."""

@@ -4,6 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from clearhead.api.locating import recipe_of_run
@@ -29,9 +30,15 @@ class TrainedRun(TextModel):
     is_run = True
 
     def __init__(
-        self, folder: Path, *, own_parts: OwnParts = NONE, ending: "Ending | None" = None
+        self,
+        folder: Path,
+        *,
+        own_parts: OwnParts = NONE,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+        ending: "Ending | None" = None,
     ) -> None:
-        super().__init__(folder, own_parts=own_parts)
+        super().__init__(folder, own_parts=own_parts, dtype=dtype, device=device)
         self.ending = ending
         """Why training ended, if it was in this process."""
 

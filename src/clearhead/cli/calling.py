@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
     """Every option that is a parameter of the function gets its default, so that each default is
-    written once."""
+    written once; unless it is passed on only where it was typed."""
     known = _parameters(function)
     for action in parser._actions:
-        if action.dest in known:
+        if action.dest in known and action.default != argparse.SUPPRESS:
             action.default = known[action.dest]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.api.evaluating import evaluate
+from clearhead.api.measuring import OPTIONS
 from clearhead.api.paths import PREPARED
 from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments
@@ -55,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prepared", type=Path, metavar="FOLDER", help=f"prepared data (default: {PREPARED}/RUN)"
     )
     add_options(encoder, EncoderEvaluation, metavars={"p_mask": "P"})
+    for action in parser._actions:
+        if action.dest in OPTIONS:  # one that is for another kind of model is an error, if typed
+            action.default = argparse.SUPPRESS
     add_quiet(parser)
     parser.add_argument(
         "--format",

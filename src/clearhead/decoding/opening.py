@@ -120,11 +120,15 @@ def checked_folder(folder: Path) -> Path:
 
 
 def open_folder(
-    folder: Path, *, own_parts: OwnParts = NONE, dtype: torch.dtype | None = None
+    folder: Path,
+    *,
+    own_parts: OwnParts = NONE,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
 ) -> Opened:
     """The model folder, or that of a run, with its tokenizer, or one for each side."""
     folder = checked_folder(folder)
-    model = load_model(folder, own_parts=own_parts, dtype=dtype)
+    model = load_model(folder, own_parts=own_parts, dtype=dtype, device=device)
     codec = open_codec(folder)
     return Opened(
         model=model,

@@ -128,7 +128,7 @@ def load_model(
     folder: str | Path,
     *,
     dtype: torch.dtype | None = None,
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     own_parts: OwnParts = NONE,
 ) -> Model:
     """The model of a folder, by default in the dtype of its weights. Only one tensor more than the
@@ -136,7 +136,9 @@ def load_model(
     cannot make us run code."""
     folder = _as_path("folder", folder)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise InputError(f"dtype={dtype!r:.60} is no dtype of weights; give one, as torch.float32")
+        raise InputError(
+            f"dtype={dtype!r:.60} is not a dtype of weights; give one, such as torch.float32"
+        )
     description = read_description(folder)
     config = description.model
     _check_own_parts(folder, description, own_parts)

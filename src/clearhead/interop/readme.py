@@ -95,10 +95,10 @@ folder = "."  # where this file is
 tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
 translator = ctranslate2.Translator(folder)  # compute_type="int8" is smaller and faster
 tokens = tokenizer.encode("A line to translate", add_special_tokens=False).tokens
-found = translator.translate_batch(
+results = translator.translate_batch(
     [tokens], beam_size=BEAM, max_input_length=LONGEST, max_decoding_length=LONGEST
 )
-print(tokenizer.decode([tokenizer.token_to_id(token) for token in found[0].hypotheses[0]]))
+print(tokenizer.decode([tokenizer.token_to_id(token) for token in results[0].hypotheses[0]]))
 """,
     ("ctranslate2", "decoder"): """\
 import ctranslate2
@@ -108,8 +108,8 @@ folder = "."  # where this file is
 tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
 generator = ctranslate2.Generator(folder)  # compute_type="int8" is smaller and faster
 tokens = STARTtokenizer.encode("The text begins", add_special_tokens=False).tokens
-found = generator.generate_batch([tokens], max_length=20, sampling_topk=20)
-print(tokenizer.decode(found[0].sequences_ids[0]))
+results = generator.generate_batch([tokens], max_length=20, sampling_topk=20)
+print(tokenizer.decode(results[0].sequences_ids[0]))
 """,
     ("ctranslate2", JOINED): """\
 import ctranslate2
@@ -119,11 +119,11 @@ folder = "."  # where this file is
 tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
 generator = ctranslate2.Generator(folder)  # compute_type="int8" is smaller and faster
 line = tokenizer.encode("A line to translate", add_special_tokens=False).tokens
-given = [*line, *map(tokenizer.id_to_token, [BETWEEN])]  # what its translation stands behind
-found = generator.generate_batch(
-    [given], max_length=20, beam_size=BEAM, include_prompt_in_result=False
+prompt = [*line, *map(tokenizer.id_to_token, [BETWEEN])]  # what its translation stands behind
+results = generator.generate_batch(
+    [prompt], max_length=20, beam_size=BEAM, include_prompt_in_result=False
 )
-print(tokenizer.decode(found[0].sequences_ids[0]))
+print(tokenizer.decode(results[0].sequences_ids[0]))
 """,
     ("onnx", "encoder-decoder"): """\
 import { pipeline } from "@huggingface/transformers";
