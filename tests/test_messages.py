@@ -72,6 +72,23 @@ def test_xliff_is_named_whatever_its_name(name: str, said):
     assert "is empty" not in message and "rename" not in message
 
 
+def test_java_properties_are_neither_text_nor_lines_to_translate(said):
+    write("de.properties", "menu.open=Öffnen\nmenu.close=Schließen\n" * 50)
+    message = said("new", "mine", "--text", "de.properties")
+    assert "is a Java properties file, and a model would learn its syntax" in message
+    assert "prop2po -t SOURCE.properties " in message and " && po2csv " in message
+    message = said("translate", "copy-task", "--input", "de.properties")
+    assert "is a Java properties file, whose lines are not sentences" in message
+
+
+def test_import_asks_for_the_folder_to_write_and_for_a_folder_to_read(said):
+    assert "needs OUT (the folder to write; it must not exist)" in said("import", "model.bin")
+    write("model.bin", b"weights")
+    remedy = "name the Hugging Face folder, with config.json and safetensors"
+    assert said("import", "model.bin", "out") == f"clearhead: model.bin is a file; {remedy}\n"
+    assert said("import", "modle", "out") == f"clearhead: modle is not there; {remedy}\n"
+
+
 @pytest.mark.parametrize(
     ("magic", "what"),
     [(b"PK\x03\x04", "a zip archive; unpack it first: unzip"), (b"7z\xbc\xaf\x27\x1c", "7z x ")],
@@ -155,7 +172,10 @@ def test_wrong_words_on_the_command_line_are_answered_in_one_line(said):
         "clearhead: --threads 'two' is not a whole number; give one, such as --threads 10\n"
     )
     assert "choose from" in said("evaluate", "copy-task", "--split", "tset")
-    assert said("new") == "clearhead: clearhead new needs NAME; see clearhead new --help\n"
+    assert said("new") == (
+        "clearhead: clearhead new needs NAME (name of the recipe, such as my-pairs); see clearhead "
+        "new --help\n"
+    )
     assert "--minutes needs a value" in said("new", "mine", "--minutes")
 
 

@@ -164,7 +164,7 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
     ("given", "message"),
     [
         ({}, "text= is missing: say what there is"),
-        ({"text": "a text"}, "text= is missing: say what there is"),
+        ({"text": "a text"}, "text= is a str, not an OwnText: say what there is"),
         ({"pairs": PAIRS, "texts": ["x"]}, "give text= and no other"),
         ({"pairs": []}, "pairs is empty"),
         ({"texts": range(0)}, "texts is empty"),

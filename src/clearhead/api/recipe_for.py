@@ -74,9 +74,10 @@ def recipe_for(
     if old:
         text = old_own_text(text, old)
     if not isinstance(text, OwnText):
+        wrong = "is missing" if text is None else f"is a {type(text).__name__}, not an OwnText"
         raise InputError(
-            "text= is missing: say what there is, such as OwnText.pairs([(source, target), …]) or "
-            "OwnText.texts([…])"
+            f"text= {wrong}: say what there is, such as OwnText.pairs([(source, target), …]), "
+            "OwnText.texts([…]) or, of files, OwnText.files(path)"
         )
     for what, several in (("skip", skip), ("clean", clean)):
         if several is not None:

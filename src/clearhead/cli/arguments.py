@@ -30,6 +30,11 @@ class Arguments(argparse.ArgumentParser):
         if match := _NO_VALUE.fullmatch(message):
             raise ClearheadError(f"{match[1]} needs a value; {help_text}")
         if match := _MISSING.fullmatch(message):
-            names = ", ".join(name.strip().upper() for name in match[1].split(","))
+            missing = [name.strip() for name in match[1].split(",")]
+            explained = {action.dest: action.help for action in self._actions}
+            names = ", ".join(
+                f"{name.upper()} ({explained[name]})" if explained.get(name) else name.upper()
+                for name in missing
+            )
             raise ClearheadError(f"{self.prog} needs {names}; {help_text}")
         raise ClearheadError(f"{self.prog}: {message.removeprefix('argument ')}; {help_text}")

@@ -1,5 +1,5 @@
-"""Files of programs that translate, recognised by their content: a model would learn their syntax.
-Each is named, with the commands that write its texts as a table."""
+"""Files of programs that translate, recognised by their content, or else by their names: a model
+would learn their syntax. Each is named, with the commands that write its texts as a table."""
 
 import re
 import shlex
@@ -31,12 +31,14 @@ def catalogue_of(path: Path, head: bytes) -> Catalogue | None:
         what, steps = "XLIFF", [("xliff2po", ".po"), _PO]
     elif re.search(rb"<!doctype ts>|<ts\s", head.lower()):
         what, steps = "a catalogue of Qt Linguist", [("ts2po", ".po"), _PO]
+    elif path.suffix.lower() == ".properties":  # keys and texts, which any text could look like
+        what, steps = "a Java properties file", [("prop2po -t SOURCE.properties", ".po"), _PO]
     else:
         return None
     given, commands = path, list[str]()
     for program, ending in steps:
         made = path.with_suffix(f".pairs{ending}")
-        commands.append(shlex.join([program, str(given), str(made)]))
+        commands.append(f"{program} {shlex.join([str(given), str(made)])}")
         given = made
     return Catalogue(what, given, " && ".join(["pip install translate-toolkit", *commands]))
 

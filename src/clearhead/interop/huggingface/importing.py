@@ -35,6 +35,11 @@ _log = logging.getLogger(__name__)
 def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BYTES) -> Description:
     """Write a model folder that computes what the Hugging Face folder does. Weights keep their
     dtype, and pass through the memory of one shard."""
+    if not folder.is_dir():
+        wrong = "is a file" if folder.exists() else "is not there"
+        raise FolderError(
+            f"{folder} {wrong}; name the Hugging Face folder, with config.json and safetensors"
+        )
     content = read_json(folder, CONFIG)
     if content.get("format") == FORMAT:
         raise FolderError(f"{folder} is a model folder already; every verb opens it as it is")
