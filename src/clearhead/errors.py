@@ -45,6 +45,10 @@ class InputError(ClearheadError, ValueError):
     """Tokens or tensors that the model cannot take."""
 
 
+class TokenIdError(InputError, IndexError):
+    """Ids that a table has no row for; torch's own error for them is an IndexError too."""
+
+
 class FolderError(ClearheadError, ValueError):
     """A model folder, of clearhead or of other software, that cannot be used as it is."""
 

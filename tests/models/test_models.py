@@ -166,3 +166,16 @@ def test_segments_without_a_table_of_segments_are_refused():
     tokens = torch.ones(1, 2, dtype=torch.long)
     with pytest.raises(InputError, match="has no segments; leave them out, or set n_segments"):
         build_model(preset("tiny-encoder"))(tokens, segments=tokens)
+
+
+def test_ids_that_the_vocabulary_has_not_are_named():
+    model = build_model(preset("tiny-decoder"))
+    size = model.config.vocab_size
+    for ids in ([0, size], [-1, 3]):
+        with pytest.raises(InputError) as error:
+            model(torch.tensor([ids]), real="all")
+        assert isinstance(error.value, IndexError), "as torch's own error, which callers may catch"
+        assert str(error.value) == (
+            f"ids from {min(ids)} to {max(ids)} are looked up in a table of {size}, whose ids are "
+            f"0 to {size - 1}; encode the text with the tokenizer of this model"
+        )

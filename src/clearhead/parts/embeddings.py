@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clearhead.errors import TokenIdError
 from clearhead.parts.dropout import Dropout
 from clearhead.parts.feed_forward import Activation
 from clearhead.shapes import Float, Int, Logits, Positions, Real, Stream, Tensor, Tokens
@@ -21,7 +22,14 @@ class TokenEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
 
     def forward(self, tokens: Tokens) -> Stream:
-        vectors = F.embedding(tokens, self.weight)
+        try:
+            vectors = F.embedding(tokens, self.weight)
+        except IndexError:  # only where processors look rows up: an accelerator reports it later
+            raise TokenIdError(
+                f"ids from {int(tokens.min())} to {int(tokens.max())} are looked up in a table of "
+                f"{len(self.weight)}, whose ids are 0 to {len(self.weight) - 1}; encode the text "
+                "with the tokenizer of this model"
+            ) from None
         return vectors if self.scale == 1.0 else vectors * self.scale
 
     def extra_repr(self) -> str:
