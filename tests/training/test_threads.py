@@ -32,6 +32,8 @@ def test_the_fewest_threads_that_are_nearly_the_fastest_are_taken():
     assert pick({2: 0.100, 1: 0.105}).threads == 1
     assert pick({2: 0.100, 1: 0.150}).threads == 2
     assert pick({2: 1.516, 1: 0.114}).why == "since a step takes 0.114 s with 1, 1.516 s with 2"
+    assert pick({2: 1.516, 1: 0.114}).compared == "since a step takes 13 times as long with 2"
+    assert pick({1: 0.1}).compared == ""
 
 
 def test_threads_are_chosen_by_real_steps_which_leave_no_trace(text: Corpus, monkeypatch):
@@ -103,6 +105,10 @@ def test_a_recipe_says_that_the_machine_is_busy(text: Corpus, monkeypatch):
     assert "gets 50% of a core" in trials.reasons[-1]
     monkeypatch.setattr("clearhead.training.trials.free_share", lambda: 0.97)
     assert trials.reasons == ["Threads: 1, as given."]
+    trials.choice = pick({4: 0.1, 2: 0.15, 1: 0.25})
+    assert trials.reasons == [
+        "Threads: 4, since a step takes 2.5 times as long with 1, 1.5 times as long with 2."
+    ]
     assert 0 < free_share(0.02) <= 1
 
 

@@ -43,6 +43,16 @@ class ThreadChoice:
         """Seconds of a step, as measured; None: no step was timed."""
         return self.seconds.get(self.threads)
 
+    @property
+    def compared(self) -> str:
+        """What a step takes with each other number that was tried, as a multiple."""
+        times = ", ".join(
+            f"{seconds / self.seconds[self.threads]:.2g} times as long with {threads}"
+            for threads, seconds in sorted(self.seconds.items())
+            if threads != self.threads
+        )
+        return times and f"since a step takes {times}"
+
     def __str__(self) -> str:
         return f"threads: {self.threads}{self.why and f', {self.why}'}"
 

@@ -59,7 +59,9 @@ class Trials:
         choice = self.choice
         if choice is None:  # nothing was timed
             return []
-        lines = [f"Threads: {choice.threads}, {choice.why}."] if choice.why else []
+        # As multiples: the model whose steps were timed first need not be the chosen one.
+        why = choice.compared or choice.why
+        lines = [f"Threads: {choice.threads}, {why}."] if why else []
         share = free_share()
         if share < BUSY:
             lines.append(
