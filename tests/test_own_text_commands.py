@@ -93,11 +93,13 @@ def _numbered(folder: Path) -> list[tuple[str, str, str]]:
     return [(f"k{number}", *pair) for number, pair in enumerate(pairs(folder))]
 
 
-def test_files_by_label_become_a_classifier(here: Path):
+def test_files_by_label_become_a_classifier(here: Path, capsys):
     texts = [source for source, _ in pairs(here)]
     (here / "good.txt").write_text("\n".join(texts[:150]), encoding="utf-8")
     (here / "bad.txt").write_text("\n".join(texts[150:]), encoding="utf-8")
     assert main(["new", "mine", "--label", "good=good.txt", "bad=bad.txt", *QUICK]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert " and has 300 texts to label. " in told and "to guess" not in told
     assert load_recipe("mine.toml").data.labels == ("good", "bad")
     trained("mine")
     assert main(["evaluate", "runs/mine"]) == 0

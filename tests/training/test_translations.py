@@ -93,6 +93,13 @@ def test_samples_are_lines_below_the_numbers():
     assert others == ["  source      a b", f"  translation {'x' * 160}…", "  reference   z"]
 
 
+def test_a_classifier_has_no_perplexity():
+    labelled = {"step": 7, "valid": True, "new_best": False, "loss": 0.5, "perplexity": 1.6487}
+    assert validation_line(labelled) == "step 7  valid  loss 0.5000  perplexity 1.6487"
+    labelled["accuracy"] = 0.75
+    assert validation_line(labelled) == "step 7  valid  loss 0.5000  accuracy 0.7500"
+
+
 def test_details_say_what_a_translation_was_learnt_from(pairs: Corpus, tmp_path: Path, capsys):
     recipe = tmp_path / "pairs.toml"
     recipe.write_text(recipe_toml(with_train(PAIRS, steps=1)), encoding="utf-8")

@@ -201,7 +201,13 @@ def write_readme(
         for word, figure in figures.items():
             code = code.replace(word, str(figure))
         lines += [f"```{_LANGUAGES[library]}\n{code}```", ""]
-        if ids.strip and kind in ("encoder-decoder", JOINED, CLASSIFIER):
+        if ids.strip and kind == CLASSIFIER:
+            lines += [
+                "clearhead removes white space from both ends of a text, and the pipeline does "
+                "not: give it stripped texts, or labels and scores may differ.",
+                "",
+            ]
+        if ids.strip and kind in ("encoder-decoder", JOINED):
             lines += [
                 "Give it lines without blanks or a line break at their ends: it knows no others.",
                 "",

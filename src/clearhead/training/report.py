@@ -267,11 +267,14 @@ def step_line(record: MetricsLine) -> str:
 def validation_line(record: MetricsLine) -> str:
     """A validation's numbers as one line for people, and below it the translations that it shows,
     if there are any."""
+    hidden = ["step", "valid", "new_best", SAMPLES]
+    perplexity = record.get("perplexity")
+    if "accuracy" in record or (isinstance(perplexity, float) and perplexity > 1e6):
+        hidden.append("perplexity")  # labels are no words; and a huge one says less than the loss
     numbers = "".join(
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
         for name, value in record.items()
-        if name not in ("step", "valid", "new_best", SAMPLES)
-        and not (name == "perplexity" and isinstance(value, float) and value > 1e6)  # see the loss
+        if name not in hidden
     )
     line = f"step {record['step']:,}  valid{numbers}{'  (best)' if record['new_best'] else ''}"
     return "\n".join([line, *sample_lines(record)])

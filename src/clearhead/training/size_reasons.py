@@ -14,7 +14,9 @@ def reasons_for(sized: Sized) -> list[str]:
     size, shape, seconds, targets = sized.chosen
     steps, possible = values["train.steps"], sized.chosen.updates(sized.minutes)
     why = f"the model sees the text {sized.passes:.1f} times"
+    guessed = "tokens to guess"
     if template.data.task == "classification":
+        guessed = "texts to label"
         why = "one label for a whole text is soon known by heart"
     limit = "; more would teach little, and the time allows more."
     if possible < STEPS_AT_LEAST:
@@ -29,7 +31,7 @@ def reasons_for(sized: Sized) -> list[str]:
         *_about_the_text(template, text, shape),
         _about_the_model(template, size, sized.fits, sized.minutes),
         *_about_initial_weights(shape),
-        f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} tokens to guess. "
+        f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} {guessed}. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {sized.passes:.1f} "
         f"times{limit}",
         f"Dropout: {values['model.p_dropout']}, since {why}.",
@@ -64,9 +66,12 @@ def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any])
         validation += "sentences."
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."
+    tokens = f"{text.tokens:,} tokens to guess"
+    if template.data.task == "classification":
+        tokens = f"{text.read:,} tokens"
     reasons = [
-        f"Text: {survey.documents:,} {what}, {survey.n_bytes:,} bytes, about {text.tokens:,} "
-        f"tokens to guess (counted in a sample of {survey.sample_bytes:,} bytes).{survey.left_out}",
+        f"Text: {survey.documents:,} {what}, {survey.n_bytes:,} bytes, about {tokens} (counted in "
+        f"a sample of {survey.sample_bytes:,} bytes).{survey.left_out}",
         f"Vocabulary: {text.vocab_size:,} tokens, "
         + (
             "those of the model that training starts from."
