@@ -5,6 +5,7 @@ import random
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_corpora import make_corpus
 
@@ -12,6 +13,9 @@ from clearhead.config import DataConfig
 from clearhead.data import learnt_from
 from clearhead.data.corpus import Corpus
 from clearhead.data.learnt_from import TrainingText, ngrams_of, pieces_of
+from tests.test_architecture import package_table
+
+ROOT = Path(__file__).parents[2]
 
 WORDS = [
     "%d",
@@ -57,9 +61,9 @@ def test_counts_are_those_of_grep(corpus: Corpus):
 
 def test_the_nearest_pairs_are_those_of_brute_force(corpus: Corpus):
     text, draw = TrainingText(corpus), random.Random(9)
+    store = corpus.store("train", "source")
     documents = [
-        {*ngrams_of([int(i) for i in ids])}
-        for ids in text.store.documents(learnt_from.np.arange(text.n))
+        {*ngrams_of([int(i) for i in ids])} for ids in store.documents(np.arange(store.n_documents))
     ]
     for _ in range(20):
         ids = text.tokenizer.encode(" ".join(draw.choices([*WORDS, "new"], k=5)))
@@ -91,6 +95,35 @@ def test_the_search_is_bounded_and_says_so(corpus: Corpus, monkeypatch: pytest.M
     text = TrainingText(corpus)
     assert 1 < text.n < 150 and len(text.tokens) <= 200
     assert f"of the first {text.n} lines" in str(text.ask("open the files"))
+
+
+def test_of_whole_files_the_lines_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    draw = random.Random(3)
+    lines = [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(400)]
+    lines[7], lines[9], lines[20] = "", "  indented", "disk of %s 文件 with Größe the open items"
+    for name, half in (("a.txt", lines[:250]), ("b.txt", lines[250:])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in half), encoding="utf-8")
+    config = DataConfig(train=("a.txt", "b.txt"), document="file", vocab_size=300)
+    text = TrainingText(make_corpus(tmp_path, config))
+    assert text.is_all and len(text.documents) == 2
+    for piece in (*WORDS, "  indented", "of the", "never"):
+        assert text.count(piece) == sum(piece in line for line in lines), piece
+    assert text.n in (399, 400), "a blank line may be one token with the break before it"
+    nearest = text.nearest(text.tokenizer.encode(lines[20]))[0]
+    assert nearest.number in (19, 20) and nearest.texts == (lines[20],)
+    monkeypatch.setattr(learnt_from, "MOST_SHOWN", 4)
+    assert text.nearest(text.tokenizer.encode(lines[20]))[0].texts == (f"{lines[20][:4]}…",)
+    monkeypatch.setattr(learnt_from, "MOST_TOKENS", 100)  # within the first file
+    cut = TrainingText(text.corpus)
+    assert len(cut.tokens) == 100 and not cut.is_all and 1 < cut.n < 100
+
+
+def test_what_is_published_cannot_read_training_text():
+    """Exports, web pages, served models and plain pages are made by packages that may not import
+    `data`, which alone reads prepared text; tests/test_architecture.py holds them to this table."""
+    may_import = package_table((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    for package in ("interop", "web", "serving", "inspection"):
+        assert "data" not in may_import[package], package
 
 
 def test_nothing_of_it_is_written(corpus: Corpus):

@@ -257,9 +257,13 @@ def test_see_shows_what_the_decision_depends_on(trained: Path, tmp_path: Path, c
 
 
 def test_see_names_the_training_texts_that_are_near_with_their_labels(trained: Path):
-    near = ch.see(trained, "rain the old man", training_text=True).document["learnt"]["nearest"]
+    seen = ch.see(trained, "rain the %'d man", training_text=True)
+    near = seen.document["learnt"]["nearest"]
     assert near and all(each["texts"][-1] in ("fine", "wet") for each in near)
-    assert "What it learnt this from" in ch.see(trained, "rain", training_text=True).html
+    assert "What it learnt this from" in seen.html
+    assert '<tr class="never"><td>%&#x27;d</td><td class="n">0</td></tr>' in seen.html
+    assert "%'d             never in the training text" in str(seen), "in a terminal as well"
+    assert "never in the training text" not in str(ch.see(trained, "rain the %'d man"))
 
 
 def test_attention_of_a_classifier_is_a_map(trained: Path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from clearhead.api.exporting import export
 from clearhead.api.loading import load
 from clearhead.api.seeing import see
 from clearhead.api.training import train
@@ -125,6 +126,10 @@ def test_details_say_what_a_translation_was_learnt_from(pairs: Corpus, tmp_path:
     assert (
         shown.document["learnt"]["nearest"][0]["texts"][0] == first and "learntPanel" in shown.html
     )
+    out = tmp_path / "hf"
+    export(load(run), out, to="huggingface", check=False)
+    for path in (*out.rglob("*"), *(run / "model").rglob("*")):
+        assert path.is_dir() or first.encode() not in path.read_bytes(), path
     with pytest.raises(ClearheadError, match=r"training_text=True needs a run, whose training"):
         see(run / "model", first, max_new=3, training_text=True)
 

@@ -15,6 +15,7 @@ from clearhead.api.texts import one_string
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config.checks import as_path
 from clearhead.config.options import PageLanguage, SeeOptions
+from clearhead.data.learnt_from import LearntFrom
 from clearhead.errors import ConfigError, DataError
 from clearhead.inspection import seeing
 from clearhead.inspection.labelled import FORMAT, label_page, label_text
@@ -29,6 +30,8 @@ class Microscope:
 
     document: dict[str, Any]
     """All numbers of the page; `clearhead.inspection.look` explains them."""
+    learnt: LearntFrom | None = None
+    """What the training text has of the text, where that was asked for."""
 
     @property
     def html(self) -> str:
@@ -54,8 +57,10 @@ class Microscope:
         return in_frame(self.html)
 
     def __str__(self) -> str:
-        if self._is_label:
-            return label_text(self.document)
+        shown = label_text(self.document) if self._is_label else self._sharpest_head()
+        return shown if self.learnt is None else f"{shown}\n\n{self.learnt}"
+
+    def _sharpest_head(self) -> str:
         kind = list(self.document["attention"])[-1]
         layer, head = self.document["suggested"][kind]
         stored = self.document["attention"][kind]
@@ -102,20 +107,19 @@ def see(
     subject = seeing.subject_of(text_model.opened, text_model.name)
     settings = {name: value for name, value in vars(options).items() if name != "training_text"}
     document = seeing.see(subject, one_string(text), **settings)
-    return Microscope(document | (_learnt(text_model, text) if options.training_text else {}))
-
-
-def _learnt(model: TextModel, text: str) -> dict[str, Any]:
-    """What the training text of a run has of the text, for the page."""
-    if not isinstance(model, TrainedRun):
-        rule = f"needs a run, whose training text is known, but {model.folder} is only a model"
+    if not options.training_text:
+        return Microscope(document)
+    if not isinstance(text_model, TrainedRun):
+        rule = f"needs a run, whose training text is known, but {text_model.folder} is only a model"
         raise ConfigError("training_text", True, rule, "name the run, or leave it out")
-    learnt = model.learnt_from(text)
+    learnt = text_model.learnt_from(text)
+    return Microscope(document | {"learnt": _for_the_page(learnt)}, learnt)
+
+
+def _for_the_page(learnt: LearntFrom) -> dict[str, Any]:
     return {
-        "learnt": {
-            "counts": list(learnt.counts.items()),
-            "nearest": [vars(pair) for pair in learnt.nearest],
-            "searched": learnt.searched,
-            "isAll": learnt.is_all,
-        }
+        "counts": list(learnt.counts.items()),
+        "nearest": [vars(pair) for pair in learnt.nearest],
+        "searched": learnt.searched,
+        "isAll": learnt.is_all,
     }

@@ -6,26 +6,31 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from clearhead.data.corpus import Corpus
-from clearhead.data.token_files import Integers, TokenStore
+from clearhead.data.token_files import Integers
+from clearhead.errors import DataError
 
 MOST_TOKENS = 50_000_000  # that are searched: a second for each hundred different n-grams
+MOST_SHOWN = 1000  # characters of a line
 LONGEST_NGRAM = 3
 _EDGES = '.,;:!?"“”„«»()[]。，；：！？、（）「」'
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarPair:
-    """A training document that shares rare n-grams with a text."""
+    """A line of the training text that shares rare n-grams with a text."""
 
     number: int
     """Its place in the training split, from 0."""
     score: float
-    """Over the different n-grams that both have: the sum of log(documents / documents with it)."""
+    """Over the different n-grams of one to three tokens that both have: the sum of
+    log(lines / lines with it)."""
     texts: tuple[str, ...]
+    """Its sides, each cut where it is very long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,28 +82,42 @@ def ngrams_of(ids: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 class TrainingText:
-    """The training split of prepared data, to be asked what it has of a text."""
+    """The training split of prepared data, to be asked what it has of a text. Pairs and labelled
+    texts are lines. Of a text alone, whose documents may be whole files, a line ends with the first
+    token that has a line break in it, or with its document."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
         self.sides = list(corpus.tokenizers)
         self.tokenizer = corpus.tokenizers[self.sides[0]]
-        self.store: TokenStore = corpus.store("train", self.sides[0])
-        lengths = self.store.lengths(np.arange(self.store.n_documents))
-        self.n = int(np.searchsorted(np.cumsum(lengths), MOST_TOKENS, side="right"))
-        self.n = max(1, self.n)
-        self.document_of: Integers = np.repeat(np.arange(self.n), lengths[: self.n])
+        store = corpus.store("train", self.sides[0])
+        ends = np.cumsum(store.lengths(np.arange(store.n_documents)))
+        if not store.n_tokens:
+            raise DataError(f"{corpus.folder} has no training text; prepare it again")
+        self.documents = ends[ends <= MOST_TOKENS]
+        """Where each one ends."""
+        if not len(self.documents) or (len(self.sides) == 1 and len(self.documents) < len(ends)):
+            self.documents = np.append(self.documents, min(MOST_TOKENS, store.n_tokens))  # is cut
+        self.is_all = int(self.documents[-1]) == store.n_tokens
+        self.tokens: Integers = store.read(0, int(self.documents[-1]))
+        """Of all that is searched, one document behind the other."""
+        self.ends = self._ends_of_lines() if len(self.sides) == 1 else self.documents
+        """Of the lines."""
+        self.n = len(self.ends)
+        self.line_of = np.repeat(np.arange(self.n, dtype=np.uint32), np.diff(self.ends, prepend=0))
 
-    @cached_property
-    def tokens(self) -> Integers:
-        """Of all documents that are searched, one behind the other."""
-        return self.store.read(0, len(self.document_of))
+    def _ends_of_lines(self) -> Integers:
+        vocabulary = range(self.tokenizer.vocab_size)
+        breaks = [index for index in vocabulary if "\n" in self.tokenizer.decode([index])]
+        after = np.flatnonzero(np.isin(self.tokens, breaks)) + 1
+        after = after[~np.isin(after + 1, self.documents)]  # only the end of a document follows
+        return np.union1d(after, self.documents)
 
     @cached_property
     def lines(self) -> list[str]:
-        """Of the documents that are searched; a document may be a whole file."""
-        documents = self.store.documents(np.arange(self.n))
-        texts = (self.tokenizer.decode(ids.tolist()) for ids in documents)
+        """The text of all that is searched."""
+        bounds = pairwise([0, *self.documents.tolist()])
+        texts = (self.tokenizer.decode(self.tokens[start:end]) for start, end in bounds)
         return [line for text in texts for line in text.split("\n")]
 
     def ask(self, text: str, n_nearest: int = 3) -> LearntFrom:
@@ -107,7 +126,7 @@ class TrainingText:
             counts={piece: self.count(piece) for piece in pieces_of(text)},
             nearest=self.nearest(self.tokenizer.encode(text), n_nearest),
             searched=self.n,
-            is_all=self.n == self.store.n_documents,
+            is_all=self.is_all,
         )
 
     def count(self, piece: str) -> int:
@@ -115,7 +134,7 @@ class TrainingText:
         return sum(piece in line for line in self.lines)
 
     def nearest(self, ids: Sequence[int], n_nearest: int = 3) -> list[SimilarPair]:
-        """The documents with the highest scores, the earlier one of two that are equal."""
+        """The lines with the highest scores, the earlier one of two that are equal."""
         scores = np.zeros(self.n)
         begins: dict[int, Integers] = {}
         for ngram in ngrams_of(ids):
@@ -126,20 +145,23 @@ class TrainingText:
             for offset, token in enumerate(ngram[1:], 1):
                 places = places[places + offset < len(self.tokens)]
                 same = self.tokens[places + offset] == token
-                inside = self.document_of[places + offset] == self.document_of[places]
+                inside = self.line_of[places + offset] == self.line_of[places]
                 places = places[same & inside]
-            documents = np.unique(self.document_of[places])
-            if len(documents):
-                scores[documents] += np.log(self.n / len(documents))
+            lines = np.unique(self.line_of[places])
+            if len(lines):
+                scores[lines] += np.log(self.n / len(lines))
         best = np.lexsort((np.arange(self.n), -np.round(scores, 9)))[:n_nearest]
         return [
-            SimilarPair(number=int(at), score=float(scores[at]), texts=self._texts(int(at)))
-            for at in best
-            if scores[at] > 0
+            SimilarPair(number=int(line), score=float(scores[line]), texts=self._texts(int(line)))
+            for line in best
+            if scores[line] > 0
         ]
 
-    def _texts(self, number: int) -> tuple[str, ...]:
-        return tuple(self._text(side, number) for side in self.sides)
+    def _texts(self, line: int) -> tuple[str, ...]:
+        start = int(self.ends[line - 1]) if line else 0
+        own = self.tokenizer.decode(self.tokens[start : self.ends[line]]).rstrip("\n")
+        texts = [own, *(self._text(side, line) for side in self.sides[1:])]
+        return tuple(t if len(t) <= MOST_SHOWN else f"{t[:MOST_SHOWN]}…" for t in texts)
 
     def _text(self, side: str, number: int) -> str:
         ids = self.corpus.store("train", side).document(number)

@@ -19,7 +19,7 @@ FORMAT = "clearhead label 1"
 STYLE = """\
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-spacing: 0.8rem 0.2rem } td.n { text-align: right }
-meter { width: 16rem } .pictures { overflow-x: auto }"""
+meter { width: 16rem } .pictures { overflow-x: auto } .never { font-weight: bold }"""
 WORDS = {
     "en": {
         "title": "Which label, and why",
@@ -34,8 +34,9 @@ WORDS = {
         "without row": "for {label}",
         "layer": "layer {n}",
         "learnt": "What it learnt this from",
-        "learnt note": "Training texts that share rare pieces with this one, and their labels.",
-        "never": "Never in the training text: {pieces}",
+        "learnt note": "Lines of the training text that contain each piece; below, the training "
+        "texts that share the rarest n-grams of tokens with this one, and their labels. This page "
+        "holds training text.",
     },
     "zh": {
         "title": "判为哪个标签，依据是什么",
@@ -49,8 +50,8 @@ WORDS = {
         "without row": "支持 {label}",
         "layer": "第 {n} 层",
         "learnt": "从哪里学来",
-        "learnt note": "与本文共有罕见片段的训练文本，以及它们的标签。",
-        "never": "训练文本中从未出现：{pieces}",
+        "learnt note": "包含各片段的训练文本行数；其下是与本文共有最罕见词元 n-gram 的训练文本"
+        "及其标签。本页含有训练文本。",
     },
 }
 
@@ -149,10 +150,14 @@ def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
         f"<li>{escape(each['texts'][0])} <b>{escape(each['texts'][-1])}</b></li>"
         for each in document["learnt"]["nearest"]
     )
-    never = ", ".join(piece for piece, n in document["learnt"]["counts"] if not n)
-    unseen = f"<p>{escape(words['never'].format(pieces=never))}</p>\n" if never else ""
+    counts = "\n".join(
+        f'<tr class="{"seen" if n else "never"}"><td>{escape(piece)}</td>'
+        f'<td class="n">{n:,}</td></tr>'
+        for piece, n in document["learnt"]["counts"]
+    )
     return (
-        f"<h2>{words['learnt']}</h2>\n<p>{words['learnt note']}</p>\n<ol>\n{pairs}\n</ol>\n{unseen}"
+        f"<h2>{words['learnt']}</h2>\n<p>{words['learnt note']}</p>\n<table>\n{counts}\n</table>\n"
+        f"<ol>\n{pairs}\n</ol>\n"
     )
 
 
