@@ -1,0 +1,131 @@
+"""A text with numbers in the place of its spans, and the text again."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from unicodedata import category
+
+from clearhead.localise.spans import (
+    Span,
+    SpanRules,
+    find_spans,
+    identities,
+    pairs_of_tags,
+    signs_of,
+    with_number,
+)
+
+Pieces = tuple[str | int, ...]
+"""Text, and the numbers of spans between it."""
+
+
+@dataclass(frozen=True)
+class MaskedText:
+    """A text in which each span is a number: its place among the spans, from 0."""
+
+    pieces: Pieces
+    spans: tuple[Span, ...]
+    rules: SpanRules
+    before: str = ""
+    """Blanks and line ends at the front: a translation has the same (gettext insists on it)."""
+    behind: str = ""
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is anything to translate."""
+        return any(isinstance(piece, str) and piece.strip() for piece in self.pieces)
+
+    @cached_property
+    def in_order(self) -> tuple[int, ...]:
+        """The spans that take unnumbered arguments, unless they can be numbered: these may not
+        change places."""
+        taking = tuple(number for number, span in enumerate(self.spans) if span.takes)
+        if self.rules.numbered and all(self.spans[number].takes == 1 for number in taking):
+            return ()
+        return taking
+
+    @cached_property
+    def tags(self) -> dict[int, int]:
+        """Tags that open → the tags that close them."""
+        return pairs_of_tags(self.spans)
+
+    @cached_property
+    def unused_signs(self) -> frozenset[str]:
+        """Characters that could begin a span and that the text between the spans does not have: a
+        translation needs none of them either."""
+        text = "".join(piece for piece in self.pieces if isinstance(piece, str))
+        return frozenset(signs_of(self.rules)) - frozenset(text)
+
+    def restore(self, pieces: Sequence[str | int]) -> str:
+        """The text of a translation's pieces, with the spans for their numbers. Arguments that have
+        changed places are numbered. Control characters that the source has not are left out."""
+        numbers = [piece for piece in pieces if isinstance(piece, int)]
+        taking = [number for number in numbers if self.spans[number].takes]
+        names = [span.text for span in self.spans]
+        if self.rules.numbered and taking != sorted(taking):
+            for place, number in enumerate(sorted(taking), 1):
+                names[number] = with_number(self.spans[number], place)
+        known = {"\n", "\t"}.union(*(piece for piece in self.pieces if isinstance(piece, str)))
+        parts = [
+            names[piece]
+            if isinstance(piece, int)
+            else "".join(sign for sign in piece if sign in known or category(sign) != "Cc")
+            for piece in pieces
+        ]
+        return self.before + "".join(parts).strip() + self.behind
+
+    def is_kept_by(self, text: str) -> bool:
+        """Whether a translation has the same spans, each as often. Text may touch an address, so
+        that more would count to it; it only has to be there."""
+        other = find_spans(text, self.rules)
+        wanted, there = (
+            Counter(name for name, span in zip(identities(spans), spans) if span.kind != "url")
+            for spans in (self.spans, other)
+        )
+        addresses = [span.text for span in self.spans if span.kind == "url"]
+        return wanted == there and all(address in text for address in addresses)
+
+
+def mask(text: str, rules: SpanRules = SpanRules()) -> MaskedText:  # noqa: B008 (frozen)
+    """The text with its spans as numbers."""
+    stripped = text.strip()
+    start = text.index(stripped)
+    spans = find_spans(stripped, rules)
+    pieces = with_numbers(stripped, dict(enumerate(spans)))
+    before, behind = text[:start], text[start + len(stripped) :]
+    return MaskedText(pieces, tuple(spans), rules, before, behind)
+
+
+def with_numbers(text: str, numbered: dict[int, Span]) -> Pieces:
+    """The text with these spans as their numbers; no piece of text is empty."""
+    pieces: list[str | int] = []
+    end = 0
+    for number, span in sorted(numbered.items(), key=lambda item: item[1].start):
+        pieces += [text[end : span.start], number]
+        end = span.stop
+    return tuple(piece for piece in [*pieces, text[end:]] if piece != "")
+
+
+def mask_pair(
+    source: str,
+    target: str,
+    most: int,
+    rules: SpanRules = SpanRules(),  # noqa: B008 (frozen)
+) -> tuple[Pieces, Pieces]:
+    """A source and its translation, with numbers for the spans that both have: at most so many.
+    What only one of them has stays text, since a number that is not copied would teach to drop
+    it."""
+    spans, others = find_spans(source, rules), find_spans(target, rules)
+    places: dict[str, list[Span]] = {}
+    for name, span in zip(identities(others), others):
+        places.setdefault(name, []).append(span)
+    pairs = [
+        (span, places[name].pop(0))
+        for name, span in zip(identities(spans), spans)
+        if places.get(name)
+    ][:most]
+    return (
+        with_numbers(source, {number: own for number, (own, _) in enumerate(pairs)}),
+        with_numbers(target, {number: other for number, (_, other) in enumerate(pairs)}),
+    )
