@@ -23,6 +23,7 @@ from clearhead.api.texts import (
     one_string,
 )
 from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.config.checks import as_path
 from clearhead.config.decode import TooLong
 from clearhead.config.evaluate import (
     EncoderEvaluation,
@@ -58,6 +59,7 @@ from clearhead.inspection.attention import AttentionMap
 if TYPE_CHECKING:
     from clearhead.api.measures import Evaluation
     from clearhead.interop.certificate import Certificate
+    from clearhead.localise.filling import Filled
 
 
 class TextModel(TokenizedModel):
@@ -88,6 +90,35 @@ class TextModel(TokenizedModel):
         wanted = chosen(NBestOptions, options)
         answers = translations(self, as_list(texts), wanted, n_best=wanted.n_best)
         return _alike(texts, answers)
+
+    @takes(TranslateOptions)
+    def fill_catalogue(
+        self,
+        path: str | Path,
+        output: str | Path | None = None,
+        *,
+        memory: Sequence[str | Path] = (),
+        pieces: bool = False,
+        **options: Unpack[Translating],
+    ) -> "Filled":
+        """Fill the open entries of a PO or XLIFF file and write it to `output`, or in its place.
+        What a person has translated is not touched; what is new is marked as fuzzy.
+
+        memory: other catalogues, whose translations of the very same text come first.
+        pieces: translate what stands between placeholders and tags piece by piece.
+        """
+        from clearhead.api.localising import fill_catalogue  # only catalogues need its imports
+
+        wanted, given = chosen(TranslateOptions, options), as_path("path", path)
+        return fill_catalogue(
+            self,
+            _engine(self, self.opened.translator, wanted),
+            given,
+            given if output is None else as_path("output", output),
+            [as_path("memory", each) for each in memory],
+            wanted,
+            pieces=pieces,
+        )
 
     @overload
     def generate(self, prompts: str, **options: Unpack[Generating]) -> str: ...

@@ -171,8 +171,9 @@ def _refuse_catalogue(path: Path, head: bytes) -> None:
     if catalogue is not None:
         raise DataError(
             f"{path} is {catalogue.what}, whose lines are not sentences: the output would be "
-            f"broken; write its texts as a table: {catalogue.commands}; and give the texts of "
-            "the column source, one on each line, as --input"
+            "broken; have it filled: clearhead translate MODEL --catalogue FILE (PO and XLIFF); or "
+            f"write its texts as a table: {catalogue.commands}; and give the texts of the column "
+            "source, one on each line, as --input"
         )
 
 

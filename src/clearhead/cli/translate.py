@@ -1,10 +1,12 @@
 """Translates line by line: from standard input to standard output, from file to file, or as you
-type. One output line per input line, in the same order; an empty line stays empty."""
+type. One output line per input line, in the same order; an empty line stays empty. A catalogue (PO,
+XLIFF) is filled as a whole."""
 
 import argparse
 import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -26,7 +28,7 @@ from clearhead.cli.lines import (
 )
 from clearhead.cli.options import add_options
 from clearhead.cli.terminal import one_line, visible
-from clearhead.config.options import NBestOptions
+from clearhead.config.options import NBestOptions, TranslateOptions
 from clearhead.errors import ClearheadError, DataError
 from clearhead.inspection.attention import AttentionMap
 
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser, NBestOptions, "too_long", "split", metavars={"split": "PAIR"})
     add_engine_arguments(parser)
+    _add_catalogue_arguments(parser)
     parser.add_argument(
         "--details",
         action="store_true",
@@ -67,6 +70,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_catalogue_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("catalogues")
+    group.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="fill the open entries of this PO or XLIFF file, in its place or into --output; what "
+        "is new is marked as fuzzy, what a person has translated stays",
+    )
+    group.add_argument(
+        "--memory",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="take translations of the very same text from these catalogues first",
+    )
+    group.add_argument(
+        "--pieces",
+        action="store_true",
+        help="translate what stands between placeholders and tags piece by piece: for a model that "
+        "has not learnt to keep them",
+    )
+
+
 def _svg(text: str) -> Path:
     if not text.endswith(".svg"):
         raise argparse.ArgumentTypeError(
@@ -82,6 +110,11 @@ def run(namespace: argparse.Namespace) -> int:
         raise ClearheadError("--layer belongs to --attention; leave it out, or add --attention")
     if namespace.attention is not None and namespace.split is not None:
         raise ClearheadError("--attention draws one sentence; leave --split out")
+    if namespace.catalogue is not None:
+        return _fill(namespace)
+    for name in ("memory", "pieces"):
+        if getattr(namespace, name):
+            raise ClearheadError(f"--{name} belongs to --catalogue; leave it out, or add that")
     model, options = open_model(namespace), options_of(namespace, NBestOptions)
     picture: Path | None = namespace.attention
     if picture is not None and model.model.config.family != "encoder-decoder":
@@ -120,6 +153,27 @@ def run(namespace: argparse.Namespace) -> int:
     if is_typed(namespace):
         return talk("A line is translated when you press Enter; Ctrl-D ends.", show)
     return answer_lines(namespace, answer)
+
+
+def _fill(namespace: argparse.Namespace) -> int:
+    for name in ("input", "attention", "details", "scores", "split"):
+        if getattr(namespace, name):
+            raise ClearheadError(f"--{name} is for lines; leave it out with --catalogue")
+    model = open_model(namespace)
+    out = namespace.output or namespace.catalogue
+    filled = model.fill_catalogue(
+        namespace.catalogue,
+        out,
+        memory=namespace.memory,
+        pieces=namespace.pieces,
+        **asdict(options_of(namespace, TranslateOptions)),
+    )
+    print(
+        f"{out}: of {filled.entries:,} entries, {filled.kept:,} stay as they were, "
+        f"{filled.remembered:,} are from the memory, {filled.translated:,} are translated, "
+        f"{len(filled.open):,} stay open"
+    )
+    return 0
 
 
 def _draw(path: Path, attention: AttentionMap) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import exp
 from typing import Literal, NamedTuple
 
 from clearhead.errors import InputError
@@ -33,6 +34,13 @@ class Output:
     def log_prob(self) -> float:
         """Of the whole text."""
         return sum(self.log_probs, 0.0)
+
+    @property
+    def confidence(self) -> float:
+        """The mean probability of a token; of an engine that gives no probabilities of tokens, that
+        of the score."""
+        log_probs = self.log_probs or [self.score]
+        return exp(min(0.0, sum(log_probs) / len(log_probs)))
 
     @property
     def pieces(self) -> list[str]:

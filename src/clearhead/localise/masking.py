@@ -18,6 +18,7 @@ from clearhead.localise.spans import (
 
 Pieces = tuple[str | int, ...]
 """Text, and the numbers of spans between it."""
+_NOT_TEXT = ("Cc", "Cs", "Cn")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class MaskedText:
 
     def restore(self, pieces: Sequence[str | int]) -> str:
         """The text of a translation's pieces, with the spans for their numbers. Arguments that have
-        changed places are numbered. Control characters that the source has not are left out."""
+        changed places are numbered. Control characters, and what is no character, are left out
+        unless the source has them."""
         numbers = [piece for piece in pieces if isinstance(piece, int)]
         taking = [number for number in numbers if self.spans[number].takes]
         names = [span.text for span in self.spans]
@@ -70,7 +72,7 @@ class MaskedText:
         parts = [
             names[piece]
             if isinstance(piece, int)
-            else "".join(sign for sign in piece if sign in known or category(sign) != "Cc")
+            else "".join(sign for sign in piece if sign in known or category(sign) not in _NOT_TEXT)
             for piece in pieces
         ]
         return self.before + "".join(parts).strip() + self.behind

@@ -1,0 +1,46 @@
+"""Texts whose spans may not change, by a model that has not learnt to copy them, or has no reserved
+tokens for so many: what stands between the spans is translated piece by piece."""
+
+from collections.abc import Callable, Sequence
+
+from clearhead.decoding.results import Output
+from clearhead.localise.masking import MaskedText
+
+TranslatePieces = Callable[[Sequence[str]], Sequence[Sequence[Output]]]
+"""The translations of each piece, the best first."""
+
+
+def translate_between(
+    texts: Sequence[MaskedText], translate: TranslatePieces
+) -> list[Output | None]:
+    """Each text, its spans in the order of the source. None where a piece has no translation."""
+    pieces = sorted({piece for text in texts for piece in _with_words(text)})
+    answers = {piece: outputs[0] for piece, outputs in zip(pieces, translate(pieces)) if outputs}
+    return [
+        _joined(text, answers) if all(piece in answers for piece in _with_words(text)) else None
+        for text in texts
+    ]
+
+
+def _with_words(text: MaskedText) -> list[str]:
+    """The pieces that can be translated."""
+    strings = [piece for piece in text.pieces if isinstance(piece, str)]
+    return [piece for piece in strings if any(character.isalpha() for character in piece)]
+
+
+def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
+    """The text with its translated pieces, each with the blanks that it has at its ends."""
+    written = [
+        piece.replace(piece.strip(), answers[piece].text.strip())
+        if isinstance(piece, str) and piece in answers
+        else piece
+        for piece in text.pieces
+    ]
+    parts = [answers[piece] for piece in _with_words(text)]
+    return Output(
+        text=text.restore(written),
+        tokens=[token for part in parts for token in part.tokens],
+        log_probs=[log_prob for part in parts for log_prob in part.log_probs],
+        score=sum(part.score for part in parts),
+        stop=next((part.stop for part in parts if part.stop != "end"), "end"),
+    )

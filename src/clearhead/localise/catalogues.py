@@ -1,0 +1,190 @@
+"""Catalogues of translations, PO and XLIFF: read by translate-toolkit (the extra `localise`),
+filled where they are open, and written whole. Everything else in them stays as it is."""
+
+import gettext
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from clearhead.errors import ClearheadError, DataError
+from clearhead.files import write_whole
+from clearhead.localise.spans import SpanRules, rules_of
+
+CatalogueKind = Literal["po", "xliff", "qt"]
+NOTE = "clearhead: "
+"""What the comments of filled entries begin with."""
+HEAD = 4096
+MAX_BYTES = 1 << 28
+_COMMENTS = re.compile(rb"(?:[ \t]*#[^\n]*\n|\s)*")
+_PO_ENTRY = re.compile(rb'(?:domain|msgctxt|msgid)\s*"')
+SINGLE_FORM = 5
+"""gettext's own limit (OFTEN in msgl-check.c): a form that at most so many of the numbers up to
+1000 take may leave the number out."""
+
+
+def kind_of_catalogue(head: bytes) -> CatalogueKind | None:
+    """What a file that begins with these bytes is, if it is a catalogue of translations."""
+    head = head.removeprefix(b"\xef\xbb\xbf")
+    comments = _COMMENTS.match(head)
+    if comments and _PO_ENTRY.match(head, comments.end()):
+        return "po"
+    if b"<xliff" in head.lower():
+        return "xliff"
+    return "qt" if re.search(rb"<!doctype ts>|<ts\s", head.lower()) else None
+
+
+class TranslatedPair(NamedTuple):
+    """A text and its translation, by a person."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """One entry of a catalogue. A PO entry with plural forms has several texts."""
+
+    unit: Any
+    """Of translate-toolkit."""
+    sources: tuple[str, ...]
+    """The text that each form is translated from."""
+    rules: SpanRules
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for a translation: nobody has begun one."""
+        return not any(self._targets) and any(source.strip() for source in self.sources)
+
+    @property
+    def translated(self) -> list[TranslatedPair]:
+        """The pairs that a person has approved."""
+        if _is_draft(self.unit) or len(self._targets) != len(self.sources):
+            return []
+        return [TranslatedPair(*pair) for pair in zip(self.sources, self._targets) if all(pair)]
+
+    @property
+    def _targets(self) -> list[str]:
+        target = self.unit.target
+        return [str(each) for each in getattr(target, "strings", [target]) if each]
+
+    def fill(self, texts: list[str], note: str) -> None:
+        """Writes a translation that a person has to look at, and a note on where it is from."""
+        self.unit.target = texts if len(texts) > 1 or self.unit.hasplural() else texts[0]
+        self.unit.markfuzzy()
+        if type(self.unit).__name__ == "Xliff2Unit":
+            # The toolkit writes notes into the segment, where XLIFF 2.0 allows none.
+            value = re.sub(r"[^\w.]+", "-", note)
+            self.unit.xmlelement.set("subState", NOTE.replace(" ", "") + value)
+        else:
+            self.unit.addnote(NOTE + note, origin="translator")
+
+
+class Catalogue:
+    """A PO or XLIFF file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise DataError(f"{path} has more than {MAX_BYTES:,} bytes; split it")
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
+        self.kind = kind_of_catalogue(content[:HEAD])
+        if self.kind not in ("po", "xliff"):
+            raise DataError(f"{path} is neither PO nor XLIFF; convert it first")
+        self.store = _parse(path, self.kind, content)
+        self.language: str = self.store.gettargetlanguage() or path.stem
+        self.forms = _plural_forms(self.store) if self.kind == "po" else None
+        self.left_out = 0
+        """Entries that cannot be filled: their plural forms are not known, or they have elements
+        inside their text (XLIFF)."""
+        self.entries = [entry for unit in self.store.units if (entry := self._entry(unit))]
+
+    def _entry(self, unit: Any) -> CatalogueEntry | None:
+        if unit.isheader() or unit.isobsolete() or not unit.istranslatable():
+            return None
+        sources = tuple(str(each) for each in getattr(unit.source, "strings", [unit.source or ""]))
+        if self.kind == "xliff":
+            if len(unit.source_dom):
+                self.left_out += 1
+                return None
+            return CatalogueEntry(unit, sources, SpanRules())
+        if len(sources) > 1:
+            if self.forms is None:
+                self.left_out += 1
+                return None
+            sources = tuple(sources[is_plural] for is_plural in self.forms)
+        flags = [flag.strip() for line in unit.typecomments for flag in line[2:].split(",")]
+        return CatalogueEntry(unit, sources, rules_of(flags))
+
+    def write(self, path: Path) -> None:
+        """Writes the catalogue, whole or not at all."""
+        out = io.BytesIO()
+        self.store.serialize(out)
+        try:
+            write_whole(path, out.getvalue())
+        except OSError as error:
+            raise DataError(
+                f"{path} cannot be written ({error.strerror}); name another file"
+            ) from None
+
+
+def read_pairs(path: Path) -> Iterator[TranslatedPair]:
+    """What persons have translated in a catalogue, in its order."""
+    for entry in Catalogue(path).entries:
+        yield from entry.translated
+
+
+def check_can_localise() -> None:
+    """Raises if the optional package is not installed."""
+    if find_spec("translate") is None or find_spec("lxml") is None:
+        raise ClearheadError(
+            "catalogues are read by the package translate-toolkit, which is not installed; get it "
+            "with: pip install 'clearhead[localise]'"
+        )
+
+
+def _parse(path: Path, kind: CatalogueKind, content: bytes) -> Any:
+    check_can_localise()
+    from translate.storage import pypo, xliff, xliff2
+
+    reader = pypo.pofile
+    if kind == "xliff":
+        is_first = b"urn:oasis:names:tc:xliff:document:2" not in content
+        reader = xliff.Xliff1File if is_first else xliff2.Xliff2File
+    try:
+        store = reader(io.BytesIO(content))
+    except Exception as error:  # it raises whatever its parsers raise
+        raise DataError(f"{path} cannot be read as {kind.upper()} ({error})") from None
+    return store
+
+
+def _is_draft(unit: Any) -> bool:
+    """Whether somebody still has to look at the translation. Few programs that write XLIFF 1.2 say
+    `approved`, without which the toolkit takes all for drafts: its `state` says it."""
+    if type(unit).__name__ != "Xliff1Unit":
+        return unit.isfuzzy()
+    state = unit.target_dom.get("state", "") if unit.target_dom is not None else "new"
+    return state.startswith(("new", "needs-"))
+
+
+def _plural_forms(store: Any) -> tuple[bool, ...] | None:
+    """For each plural form of a PO file, whether it is translated from msgid_plural: it is, unless
+    it is the form of one and of few other numbers. None: the header does not say."""
+    n_forms, expression = store.getheaderplural()
+    if n_forms is None or expression is None:
+        return None
+    try:
+        form_of = gettext.c2py(expression)
+        taken = [form_of(n) for n in range(1001)]
+        forms = range(int(n_forms))
+    except (ValueError, ZeroDivisionError, RecursionError):
+        return None
+    if not set(taken) <= set(forms):
+        return None
+    return tuple(form != taken[1] or taken.count(form) > SINGLE_FORM for form in forms)

@@ -1,0 +1,114 @@
+"""What is missing in a catalogue: from the memory where it has the very text, else from a
+translator."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from clearhead.localise.catalogues import Catalogue, CatalogueEntry, TranslatedPair
+from clearhead.localise.masking import MaskedText, mask
+from clearhead.localise.menu_keys import MenuKey, with_menu_key, without_menu_key
+
+
+class Draft(NamedTuple):
+    """A translation that a person has to look at."""
+
+    text: str
+    confidence: float
+    """The model's mean probability of a token."""
+
+
+TranslateMasked = Callable[[Sequence[MaskedText]], Sequence[Draft | None]]
+"""A translation of each text; None where there is none."""
+TranslationMemory = dict[str, str]
+
+
+def memory_of(pairs: Iterable[TranslatedPair]) -> TranslationMemory:
+    """The most frequent translation of each text; of equally frequent ones, the first."""
+    counts: dict[str, Counter[str]] = {}
+    for source, target in pairs:
+        counts.setdefault(source, Counter())[target] += 1
+    return {source: targets.most_common(1)[0][0] for source, targets in counts.items()}
+
+
+@dataclass
+class Filled:
+    """What became of the entries of a catalogue."""
+
+    entries: int
+    remembered: int = 0
+    translated: int = 0
+    open: list[str] = field(default_factory=list)
+    """The texts of entries for which there is no translation that keeps all spans."""
+
+    @property
+    def kept(self) -> int:
+        """Entries that a person had translated before, or begun to."""
+        return self.entries - self.remembered - self.translated - len(self.open)
+
+
+class _Text(NamedTuple):
+    """A text to translate, without its spans and its menu key."""
+
+    masked: MaskedText
+    menu_key: MenuKey | None
+
+
+def fill(catalogue: Catalogue, memory: TranslationMemory, translate: TranslateMasked) -> Filled:
+    """Fills the entries that are open. Each is translated once, whatever its number of forms that
+    come from the same text."""
+    filled = Filled(len(catalogue.entries))
+    waiting: list[CatalogueEntry] = []
+    for entry in catalogue.entries:
+        if not entry.is_open:
+            continue
+        remembered = [_remembered(source, entry, memory) for source in entry.sources]
+        if None in remembered:
+            waiting.append(entry)
+        else:
+            entry.fill([text for text in remembered if text is not None], "from the memory")
+            filled.remembered += 1
+    texts = {
+        (source, entry.rules): _prepared(source, entry)
+        for entry in waiting
+        for source in entry.sources
+    }
+    answers = dict(zip(texts, translate([text.masked for text in texts.values()])))
+    for entry in waiting:
+        keys = [(source, entry.rules) for source in entry.sources]
+        written = [_written(texts[key], answers[key], catalogue.language) for key in keys]
+        if None in written:
+            filled.open.append(entry.sources[0])
+            continue
+        confidence = min(answer.confidence for key in keys if (answer := answers[key]))
+        entry.fill([text for text in written if text is not None], f"confidence {confidence:.2f}")
+        filled.translated += 1
+    return filled
+
+
+def _remembered(source: str, entry: CatalogueEntry, memory: TranslationMemory) -> str | None:
+    """The translation that the memory has, if it keeps the spans."""
+    target = memory.get(source)
+    masked = mask(source, entry.rules)
+    if target is None or not masked.is_kept_by(target):
+        return None
+    return masked.before + target.strip() + masked.behind
+
+
+def _prepared(source: str, entry: CatalogueEntry) -> _Text:
+    masked = mask(source, entry.rules)
+    pieces, menu_key = without_menu_key(masked.pieces)
+    return _Text(replace(masked, pieces=pieces), menu_key)
+
+
+def _written(text: _Text, answer: Draft | None, language: str) -> str | None:
+    """The translation as the catalogue has it; None if it does not keep every span."""
+    if answer is None:
+        return None
+    masked = mask(answer.text, text.masked.rules)
+    pieces = masked.pieces
+    if text.menu_key is not None:
+        pieces = with_menu_key(pieces, text.menu_key, language)
+    written = masked.restore(pieces)
+    return written if written.strip() and text.masked.is_kept_by(written) else None

@@ -1,0 +1,159 @@
+"""Catalogues that a model without placeholders fills."""
+
+from pathlib import Path
+
+import pytest
+
+import clearhead
+from clearhead.cli import main
+from clearhead.errors import DataError, InputError
+from clearhead.localise.catalogues import Catalogue, read_pairs
+from clearhead.localise.filling import Draft, fill, memory_of
+from tests.localise.catalogues import PO, XLIFF_1, XLIFF_2, check_with_msgfmt
+
+pytest.importorskip("translate")
+
+
+@pytest.fixture(scope="module")
+def model() -> clearhead.TextModel:
+    return clearhead.load("tatoeba-en-zh")
+
+
+@pytest.fixture
+def po(tmp_path: Path) -> Path:
+    path = tmp_path / "zh_CN.po"
+    path.write_text(PO, encoding="utf-8")
+    return path
+
+
+def targets(path: Path) -> list[list[str]]:
+    return [
+        [str(each) for each in getattr(entry.unit.target, "strings", [entry.unit.target])]
+        for entry in Catalogue(path).entries
+    ]
+
+
+def test_a_catalogue_is_filled_and_the_work_of_persons_stays(po: Path, model: clearhead.TextModel):
+    filled = model.fill_catalogue(po, pieces=True, beam=1, max_new=40)
+    text = po.read_text(encoding="utf-8")
+    check_with_msgfmt(po)
+    assert (filled.entries, filled.kept, filled.remembered, filled.open) == (9, 2, 1, [])
+    assert filled.translated == 6
+    assert '#: main.c:3\nmsgid "I love you."\nmsgstr "我爱你。"\n' in text
+    assert '#, fuzzy\nmsgid "I am a cat."\nmsgstr "我是狗。"\n' in text
+    assert text.endswith('#~ msgid "Old."\n#~ msgstr "旧。"\n')
+    assert '# clearhead: from the memory\n#, fuzzy\nmsgctxt "again"\n' in text
+    assert "# clearhead: confidence 0." in text
+    assert "#. For the menu.\n" in text
+    lines = [line for line in text.splitlines() if line.startswith(("msgid", "msgctxt", "#:"))]
+    before = [line for line in PO.splitlines() if line.startswith(("msgid", "msgctxt", "#:"))]
+    assert lines == before
+
+
+def test_every_form_keeps_the_spans_of_its_source(po: Path, model: clearhead.TextModel):
+    model.fill_catalogue(po, pieces=True, beam=1, max_new=40)
+    menu, _, _, cats, plural, lines, again, hello, alone = targets(po)
+    assert menu[0].endswith(("(_O)", "(_O)。", "(_O)."))
+    assert cats[0].index("%d") < cats[0].index("%s")
+    assert cats[0].endswith("\n")
+    assert plural[0].count("%d") == 1
+    assert lines[0]
+    assert again == ["我爱你。"]
+    for span in ("<b>", "{name}", "</b>", "https://example.org/", "{{", "}}"):
+        assert hello[0].count(span) == 1
+    assert alone == ["%s"]
+
+
+def test_placeholders_are_refused_unless_pieces_are_asked_for(po: Path, model: clearhead.TextModel):
+    with pytest.raises(InputError, match=r"placeholders or tags in 4 of 6 texts.*pieces=True"):
+        model.fill_catalogue(po)
+    assert po.read_text(encoding="utf-8") == PO
+
+
+def test_a_filled_catalogue_has_nothing_left_to_fill(po: Path, model: clearhead.TextModel):
+    model.fill_catalogue(po, pieces=True, beam=1, max_new=40)
+    first = po.read_bytes()
+    assert model.fill_catalogue(po).kept == 9
+    assert po.read_bytes() == first
+
+
+@pytest.mark.parametrize(("text", "n"), [(XLIFF_1, 2), (XLIFF_2, 2)])
+def test_xliff_is_filled(tmp_path: Path, model: clearhead.TextModel, text: str, n: int):
+    path, out = tmp_path / "a.xlf", tmp_path / "b.xlf"
+    path.write_text(text, encoding="utf-8")
+    filled = model.fill_catalogue(path, out, pieces=True, beam=1, max_new=40)
+    assert (filled.entries, filled.kept, filled.translated) == (n, 1, 1)
+    assert path.read_text(encoding="utf-8") == text
+    first, second = targets(out)
+    assert first == ["我爱你。"]
+    assert "{name}" in second[0]
+    written = out.read_text(encoding="utf-8")
+    assert "clearhead:" in written
+    assert list(read_pairs(out)) == list(read_pairs(path)) == [("I love you.", "我爱你。")]
+    assert '<x id="1"/>' in written or text is XLIFF_2
+
+
+def test_memory_comes_first_and_only_if_it_keeps_the_spans(po: Path, tmp_path: Path):
+    memory = tmp_path / "memory.po"
+    pairs = {"_Open the door.": "开门(_O)。", r"I have %d cats and %s.\n": r"%s%d\n"}
+    entries = [f'#, c-format\nmsgid "{a}"\nmsgstr "{b}"\n' for a, b in pairs.items()]
+    memory.write_text("\n".join([PO.split("\n\n")[0], "", *entries]), encoding="utf-8")
+    catalogue = Catalogue(po)
+    filled = fill(catalogue, memory_of(read_pairs(memory)), lambda texts: [None] * len(texts))
+    assert filled.remembered == 1
+    assert "I have %d cats and %s.\n" in filled.open
+    assert catalogue.entries[0].unit.target == "开门(_O)。"
+
+
+@pytest.mark.parametrize(
+    ("rule", "forms"),
+    [
+        ("nplurals=2; plural=(n > 1);", (False, True)),
+        ("nplurals=1; plural=0;", (True,)),
+        (
+            "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2);",
+            (True, True, True),
+        ),
+        ("nplurals=INTEGER; plural=EXPRESSION;", None),
+        ("nplurals=1; plural=n;", None),
+    ],
+)
+def test_a_form_is_translated_from_the_singular_only_if_it_stands_for_one(
+    po: Path, rule: str, forms: tuple[bool, ...] | None
+):
+    po.write_text(PO.replace("nplurals=1; plural=0;", rule), encoding="utf-8")
+    catalogue = Catalogue(po)
+    assert catalogue.forms == forms
+    assert catalogue.left_out == (forms is None)
+
+
+def test_a_translation_that_breaks_a_span_is_not_written(po: Path):
+    catalogue = Catalogue(po)
+    filled = fill(catalogue, {}, lambda texts: [Draft("100 %", 0.5) for _ in texts])
+    assert filled.translated == 3  # those without spans
+    assert len(filled.open) == 4
+    assert filled.open[0].startswith("I have")
+
+
+@pytest.mark.parametrize("content", [b"msgid", b"<xliff", b'msgid "a"\nmsgstr "b', b"\xff\x00"])
+def test_what_is_no_catalogue_is_refused(tmp_path: Path, content: bytes):
+    path = tmp_path / "x.po"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.po"):
+        list(read_pairs(path))
+
+
+def test_the_command_fills_a_catalogue_and_refuses_to_read_it_as_lines(
+    po: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["translate", "tatoeba-en-zh", "--input", str(po)]) == 2
+    assert "--catalogue FILE" in capsys.readouterr().err
+    out = tmp_path / "out.po"
+    command = ["translate", "tatoeba-en-zh", "--catalogue", str(po), "--output", str(out)]
+    assert main(command) == 2
+    assert "piece by piece: --pieces" in capsys.readouterr().err
+    assert not out.exists()
+    assert main([*command, "--pieces", "--beam", "1", "--max-new", "40"]) == 0
+    assert "of 9 entries, 2 stay as they were, 1 are from the memory" in capsys.readouterr().out
+    check_with_msgfmt(out)
+    assert po.read_text(encoding="utf-8") == PO
