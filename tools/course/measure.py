@@ -446,6 +446,56 @@ def beams() -> Measured:
     return {"prompt": "ROMEO:\nW", "nodes": nodes}
 
 
+# ── chapter 13 ──────────────────────────────────────────────────────────────────────────────────
+
+OTHERS = ["I like apples.", "She lives in London.", "We are students.", "Tom can swim."]
+"""Sentences without a time, for the mean of a head."""
+
+
+def inside() -> Measured:
+    """What the page computes: 去年 by sublayer, and what each cross-attention head means to it."""
+    model = ch.load("tatoeba-en-zh")
+    network: Any = model.model
+    encode = model.tokenizer.encode
+    target = torch.tensor([[1, *encode("他父亲")]])
+    (last_year,), (last_week,) = encode("去年"), encode("上周")
+
+    def read(sentence: str) -> Tensor:
+        return torch.tensor([[*encode(sentence), 2]])
+
+    def run(source: Tensor, *edits: Any) -> tuple[Any, Tensor]:
+        with torch.no_grad(), ch.trace(network, edit=edits) as t:
+            network(source, target)
+        return t, t["logits"][0, -1].log_softmax(0)
+
+    year = read(SENTENCE)
+    whole, log_probs = run(year)
+    week, of_week = run(read(SENTENCE.replace("year", "week")))
+    this, _ = run(read(SENTENCE.replace("last", "this")))
+    pairs = [(read(s), torch.tensor([[1, *encode(model.translate(s))]])) for s in OTHERS]
+    low, high = (p[last_week] - p[last_year] for p in (log_probs, of_week))
+    tables: dict[str, list[list[float]]] = {kind: [] for kind in ("zero", "mean", "this", "week")}
+    for layer in range(model.config.decoder_layers):
+        name = f"decoder.layers.{layer}.cross_attention.heads"
+        mean = ch.mean_of(network, name, [lambda pair=pair: network(*pair) for pair in pairs])
+        put = {"mean": mean, "this": this[name], "week": week[name]}
+        for kind, rows in tables.items():
+            rows.append([])
+            for head in range(model.config.n_heads):
+                edit = ch.edit.put(name, put[kind], heads=[head]) if kind in put else None
+                _, found = run(year, edit or ch.edit.zero(name, heads=[head]))
+                moved = (found[last_week] - found[last_year] - low) / (high - low)
+                lost = log_probs[last_year] - found[last_year]
+                rows[-1].append(rounded(moved if kind == "week" else lost, 2) + 0.0)  # no −0
+    lens = ch.logit_lens(whole)
+    return {
+        "stages": lens.stages,
+        "chances": rounded(lens.logits[:, 0, -1].softmax(-1)[:, last_year]),
+        "best": [model.tokenizer.decode([int(i)]) for i in lens.logits[:, 0, -1].argmax(-1)],
+        **tables,
+    }
+
+
 QUICK: dict[str, Callable[[], Measured]] = {
     "leak": leak,
     "turn": turn,
@@ -459,6 +509,7 @@ QUICK: dict[str, Callable[[], Measured]] = {
     "translation": translation,
     "candidates": candidates,
     "beams": beams,
+    "inside": inside,
 }
 SLOW: dict[str, Callable[[], Measured]] = {
     "one_sequence": one_sequence,

@@ -70,6 +70,7 @@ MAPS = {
     "09": "all",
     "10": "output",
     "11": "exchanged",
+    "13": "all",
 }
 Box = tuple[str, set[str]]
 """A label, and the chapters in which it is marked."""
@@ -750,6 +751,58 @@ def cost(_: Any, say: Say) -> str:
     return d.text()
 
 
+# ── chapter 13 ──────────────────────────────────────────────────────────────────────────────────
+
+
+def lens(data: Any, say: Say) -> str:
+    """One bar for each stage of the stream, with the token that the stage would give."""
+    d = Drawing(640, 60 + 22 * len(data["stages"]), say("lens"))
+    for i, (stage, chance) in enumerate(zip(data["stages"], data["chances"])):
+        y, pieces = 16 + 22 * i, stage.split(".")
+        part = pieces[-2].removeprefix("around_") if "layers" in stage else "embedding"
+        label = say("layer").format(pieces[2]) + ": " if "layers" in stage else ""
+        d.words(250, y + 13, label + say(part), "end", 12)
+        d.rect(260, y, max(260 * chance, 0.8), 17, BLUE, GREY, 0.5)
+        d.words(268 + 260 * chance, y + 13, f"{chance:.2f}", size=11)
+        d.words(590, y + 13, data["best"][i], "middle", 12)
+    low = 36 + 22 * len(data["stages"])
+    d.words(390, low, say("lens_axis"), "middle", 11, GREY)
+    d.words(590, low, say("lens_best"), "middle", 11, GREY)
+    return d.text()
+
+
+def needed(data: Any, say: Say) -> str:
+    """Four tables of the same sixteen heads."""
+    d = Drawing(960, 270, say("needed"))
+    for n, kind in enumerate(("zero", "mean", "this", "week")):
+        x = 66 + 228 * n
+        d.words(x + 84, 24, say(f"needed_{kind}"), "middle", 12, bold=True)
+        rows = [say("layer").format(i) for i in range(4)] if n == 0 else []
+        columns = [say("head").format(i) for i in range(4)]
+        grid(d, x, 56, 42, data[kind], rows, columns, size=11, numbers=True)
+        unit = "needed_share" if kind == "week" else "needed_nats"
+        d.words(x + 84, 246, say(unit), "middle", 11, GREY)
+    return d.text()
+
+
+def circuit(_: Any, say: Say) -> str:
+    """The weights of the two heads that the page builds by hand."""
+    text = "^abcdabc"
+    n, cell = len(text), 24
+    d = Drawing(560, 290, say("circuit"))
+    for left, name in ((60, "previous"), (330, "induction")):
+        d.words(left + n * cell / 2, 24, say(f"circuit_{name}"), "middle", 13, bold=True)
+        weights: list[list[float | None]] = []
+        for i in range(n):
+            earlier = [j for j in range(1, i + 1) if text[j - 1] == text[i]]
+            seen = [max(i - 1, 0)] if name == "previous" else earlier or list(range(i + 1))
+            weights.append([1 / len(seen) if j in seen else 0.0 for j in range(i + 1)])
+            weights[-1] += [None] * (n - i - 1)
+        grid(d, left, 56, cell, weights, list(text), list(text), top=1.0, size=12)
+    d.words(280, 276, say("circuit_legend"), "middle", 11, GREY)
+    return d.text()
+
+
 DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "00-leak": ("leak", leak),
     "00-positions": ("one_sequence", one_sequence),
@@ -780,4 +833,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "10-cache": (None, cache),
     "11-window": (None, window),
     "11-cost": (None, cost),
+    "13-lens": ("inside", lens),
+    "13-heads": ("inside", needed),
+    "13-circuit": (None, circuit),
 }
