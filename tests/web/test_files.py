@@ -1,64 +1,19 @@
-"""What the folder of a page is made of: weights that are stored once, and a runtime that is known
-by its hashes."""
+"""What the folder of a page is made of: a runtime that is known by its hashes, and a card."""
 
 import hashlib
 import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from clearhead.errors import ClearheadError, ConfigError, FolderError
 from clearhead.interop.certificate import Certificate
 from clearhead.web import exporting, runtime
 from clearhead.web.card import card_of
-from clearhead.web.drawing import WEIGHTS, WeightStore
 from clearhead.web.runtime import RuntimeFile, find_runtime, runtime_files
 
 PAGE = Path(exporting.__file__).parent / "page_files"
-
-
-def test_a_table_of_two_graphs_is_stored_once_even_transposed(tmp_path: Path):
-    onnx = pytest.importorskip("onnx")
-    onnxruntime = pytest.importorskip("onnxruntime")
-    make, kinds = onnx.helper, onnx.TensorProto
-    rng = np.random.default_rng(0)
-    table = rng.normal(size=(40, 8)).astype(np.float16).astype(np.float32)  # as a run stores it
-    fine = rng.normal(size=(8, 40)).astype(np.float32)  # which half precision does not hold
-
-    def written(name: str, nodes: list, inputs: list, tensors: dict[str, np.ndarray]) -> Path:
-        initial = [onnx.numpy_helper.from_array(value, key) for key, value in tensors.items()]
-        output = make.make_tensor_value_info("y", kinds.FLOAT, ["n", None])
-        graph = make.make_graph(nodes, name, inputs, [output], initial)
-        proto = make.make_model(
-            graph, opset_imports=[make.make_opsetid("", 18)], ir_version=onnx.IR_VERSION_2023_5_5
-        )
-        store.take_from(proto, onnx)
-        path = tmp_path / f"{name}.onnx"
-        path.write_bytes(proto.SerializeToString())
-        return path
-
-    store = WeightStore()
-    tokens = make.make_tensor_value_info("tokens", kinds.INT64, ["n"])
-    rows = make.make_tensor_value_info("rows", kinds.FLOAT, ["n", 8])
-    gather = make.make_node("Gather", ["table", "tokens"], ["y"])
-    both = [
-        make.make_node("MatMul", ["rows", "turned"], ["one"]),
-        make.make_node("MatMul", ["rows", "fine"], ["two"]),
-        make.make_node("Add", ["one", "two"], ["y"]),
-    ]
-    first = written("first", [gather], [tokens], {"table": table})
-    turned = np.ascontiguousarray(table.T)
-    second = written("second", both, [rows], {"turned": turned, "fine": fine})
-    (tmp_path / WEIGHTS).write_bytes(bytes(store.data))
-
-    assert len(store.data) == table.size * 2 + fine.size * 4
-    ids, x = np.array([3, 0, 39]), rng.normal(size=(5, 8)).astype(np.float32)
-    found = onnxruntime.InferenceSession(first).run(None, {"tokens": ids})[0]
-    assert (found == table[ids]).all()
-    found = onnxruntime.InferenceSession(second).run(None, {"rows": x})[0]
-    assert np.allclose(found, x @ turned + x @ fine, atol=1e-5)
 
 
 def fill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[RuntimeFile]:

@@ -59,10 +59,18 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
     A post-norm tower normalises after every sublayer, so that only its last one reaches the
     logits linearly: the terms are then the stream before it and that sublayer.
     """
-    stages = attribution_parts(checked_trace(t).model)
-    return shares_of(
-        t, _checked_token(token, t.joined(stages.stream).shape[:2], len(_output_matrix(t.model)))
-    )
+    parts, stream_name = attribution_parts(checked_trace(t).model)
+    norm, stream = last_norm(t.model), t.joined(stream_name)
+    index = _checked_token(token, stream.shape[:2], len(output_matrix(t.model)))
+    with torch.no_grad():
+        direction, constant = _unembedding(t.model, index, stream)
+        share = _through_norm(norm, stream, direction)
+        values = [share(t.joined(part)) for part in parts]
+        bias = getattr(norm, "bias", None)
+        constant = constant + (0.0 if bias is None else direction @ bias)
+        values.append(constant.expand(values[0].shape))
+        heads = {part: share(h) for part in parts if (h := _head_outputs(t, part)) is not None}
+    return Attribution([*parts, "constant"], torch.stack(values), heads)
 
 
 class AttributionParts(NamedTuple):
@@ -89,21 +97,6 @@ def attribution_parts(model: Model) -> AttributionParts:
         parts = [f"{places[-1]}.before", f"{places[-1]}.added"]
         stream = f"{places[-1]}.sum"
     return AttributionParts(parts if last.residual else parts[-1:], stream)
-
-
-def shares_of(t: Trace, index: Int[Tensor, "..."]) -> Attribution:
-    """The sum for ids that are known to be in the vocabulary."""
-    parts, stream_name = attribution_parts(t.model)
-    norm, stream = last_norm(t.model), t.joined(stream_name)
-    with torch.no_grad():
-        direction, constant = _unembedding(t.model, index, stream)
-        share = _through_norm(norm, stream, direction)
-        values = [share(t.joined(part)) for part in parts]
-        bias = getattr(norm, "bias", None)
-        constant = constant + (0.0 if bias is None else direction @ bias)
-        values.append(constant.expand(values[0].shape))
-        heads = {part: share(h) for part in parts if (h := _head_outputs(t, part)) is not None}
-    return Attribution([*parts, "constant"], torch.stack(values), heads)
 
 
 def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
@@ -177,13 +170,14 @@ def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
 
 def _unembedding(model: Model, index: Int[Tensor, "..."], like: Tensor) -> tuple[Tensor, Tensor]:
     """The output's row for the token (never scaled by √d_model), and its bias."""
-    weight, bias = _output_matrix(model), _with_vocabulary(model).output.bias
+    weight, bias = output_matrix(model), _with_vocabulary(model).output.bias
     index = index.to(weight.device)
     constant = like.new_zeros(()) if bias is None else bias[index]
     return weight[index], constant
 
 
-def _output_matrix(model: Model) -> Tensor:
+def output_matrix(model: Model) -> Tensor:
+    """A row for each token of the vocabulary: the output's own, or the table of the input."""
     model = _with_vocabulary(model)
     table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
     return table.weight if model.output.weight is None else model.output.weight

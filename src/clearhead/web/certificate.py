@@ -1,7 +1,6 @@
 """The proof that the graphs compute what the model computes: both are given the same tokens."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,25 +10,21 @@ from clearhead.inspection.look import KINDS, Text, pass_over
 from clearhead.inspection.trace import Trace, trace
 from clearhead.interop.certificate import Certificate, versions_of
 from clearhead.models import MaskedLM, Model, Seq2Seq
-from clearhead.web.graph import WebGraph
+from clearhead.web.running import PageGraphs
 
 LENGTHS = ((1, 1), (2, 9), (17, 4), (60, 60))
 MAX_WEIGHT = 1e-5
 COMPARED = ("logits after each sublayer", "attention of each head")
 
 
-def certify(model: Model, graphs: list[WebGraph], folder: Path) -> Certificate:
+def certify(model: Model, folder: Path) -> Certificate:
     """Compares logits after every sublayer, and the weights of every head, at several lengths."""
-    import onnxruntime
-
-    sessions = {
-        graph.name: onnxruntime.InferenceSession(folder / f"{graph.name}.onnx") for graph in graphs
-    }
+    graphs = PageGraphs(folder)
     generator = torch.Generator().manual_seed(1)
     logits, weights, n_tokens = 0.0, 0.0, 0
     for n_source, n_target in LENGTHS:
         text = _probe(model, n_source, n_target, generator)
-        mine = run_graphs(graphs, sessions, text)
+        mine = graphs.run(text)
         with torch.no_grad(), trace(model) as t:
             pass_over(model, text)
         logits = max(logits, _largest(logit_lens(t).logits[:, 0], mine["logits"]))
@@ -59,28 +54,6 @@ def unchecked(model: Model, why: str) -> Certificate:
         library="onnxruntime",
         unchecked=why,
     )
-
-
-def run_graphs(
-    graphs: list[WebGraph], sessions: dict[str, Any], text: Text, **switches: np.ndarray
-) -> dict[str, np.ndarray]:
-    """One text through all graphs: what the towers return, and `logits` after each stage.
-    `switches` are inputs of the predicting tower in the place of those that leave all on."""
-    found: dict[str, np.ndarray] = {}
-    for graph in graphs[:-1]:
-        given = {name: x.numpy() for name, x in graph.inputs.items() if x is not None}
-        tokens = text.source if graph.name == "encoder" else text.fed
-        given["tokens"] = np.array([tokens])
-        if "written" in given:
-            given["written"] = np.array([text.written])
-        if "memory" in given:
-            given["memory"] = found["memory"]
-        if graph is graphs[-2]:
-            given |= switches
-        outputs = sessions[graph.name].run(graph.outputs, given)
-        found |= dict(zip(graph.outputs, outputs))
-    rows = [sessions["output"].run(["logits"], {"rows": stage})[0] for stage in found["stages"]]
-    return {**found, "logits": np.stack(rows)}
 
 
 def _probe(model: Model, n_source: int, n_target: int, generator: torch.Generator) -> Text:

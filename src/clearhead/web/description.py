@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from clearhead.decoding.codec import Codec
-from clearhead.inspection.lens import predicting_tower, stage_names
+from clearhead.inspection.lens import stage_names
 from clearhead.inspection.look import Subject, Text, facts_of, pass_over
 from clearhead.inspection.seeing import encoder_ids
 from clearhead.inspection.trace import trace
@@ -15,7 +15,8 @@ from clearhead.inspection.walk import walk
 from clearhead.models import MaskedLM, Model, Seq2Seq
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.visible import label_of
-from clearhead.web.graph import ATTENTIONS, SUBLAYERS, WebGraph, around, share_names, sublayer_names
+from clearhead.web.graphs import OUTPUT
+from clearhead.web.towers import PageTower, around, share_names, towers
 
 PROBES = (
     "Hello, world!",
@@ -28,22 +29,19 @@ PROBES = (
 """Texts whose tokens the page compares with Python's before it takes any other."""
 
 
-def description(
-    subject: Subject, graphs: list[WebGraph], tokenizers: dict[str, str]
-) -> dict[str, Any]:
+def description(subject: Subject, tokenizers: dict[str, str]) -> dict[str, Any]:
     """The content of `model.json`; `tokenizers` are the names of the files of each side."""
     model = subject.model
-    tower = predicting_tower(model)
-    stages = stage_names(model, tower)
-    sublayers = sublayer_names(model, tower, SUBLAYERS)
+    all_towers = towers(model)
+    stages = stage_names(model, all_towers[-1].name)
     target_bytes = subject.target.token_bytes
     size = model.config.output_vocab_size
     return {
         "facts": facts_of(subject),
-        "graphs": [graph.name for graph in graphs],
-        "towers": {g.name: _tower(model, g) for g in graphs if g.name != "output"},
+        "graphs": [*(tower.name for tower in all_towers), OUTPUT],
+        "towers": {tower.name: _switches(model, tower) for tower in all_towers},
         "stages": stages,
-        "stream": [stages[0], *(f"{around(name)}.added" for name in sublayers)],
+        "stream": [stages[0], *(f"{around(name)}.added" for name in all_towers[-1].sublayers)],
         "parts": share_names(model),
         "walk": _walk_with_lengths(model),
         "tokenizers": tokenizers,
@@ -64,15 +62,12 @@ def description(
     }
 
 
-def _tower(model: Model, graph: WebGraph) -> dict[str, Any]:
-    tower = "encoder" if graph.name == "encoder" else "decoder"
-    value = graph.inputs["heads_value"]
-    assert value is not None
+def _switches(model: Model, tower: PageTower) -> dict[str, Any]:
     return {
-        "attentions": [f"{each}.heads" for each in sublayer_names(model, tower, ATTENTIONS)],
-        "sublayers": [f"{around(each)}.added" for each in sublayer_names(model, tower, SUBLAYERS)],
-        "heads": value.shape[1],
-        "headWidth": value.shape[2],
+        "attentions": [f"{name}.heads" for name in tower.attentions],
+        "sublayers": [f"{around(name)}.added" for name in tower.sublayers],
+        "heads": tower.n_heads,
+        "headWidth": tower.d_head,
         "width": model.config.d_model,
     }
 

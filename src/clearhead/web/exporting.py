@@ -16,12 +16,13 @@ from clearhead.inspection.switches import switches
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.folders import has_file, read_bytes, read_text, whole_or_absent
 from clearhead.interop.model_folder import read_description, refuse_own_parts
+from clearhead.interop.onnx.running import need_onnx
 from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER
 from clearhead.models import Classifier
 from clearhead.web.card import card_of
 from clearhead.web.certificate import certify, unchecked
 from clearhead.web.description import as_json, description
-from clearhead.web.drawing import draw_graphs, onnx_library
+from clearhead.web.graphs import write_graphs
 from clearhead.web.runtime import find_runtime
 
 EXAMPLES = "examples.txt"
@@ -42,7 +43,7 @@ def export_web(
     first line of the model's `examples.txt`."""
     described = read_description(model_folder)
     refuse_own_parts(model_folder, described, "ONNX")
-    onnx_library()  # what is missing is said before minutes are spent
+    need_onnx()
     found = find_runtime(runtime)
     text = example if example is not None else _first_example(model_folder)
     opened = open_folder(model_folder, dtype=torch.float32)
@@ -56,13 +57,13 @@ def export_web(
     with whole_or_absent(out) as unfinished:
         model = unfinished / "model"
         model.mkdir()
-        graphs = draw_graphs(subject.model, model)
+        write_graphs(subject.model, model)
         if check:
-            certificate = certify(subject.model, graphs, model)
+            certificate = certify(subject.model, model)
         else:
             certificate = unchecked(subject.model, "the check was left out, as asked")
         tokenizers = _copy_tokenizers(model_folder, model)
-        facts = as_json(description(subject, graphs, tokenizers))
+        facts = as_json(description(subject, tokenizers))
         (model / "model.json").write_text(facts, encoding="utf-8")
         _write(unfinished / "runtime", found)
         own = files("clearhead.web") / "page_files"

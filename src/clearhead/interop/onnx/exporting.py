@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from clearhead.errors import ClearheadError, ConfigError
+from clearhead.errors import ConfigError
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.folders import whole_or_absent, write_json
 from clearhead.interop.huggingface.own_ids import write_own_ids
@@ -22,7 +22,7 @@ from clearhead.interop.onnx.certificate import certify, unchecked
 from clearhead.interop.onnx.configuration import architecture_of, configuration
 from clearhead.interop.onnx.graphs import graphs
 from clearhead.interop.onnx.precision import SUFFIXES, Precision
-from clearhead.interop.onnx.running import FOLDER
+from clearhead.interop.onnx.running import FOLDER, need_onnx
 from clearhead.interop.readme import write_readme
 
 MAX_BYTES = 2**31 - 2**20
@@ -45,14 +45,7 @@ def export_onnx(
     """
     description = read_description(model_folder)
     refuse_own_parts(model_folder, description, "ONNX")
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        raise ClearheadError(
-            "an ONNX folder needs onnx and onnxruntime, which are not installed; "
-            "install them with: pip install 'clearhead[onnx]'"
-        ) from None
+    need_onnx()
     architecture = architecture_of(description.model)
     with whole_or_absent(out) as unfinished:
         _write_graphs(model_folder, unfinished, precision, max_bytes)

@@ -1,5 +1,6 @@
 """An ONNX graph that grows node by node. A value is known by its name, as in the file."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,49 @@ OPSET = 20
 IR_VERSION = 9
 """Of the file format: the oldest that opset 20 may be in."""
 
+ALIGNED = 64
+"""Bytes: where a tensor in a file of weights may begin."""
+
 Value = str
 AxisSizes = tuple[int | str, ...]
 """A name stands for a size that is known only when the graph runs."""
 
 
-class Graph:
-    """The nodes, weights, inputs and outputs of one file, for one model."""
+class WeightFile:
+    """Weights of several graphs in one file beside them, each content once."""
 
-    def __init__(self, model: Model, precision: Precision) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._data = bytearray()
+        self._offsets: dict[bytes, int] = {}
+
+    def take(self, tensor: Any) -> None:
+        """Moves the numbers of a tensor here; the tensor says where they are."""
+        from onnx.external_data_helper import set_external_data
+
+        data = tensor.raw_data
+        key = hashlib.sha256(data).digest()
+        if key not in self._offsets:
+            self._data += bytes(-len(self._data) % ALIGNED)
+            self._offsets[key] = len(self._data)
+            self._data += data
+        set_external_data(tensor, self.path.name, offset=self._offsets[key], length=len(data))
+        tensor.ClearField("raw_data")
+
+    def save(self) -> None:
+        """Once all graphs are there, and before they are saved: their check reads it."""
+        self.path.write_bytes(self._data)
+
+
+class Graph:
+    """The nodes, weights, inputs and outputs of one file, for one model. A `weight_file` holds the
+    weights instead."""
+
+    def __init__(
+        self, model: Model, precision: Precision, weight_file: WeightFile | None = None
+    ) -> None:
         self.precision: Precision = precision
+        self._weight_file = weight_file
         named = (*model.named_parameters(), *model.named_buffers())
         self._names = {id(tensor): name for name, tensor in named}
         self._parameters = {id(tensor) for tensor in model.parameters()}
@@ -102,7 +136,7 @@ class Graph:
         self._outputs.append(_value_info(name, shape, np.float32))
 
     def save(self, path: Path) -> None:
-        """Writes the file, once the library has checked the graph."""
+        """Writes the file, and lets the library check it."""
         import onnx
         from onnx import helper
 
@@ -113,25 +147,29 @@ class Graph:
         model = helper.make_model(
             graph, producer_name="clearhead", opset_imports=opset, ir_version=IR_VERSION
         )
-        onnx.checker.check_model(model)
         onnx.save_model(model, str(path))
+        onnx.checker.check_model(str(path))
 
     def _weight(self, tensor: Tensor) -> Value:
         name = self._names[id(tensor)]
         # A table that is computed is not a weight, and is never rounded.
         precision = self.precision if id(tensor) in self._parameters else "fp32"
         held = stored(tensor, precision)
-        value = self._initializer(name, held.numbers.numpy())
+        value = self._initializer(name, held.numbers.numpy(), self._weight_file)
         if held.scales is not None:
             scales = self._initializer(f"{name}.scales", held.scales.numpy())
             return self.op("DequantizeLinear", value, scales, axis=0)
         return value if precision == "fp32" else self.op("Cast", value, to=_type_of(np.float32))
 
-    def _initializer(self, name: str, array: np.ndarray) -> Value:
+    def _initializer(
+        self, name: str, array: np.ndarray, weight_file: WeightFile | None = None
+    ) -> Value:
         from onnx import numpy_helper
 
         self.n_bytes += array.nbytes
-        self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self._initializers.append(numpy_helper.from_array(array, name))
+        if weight_file is not None:
+            weight_file.take(self._initializers[-1])
         return name
 
 

@@ -4,20 +4,16 @@ optimum use.
 A graph of a decoder takes any past, an empty one too: there is one file, and no branch in it. What
 the past does not hold yet is computed and put behind it, of the target and of the source alike."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from clearhead.interop.onnx import layers
+from clearhead.interop.onnx import layers, stacks
 from clearhead.interop.onnx.graph import AxisSizes, Graph, Value
-from clearhead.interop.onnx.layers import KeysValuesNodes, ViewNodes
+from clearhead.interop.onnx.layers import KeysValuesNodes
 from clearhead.interop.onnx.precision import Precision
+from clearhead.interop.onnx.stacks import SourceNodes
 from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
-from clearhead.parts.attention import MultiHeadAttention
-from clearhead.parts.embeddings import ClassificationHead, MaskedLMHead
 from clearhead.stacks.decoder import Decoder, DecoderLayer
-from clearhead.stacks.encoder import Encoder, EncoderLayer
+from clearhead.stacks.encoder import Encoder
 
 BATCH = "batch_size"
 """transformers.js makes an empty past from this name; all other lengths of a past become 0."""
@@ -42,6 +38,7 @@ def _encoder_of(model: Seq2Seq, graph: Graph) -> Graph:
     length = "source_length"
     tokens, real = _tokens_and_mask(graph, length)
     x, _ = _encoded(graph, model, tokens, real)
+    x = layers.norm(graph, x, model.encoder.norm)
     graph.output("last_hidden_state", x, (BATCH, length, model.config.d_model))
     return graph
 
@@ -51,19 +48,14 @@ def _encoder_alone(model: MaskedLM | Classifier, graph: Graph) -> Graph:
     tokens, real = _tokens_and_mask(graph, length)
     segments = graph.input("token_type_ids", (BATCH, length)) if config.n_segments else None
     x, mask = _encoded(graph, model, tokens, real, segments)
-    head: Any = model.head
     if isinstance(model, Classifier):
-        assert isinstance(head, ClassificationHead)
         first = graph.op("ArgMax", mask, axis=1, keepdims=1)
-        vector = graph.op("Tanh", layers.linear(graph, _rows(graph, x, first), head.dense))
-        scores = layers.linear(graph, vector, head.output)
+        scores = stacks.scores(graph, _rows(graph, x, first), model)
         graph.output("logits", scores, (BATCH, len(config.labels)))
         return graph
-    assert isinstance(head, MaskedLMHead)
-    x = layers.activation(graph, layers.linear(graph, x, head.dense), config)
-    x = layers.norm(graph, x, head.norm)
-    scores = layers.logits(graph, x, model.output, model.tokens)
-    graph.output("logits", scores, (BATCH, length, config.output_vocab_size))
+    graph.output(
+        "logits", stacks.scores(graph, x, model), (BATCH, length, config.output_vocab_size)
+    )
     return graph
 
 
@@ -79,7 +71,7 @@ def _encoded(
     real: Value,
     segments: Value | None = None,
 ) -> tuple[Value, Value]:
-    """The encoder's output, and the mask as numbers."""
+    """The stream behind the last layer, and the mask as numbers."""
     stack, mask = model.encoder, layers.as_float(graph, real)
     assert isinstance(stack, Encoder)
     positions = _count_positions(graph, mask)
@@ -92,16 +84,7 @@ def _encoded(
         positions=positions,
         key_positions=positions,
     )
-    for layer in stack.layers:
-        assert isinstance(layer, EncoderLayer)
-
-        def attend(x: Value, part: MultiHeadAttention = layer.self_attention) -> Value:
-            seen = layers.look_at(graph, x, part, view.rotation)
-            return layers.attention(graph, x, seen, part, view)
-
-        x = layers.around(graph, x, layer.around_self_attention, attend)
-        x = _through_network(graph, x, layer, model)
-    return (x if stack.norm is None else layers.norm(graph, x, stack.norm)), mask
+    return stacks.through_layers(graph, x, stack, model.config, view), mask
 
 
 def _decoder_of(model: Seq2Seq, graph: Graph) -> Graph:
@@ -129,13 +112,11 @@ def _decoder_of(model: Seq2Seq, graph: Graph) -> Graph:
         key_positions=key_positions,
     )
     source_view = layers.view(graph, allowed=graph.unsqueeze(source_real, 1, 2), may_be_empty=True)
-
-    def attend_to_the_source(index: int, part: MultiHeadAttention) -> Callable[[Value], Value]:
-        seen = past_source.extend(index, layers.look_at(graph, states, part))
-        return lambda x: layers.attention(graph, x, seen, part, source_view)
-
-    x = _decoded(graph, model, x, view, past, attend_to_the_source)
-    scores = layers.logits(graph, x, model.output, model.target_table)
+    source = SourceNodes(_seen_source(graph, model, states, past_source), source_view)
+    x = stacks.through_layers(
+        graph, x, model.decoder, config, view, source=source, extend=past.extend
+    )
+    scores = stacks.scores(graph, x, model)
     graph.output("logits", scores, (BATCH, "length", config.output_vocab_size))
     past.give("present_length")
     past_source.give("source_length")
@@ -161,47 +142,22 @@ def _causal(model: CausalLM, graph: Graph) -> Graph:
         positions=positions,
         key_positions=key_positions,
     )
-    x = _decoded(graph, model, x, view, past)
-    scores = layers.logits(graph, x, model.output, model.tokens)
+    x = stacks.through_layers(graph, x, model.decoder, model.config, view, extend=past.extend)
+    scores = stacks.scores(graph, x, model)
     graph.output("logits", scores, (BATCH, "length", model.config.output_vocab_size))
     past.give("present_length")
     return graph
 
 
-def _decoded(
-    graph: Graph,
-    model: Seq2Seq | CausalLM,
-    x: Value,
-    view: ViewNodes,
-    past: "_Past",
-    to_source: Callable[[int, MultiHeadAttention], Callable[[Value], Value]] | None = None,
-) -> Value:
-    stack = model.decoder
-    for index, layer in enumerate(stack.layers):
-        assert isinstance(layer, DecoderLayer)
-
-        def attend(
-            x: Value, index: int = index, part: MultiHeadAttention = layer.self_attention
-        ) -> Value:
-            seen = past.extend(index, layers.look_at(graph, x, part, view.rotation))
-            return layers.attention(graph, x, seen, part, view)
-
-        x = layers.around(graph, x, layer.around_self_attention, attend)
-        if to_source is not None:
-            assert layer.cross_attention is not None
-            sublayer = to_source(index, layer.cross_attention)
-            x = layers.around(graph, x, layer.around_cross_attention, sublayer)
-        x = _through_network(graph, x, layer, model)
-    return x if stack.norm is None else layers.norm(graph, x, stack.norm)
-
-
-def _through_network(
-    graph: Graph, x: Value, layer: EncoderLayer | DecoderLayer, model: Model
-) -> Value:
-    def network(x: Value) -> Value:
-        return layers.feed_forward(graph, x, layer.feed_forward, model.config)
-
-    return layers.around(graph, x, layer.around_feed_forward, network)
+def _seen_source(
+    graph: Graph, model: Seq2Seq, states: Value, past: "_Past"
+) -> list[KeysValuesNodes]:
+    """Of each layer: the keys and values of the past, and of the states that it does not hold."""
+    seen: list[KeysValuesNodes] = []
+    for index, layer in enumerate(model.decoder.layers):
+        assert isinstance(layer, DecoderLayer) and layer.cross_attention is not None
+        seen.append(past.extend(index, layers.look_at(graph, states, layer.cross_attention)))
+    return seen
 
 
 class _Past:

@@ -46,6 +46,28 @@ class KeysValuesNodes(NamedTuple):
     values: Value
 
 
+class ValueWatch:
+    """Is shown the values inside each layer as they are made, and may return others in their place.
+    This one leaves them as they are."""
+
+    def weights(self, weights: Value) -> None:
+        """The weights of an attention."""
+
+    def heads(self, heads: Value) -> Value:
+        """What each head has found, before the output matrix."""
+        return heads
+
+    def added(self, change: Value) -> Value:
+        """What a sublayer adds to the stream."""
+        return change
+
+    def after(self, stream: Value) -> None:
+        """The stream behind a sublayer."""
+
+
+UNWATCHED = ValueWatch()
+
+
 def view(
     graph: Graph,
     *,
@@ -96,7 +118,9 @@ def with_bias(graph: Graph, x: Value, bias: Tensor | None) -> Value:
 
 
 def norm(graph: Graph, x: Value, part: Any) -> Value:
-    """A layer norm, or x / √(mean of x² + eps) · weight."""
+    """A layer norm, or x / √(mean of x² + eps) · weight; x itself where there is no norm."""
+    if part is None:
+        return x
     weight = graph.weight(part.weight)
     if isinstance(part, LayerNorm):
         bias = () if part.bias is None else (graph.weight(part.bias),)
@@ -130,12 +154,16 @@ def feed_forward(graph: Graph, x: Value, part: Any, config: ModelConfig) -> Valu
     return linear(graph, inner, part.down)
 
 
-def around(graph: Graph, x: Value, part: Residual, sublayer: Callable[[Value], Value]) -> Value:
+def around(
+    graph: Graph, x: Value, part: Residual, sublayer: Callable[[Value], Value], watch: ValueWatch
+) -> Value:
     """The residual connection around a sublayer, with its norm before or behind."""
     before = part.placement == "pre"
-    change = sublayer(norm(graph, x, part.norm) if before else x)
+    change = watch.added(sublayer(norm(graph, x, part.norm) if before else x))
     joined = graph.op("Add", x, change) if part.residual else change
-    return joined if before else norm(graph, joined, part.norm)
+    x = joined if before else norm(graph, joined, part.norm)
+    watch.after(x)
+    return x
 
 
 def look_at(
@@ -150,7 +178,12 @@ def look_at(
 
 
 def attention(
-    graph: Graph, x: Value, seen: KeysValuesNodes, part: MultiHeadAttention, view: ViewNodes
+    graph: Graph,
+    x: Value,
+    seen: KeysValuesNodes,
+    part: MultiHeadAttention,
+    view: ViewNodes,
+    watch: ValueWatch,
 ) -> Value:
     """softmax(Q·Kᵀ / √d_head)·V, merged and through the output matrix."""
     queries = split_heads(graph, linear(graph, x, part.query), part.n_heads, part.d_head)
@@ -160,9 +193,11 @@ def attention(
     scores = graph.op("MatMul", queries, graph.op("Transpose", keys, perm=[0, 1, 3, 2]))
     if view.bias is not None:
         scores = graph.op("Add", scores, view.bias)
-    heads = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), values)
+    weights = graph.op("Softmax", scores, axis=-1)
     if view.sees_any is not None:
-        heads = graph.op("Mul", heads, view.sees_any)
+        weights = graph.op("Mul", weights, view.sees_any)
+    watch.weights(weights)
+    heads = watch.heads(graph.op("MatMul", weights, values))
     side_by_side = graph.op("Transpose", heads, perm=[0, 2, 1, 3])
     merged = graph.reshape(side_by_side, 0, 0, part.n_heads * part.d_head)
     return linear(graph, merged, part.output)
@@ -230,8 +265,7 @@ def embed(
     if part.segments is not None:
         assert segments is not None
         x = graph.op("Add", x, embed_tokens(graph, segments, part.segments))
-    if part.norm is not None:
-        x = norm(graph, x, part.norm)
+    x = norm(graph, x, part.norm)
     return x if real is None else graph.op("Mul", x, graph.unsqueeze(real, 2))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clearhead.errors import ClearheadError
 from clearhead.interop.onnx.graphs import DECODER, ENCODER, WHOLE
 from clearhead.interop.onnx.precision import SUFFIXES, Precision
 
@@ -14,22 +15,37 @@ FOLDER = "onnx"
 """In which transformers.js looks for the graphs."""
 
 
+def need_onnx() -> None:
+    """Raises if what writes and runs a graph is not installed."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        raise ClearheadError(
+            "an ONNX graph needs onnx and onnxruntime, which are not installed; "
+            "install them with: pip install 'clearhead[onnx]'"
+        ) from None
+
+
+def open_graph(path: Path) -> Any:
+    """The session that runs a file."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3  # its advice is for those who write kernels
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
 class OnnxFolder:
     """The graphs of a folder. Tensors go in and come out by the names that the files have."""
 
     def __init__(self, folder: Path, precision: Precision) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3  # its advice is for those who write kernels
         self._sessions: dict[str, Any] = {}
         for name in (ENCODER, DECODER, WHOLE):
             path = folder / FOLDER / f"{name}{SUFFIXES[precision]}.onnx"
             if path.exists():
-                self._sessions[name] = onnxruntime.InferenceSession(
-                    str(path), options, providers=["CPUExecutionProvider"]
-                )
+                self._sessions[name] = open_graph(path)
 
     def logits(self, given: dict[str, Tensor], *, tokens_at_once: int | None = None) -> Tensor:
         """Of everything at once, or of so many tokens at a time, each time with what came out
