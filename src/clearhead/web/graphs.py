@@ -19,7 +19,8 @@ from clearhead.interop.onnx.layers import ValueWatch, ViewNodes
 from clearhead.interop.onnx.precision import Precision
 from clearhead.interop.onnx.stacks import SourceNodes
 from clearhead.models import CausalLM, Model, Seq2Seq
-from clearhead.parts.norm import LayerNorm, RMSNorm
+from clearhead.parts.later.rms_norm import RMSNorm
+from clearhead.parts.norm import LayerNorm
 from clearhead.web.towers import PageTower, has_shares, towers
 
 WEIGHTS, OUTPUT = "weights.bin", "output"
