@@ -17,6 +17,8 @@ install_import_hook(
 # Checking shapes takes several times as long as computing with them. At each push it is done for
 # the parts and the models alone, in `.ci/nightly` everywhere.
 SHAPES_CHECKED = ("tests/parts", "tests/models/test_models.py")
+# These give wrong types on purpose, and it is our own message that they look at.
+NEVER_CHECKED = ("tests/api/test_wrong.py",)
 
 # Two test processes share two cores, and one thread gives the same sums every time.
 torch.set_num_threads(1)
@@ -89,7 +91,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(tryfirst=True)  # before fixtures are made
 def pytest_runtest_setup(item: pytest.Item) -> None:
     checked = item.nodeid.startswith(SHAPES_CHECKED) or os.environ.get("CLEARHEAD_DRAWS") == "full"
-    shape_checks.update("jaxtyping_disable", not checked)
+    wrong = item.nodeid.startswith(NEVER_CHECKED)
+    shape_checks.update("jaxtyping_disable", wrong or not checked)
 
 
 @pytest.fixture(autouse=True)
