@@ -1,9 +1,10 @@
 """Classifiers as `clearhead new` makes them, beside TF-IDF and logistic regression: film reviews,
-Debian package descriptions by section, Tang poems against Song lyrics.
+Debian package descriptions by section, Tang poems against Song lyrics. In the arm "masked", half of
+the time goes to a masked language model of the same texts, from which the classifier starts.
 
     pip install "clearhead[eval]" opencc-python-reimplemented
-    python -m benchmarks.classifiers                      # every run that is missing, about an hour
-    python -m benchmarks.classifiers --corpora reviews --seeds 1
+    python -m benchmarks.classifiers                      # every run that is missing, about 2 hours
+    python -m benchmarks.classifiers --corpora reviews --seeds 1 --arms masked
     python -m benchmarks.classifiers --report             # what the finished runs say
 
 Each finished run is a line of results/classifiers.jsonl, and the same command does those that are
@@ -22,6 +23,7 @@ import subprocess
 import time
 from collections import defaultdict
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -31,12 +33,14 @@ from clearhead.config import Recipe, load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.training import sizing
 from clearhead.training.size_reasons import reasons_for
+from clearhead.training.start import recipe_from
 from tools.result import FOLDER, circumstances
 
 WORK = Path("runs/classifiers")
 LINES = FOLDER / "classifiers.jsonl"
 MINUTES = 5.0
 SEEDS = (1, 2, 3)
+ARMS = ("plain", "masked")
 N_SECTIONS = 12
 N_OF_SECTION = 1_000
 N_POEMS = 8_000  # of each kind
@@ -94,29 +98,40 @@ def files_of(corpus: str) -> dict[str, Path]:
     return {path.stem: path.absolute() for path in sorted(folder.glob("*.txt"))}
 
 
-def recipe_of(corpus: str, seed: int) -> tuple[Recipe, list[str]]:
-    """As `clearhead new` would write it, for minutes of the processor."""
+def recipe_of(
+    corpus: str, seed: int, minutes: float, *, masked: bool = False, start: Path | None = None
+) -> tuple[Recipe, list[str]]:
+    """As `clearhead new` would write it (with --masked, or with --from `start`), for minutes of the
+    processor."""
     files = files_of(corpus)
-    template = load_recipe(str(TEMPLATES / "my-labels.toml"))
-    data = replace(template.data, train=tuple(map(str, files.values())), labels=tuple(files))
-    template = replace(template, data=data)
-    sized = sizing.size_recipe(template, MINUTES, time.process_time)
+    template = load_recipe(str(TEMPLATES / ("my-masked.toml" if masked else "my-labels.toml")))
+    data = replace(template.data, train=tuple(map(str, files.values())))
+    template = replace(template, data=data if masked else replace(data, labels=tuple(files)))
+    if start is not None:
+        template = recipe_from(template, start)
+    sized = sizing.size_recipe(template, minutes, time.process_time)
     seeds = {"train.seed": seed, "batches.seed": seed}
     return with_values(template, {**sized.values, **seeds}), reasons_for(sized)
 
 
-def take(corpus: str, seed: int) -> dict[str, Any]:
-    here = WORK / "runs" / f"{corpus}-{seed}"
-    recipe, reasons = recipe_of(corpus, seed)
-    minutes = train(recipe, reasons, here)
+def take(corpus: str, seed: int, arm: str) -> dict[str, Any]:
+    here = WORK / "runs" / f"{corpus}-{arm}-{seed}"
+    masked_minutes, start, budget = 0.0, None, MINUTES
+    if arm == "masked":
+        start, budget = here.with_name(f"{here.name}-first") / "run", MINUTES / 2
+        masked_minutes = train(*recipe_of(corpus, seed, budget, masked=True), start.parent)
+    recipe, reasons = recipe_of(corpus, seed, budget, start=start)
+    minutes = masked_minutes + train(recipe, reasons, here)
     said, _ = clearhead("evaluate", here / "run", "--format", "jsonl")
     measured = json.loads(said)
     names = ("accuracy", "low", "high", "n", "n_too_long", "baseline")
     return {
         "corpus": corpus,
+        "arm": arm,
         "seed": seed,
         **{name: measured[name] for name in names},
         "core_minutes": round(minutes, 2),
+        "masked_minutes": round(masked_minutes, 2),
         **chosen(recipe),
         **{key: circumstances()[key] for key in ("commit", "date", "machine")},
     }
@@ -129,10 +144,10 @@ def finished() -> list[dict[str, Any]]:
 
 
 def report(lines: list[dict[str, Any]]) -> None:
-    print("| corpus | test texts | accuracy by seed, with its 95 % interval | mean | baseline |")
-    print("|---|---|---|---|---|")
-    for corpus in CORPORA:
-        mine = [line for line in lines if line["corpus"] == corpus]
+    print("| corpus | arm | test texts | accuracy by seed (95 % interval) | mean | baseline |")
+    print("|---|---|---|---|---|---|")
+    for corpus, arm in product(CORPORA, ARMS):
+        mine = [line for line in lines if (line["corpus"], line["arm"]) == (corpus, arm)]
         if not mine:
             continue
         each = ", ".join(
@@ -141,7 +156,7 @@ def report(lines: list[dict[str, Any]]) -> None:
         )
         reached, base = mean(line["accuracy"] for line in mine), mine[0]["baseline"]
         below = "" if reached >= base else ", which is better"
-        print(f"| {corpus} | {mine[0]['n']:,} | {each} | {100 * reached:.1f} | ", end="")
+        print(f"| {corpus} | {arm} | {mine[0]['n']:,} | {each} | {100 * reached:.1f} | ", end="")
         print(f"{100 * base:.1f}{below} |")
 
 
@@ -149,16 +164,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpora", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if not arguments.report:
-        there = {(line["corpus"], line["seed"]) for line in finished()}
-        for seed in arguments.seeds:
-            for corpus in arguments.corpora:
-                if (corpus, seed) not in there:
-                    line = take(corpus, seed)
-                    with LINES.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line) + "\n")
+        there = {(line["corpus"], line["seed"], line["arm"]) for line in finished()}
+        for seed, corpus, arm in product(arguments.seeds, arguments.corpora, arguments.arms):
+            if (corpus, seed, arm) not in there:
+                line = take(corpus, seed, arm)
+                with LINES.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
     report(finished())
 
 

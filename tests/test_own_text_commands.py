@@ -8,11 +8,13 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import clearhead as ch
 from clearhead.cli import main
 from clearhead.config import load_recipe, recipe_toml
+from clearhead.data.corpus import open_corpus
 from clearhead.training import sizing
 from tests.data.small_corpora import write_pairs
 
@@ -103,6 +105,45 @@ def test_files_by_label_become_a_classifier(here: Path, capsys):
     assert load_recipe("mine.toml").data.labels == ("good", "bad")
     trained("mine")
     assert main(["evaluate", "runs/mine"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["table", "files"])
+def test_a_classifier_starts_from_a_masked_model_of_the_same_texts(kind: str, here: Path, capsys):
+    texts = [f"{source} {target} {number}" for number, (source, target) in enumerate(pairs(here))]
+    rows = [(text, "good" if number % 3 else "bad") for number, text in enumerate(texts)]
+    with (here / "kinds.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "kind"), *rows])
+    for label in ("good", "bad"):
+        own = [text for text, given in rows if given == label]
+        (here / f"{label}.txt").write_text("\n".join(own), encoding="utf-8")
+    files = ["--label", "good=good.txt", "bad=bad.txt"]
+    given = ["--table", "kinds.csv"] if kind == "table" else files
+    assert main(["new", "masked", *given, "--masked", *QUICK]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "The labels are left out." in told and "each pass hides other tokens" in told
+    masked = load_recipe("masked.toml")
+    assert masked.data.task == "masked-lm" and masked.data.labels == ()
+    assert masked.model is not None and masked.batches.length == masked.model.max_length
+    trained("masked")
+    assert main(["new", "kinds", *given, "--from", "runs/masked", *QUICK]) == 0
+    trained("kinds")
+    assert "starting from the weights of" in capsys.readouterr().out
+    assert main(["evaluate", "runs/kinds"]) == 0
+    train, test = (split_texts("masked", split) for split in ("train", "test"))
+    assert train == split_texts("kinds", "train") and test == split_texts("kinds", "test")
+    assert test and not test & train, "no text that tests the classifier was read before"
+
+
+def split_texts(name: str, split: str) -> set[str]:
+    corpus = open_corpus(Path("prepared") / name)
+    store = corpus.store(split, "text")
+    documents = store.documents(np.arange(store.n_documents))
+    return {corpus.tokenizers["text"].decode(ids) for ids in documents}
+
+
+def test_pairs_are_not_masked(here: Path, capsys):
+    assert main([*PAIRS, "--masked"]) == 2
+    assert "--masked learns from texts, but these are pairs; give" in capsys.readouterr().err
 
 
 def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsys):

@@ -27,7 +27,7 @@ from clearhead.files import write_whole
 from clearhead.intake.cleaning import Defects, find_defects, split_reader
 from clearhead.intake.equality import shared_targets
 from clearhead.intake.own import check_name
-from clearhead.intake.own_text import OwnText, check_strings, data_settings
+from clearhead.intake.own_text import OwnText, check_strings, data_settings, without_labels
 from clearhead.intake.proposal import refuse_tables
 from clearhead.intake.sources import Cursor, find_inputs
 from clearhead.intake.survey import check_files
@@ -56,6 +56,7 @@ def recipe_for(
     text: OwnText | None = None,
     *,
     start: str | Path | None = NewOptions.start,
+    masked: bool = NewOptions.masked,
     minutes: float = NewOptions.minutes,
     skip: Sequence[str] | None = NewOptions.skip,
     clean: Sequence[str] | None = NewOptions.clean,
@@ -84,6 +85,7 @@ def recipe_for(
             check_strings(what, several)
     options = NewOptions(
         start=start,
+        masked=masked,
         minutes=minutes,
         skip=skip,
         clean=clean,
@@ -91,6 +93,8 @@ def recipe_for(
         folder=folder,
         threads=threads,
     )
+    if options.masked:
+        text = without_labels(text)
     removed = () if clean is None else defect_kinds(clean)
     if name is not None and (not isinstance(name, str) or not name):
         raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")

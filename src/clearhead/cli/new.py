@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", nargs="+", metavar="LABEL=FILE", help="or: a file of texts for each label"
     )
+    add_option(parser, NewOptions, "masked")
     add_option(parser, NewOptions, "start", flag="--from", metavar="RUN")
     add_option(parser, NewOptions, "minutes", metavar="N")
     add_option(parser, NewOptions, "threads")

@@ -145,6 +145,9 @@ class NewOptions:
 
     start: str | Path | None = None
     """Start from a run, a model folder or a shipped model: tokenizer, shape and weights."""
+    masked: bool = False
+    """Make a masked language model of the texts, without their labels; a classifier of the same
+    texts can start from its run."""
     minutes: float = 30.0
     """Minutes of training."""
     skip: Sequence[str] | None = None

@@ -4,14 +4,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from clearhead.config.checks import as_path, user_path
 from clearhead.config.data import DataConfig
-from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
 from clearhead.files import NewFile
 from clearhead.intake.own import OwnData, check_name, own_labels, own_table
 from clearhead.intake.proposal import LABELS_AT_MOST
@@ -94,6 +94,22 @@ class OwnText:
             raise InputError(f"files={files!r:.60} is not a dictionary; give {{label: file, …}}")
         own = own_labels(files)
         return cls(template=own.template, own=own)
+
+
+def without_labels(text: OwnText) -> OwnText:
+    """The same texts for a masked language model."""
+    if text.template == "my-pairs":
+        rule = "learns from texts, but these are pairs"
+        raise ConfigError("masked", True, rule, "give the texts of one side, or leave it out")
+    own = text.own
+    if own is not None and own.values.get("data.labels"):
+        values = own.values | {"data.labels": ()}
+        if "data.columns" in values:
+            values["data.columns"] = values["data.columns"][:1]
+        else:
+            values["data.format"] = "text"  # a file for each label
+        own = own._replace(values=values, summary=f"{own.summary} The labels are left out.")
+    return replace(text, template="my-masked", own=own, counts=None)
 
 
 def data_settings(text: OwnText, folder: Path, sides: tuple[str, ...]) -> dict[str, Any]:

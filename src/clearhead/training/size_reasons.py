@@ -18,6 +18,8 @@ def reasons_for(sized: Sized) -> list[str]:
     if template.data.task == "classification":
         guessed = "texts to label"
         why = "one label for a whole text is soon known by heart"
+    if template.data.task == "masked-lm":
+        why = "each pass hides other tokens"
     limit = "; more would teach little, and the time allows more."
     if possible < STEPS_AT_LEAST:
         needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
@@ -67,7 +69,7 @@ def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any])
     else:
         validation = f"Validation: the last {100 * held_out:.3g}% of each file."
     tokens = f"{text.tokens:,} tokens to guess"
-    if template.data.task == "classification":
+    if template.data.task in ("classification", "masked-lm"):
         tokens = f"{text.read:,} tokens"
     reasons = [
         f"Text: {survey.documents:,} {what}, {survey.n_bytes:,} bytes, about {tokens} (counted in "

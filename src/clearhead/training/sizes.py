@@ -30,9 +30,9 @@ SIZES = (
 # Bytes of text, and the tokens of a vocabulary that each of them is seen often enough in.
 VOCABULARIES = ((300_000, 1000), (3_000_000, 4000), (100_000_000, 8000), (float("inf"), 16_000))
 # A model that sees its text less often is too large for the time.
-PASSES_WANTED = {"pairs": 8, "language-model": 5, "classification": 5}
-# After that, more would teach little: small models learn by heart.
-PASSES_ENOUGH = {"pairs": 100, "language-model": 15, "classification": 6}
+PASSES_WANTED = {"pairs": 8, "language-model": 5, "masked-lm": 5, "classification": 5}
+# After that, more would teach little: small models learn by heart. Masks are new in every pass.
+PASSES_ENOUGH = {"pairs": 100, "language-model": 15, "masked-lm": 100, "classification": 6}
 STEPS_AT_LEAST = 300  # fewer updates teach nothing, however small the text
 UPDATES_WANTED = 800  # a larger model is worth its time only with as many
 UPDATES_KEPT = 2000  # a larger batch is, if it leaves as many
@@ -41,9 +41,9 @@ BATCH_TOKENS_AT_MOST = 16_384
 FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
-DROPOUT_OF_LABELS = 0.3
+DROPOUT_OF = {"classification": 0.3, "masked-lm": 0.1}  # however often the text is seen
 # Of the initial weights, their standard deviation times √d_model; see docs/en/recipes.md.
-INITIAL_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "classification": 1.0}
+INITIAL_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "masked-lm": 0.5, "classification": 1.0}
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TELLS_3_POINTS = 1067  # texts with labels, whose 95 % interval is ±3 at most
 TOO_LONG = 512  # tokens of a side of a pair

@@ -20,7 +20,7 @@ from clearhead.training.sizes import (
     BATCH_TOKENS,
     BATCH_TOKENS_AT_MOST,
     CALLS,
-    DROPOUT_OF_LABELS,
+    DROPOUT_OF,
     DROPOUTS,
     FASTER,
     FOR_STEPS,
@@ -55,7 +55,8 @@ class MeasuredText:
     corpus: Corpus
     vocab_size: int
     tokens: int
-    """To be guessed in one pass: of the target, if there is one; of a classifier, the labels."""
+    """To be guessed in one pass: of the target, if there is one; of a classifier, the labels; those
+    that are masked, if some are."""
     read: int
     """Of the larger side."""
     longest: int
@@ -169,7 +170,7 @@ def _sized(
     dropout = next(share for least, share in DROPOUTS if passes >= least)
     often = max(1, steps // VALIDATIONS)
     rhythm = {
-        "model.p_dropout": DROPOUT_OF_LABELS if task == "classification" else dropout,
+        "model.p_dropout": DROPOUT_OF.get(task, dropout),
         "train.steps": steps,
         "train.lr": size.lr,
         "train.warmup_steps": min(1000, often),
@@ -209,6 +210,7 @@ def _measure(template: Recipe, folder: Path) -> MeasuredText:
     corpus = open_corpus(folder / "prepared")
     facts = corpus.facts("train")
     scale = surveyed.n_bytes / surveyed.sample_bytes
+    guessed = template.batches.p_mask if template.data.task == "masked-lm" else 1.0
     side = list(facts.tokens)[-1]
     whole = surveyed.longest / max(1, len(surveyed.longest_text.encode()))  # only its head was kept
     longest = int(whole * len(corpus.tokenizers[side].encode(surveyed.longest_text)))
@@ -217,7 +219,7 @@ def _measure(template: Recipe, folder: Path) -> MeasuredText:
         survey=surveyed,
         corpus=corpus,
         vocab_size=vocab_size or corpus.tokenizers[side].vocab_size,
-        tokens=int(facts.tokens[side] * scale),
+        tokens=int(facts.tokens[side] * scale * guessed),
         read=int(max(facts.tokens.values()) * scale),
         longest=max(*facts.longest.values(), longest),
         too_long=too_long / (too_long + facts.documents),
@@ -241,8 +243,9 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
         most, at_least = lengths(template)
         longest = min(longest, most)
         held_out = held_out_of_pairs(text.survey.documents)
-        is_labelled = template.data.task == "classification"
-        tested = TELLS_3_POINTS / text.survey.documents if is_labelled else held_out
+        # Masked texts are held out as labelled ones are: a classifier's test texts are the same.
+        is_pairs = template.data.task == "pairs"
+        tested = held_out if is_pairs else TELLS_3_POINTS / text.survey.documents
         pairs = text.corpus.facts("train").documents
         if pairs < PAIRS_AT_LEAST:
             limit = f"{most} tokens a side"
@@ -252,21 +255,25 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
                 f"there are only {pairs} {documents(template)} of at most {limit}, but a model "
                 f"needs {PAIRS_AT_LEAST}, and many more to be good; give more text"
             )
-        return shape | {
+        length = max(at_least, longest + 1)  # and a classifier's mask
+        shape |= {
             "data.held_out": held_out,
             "data.held_out_test": max(held_out, round(min(0.2, tested), 6)),
             "data.hold_out": "groups",
             "data.max_tokens": longest,
-            "batches.batch_tokens": max(batch_tokens, longest + 1),  # and a classifier's mask
-            "model.max_length": max(at_least, longest + 1),
+            "model.max_length": length,
+        }
+        if template.data.task != "masked-lm":
+            return shape | {"batches.batch_tokens": max(batch_tokens, longest + 1)}
+        _check_tokens(text, held_out, length)
+        # Rows as long as the model can read, so that it learns all positions.
+        return shape | {
+            "batches.length": length,
+            "batches.batch_size": max(1, batch_tokens // length),
         }
     length = min(256 if text.tokens >= 100_000 else 64, lengths(template)[0] + 1)
     held_out = held_out_of_tokens(text.tokens)
-    if text.tokens * held_out <= 2 * length:
-        raise DataError(
-            f"there are only about {text.tokens:,} tokens of text, but a language model needs "
-            f"{2 * length / held_out:,.0f}; give more text"
-        )
+    _check_tokens(text, held_out, length)
     if template.data.document == "line":
         shape["data.hold_out"] = "groups"
     return shape | {
@@ -275,6 +282,15 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
         "batches.batch_size": batch_tokens // length,
         "model.max_length": max(length, lengths(template)[1]),
     }
+
+
+def _check_tokens(text: MeasuredText, held_out: float, length: int) -> None:
+    """Validation needs a row or two."""
+    if text.read * held_out <= 2 * length:
+        raise DataError(
+            f"there are only about {text.read:,} tokens of text, but a language model needs "
+            f"{2 * length / held_out:,.0f}; give more text"
+        )
 
 
 def lengths(template: Recipe) -> tuple[int, int]:
