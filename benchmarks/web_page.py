@@ -3,61 +3,36 @@ translates as Python does.
 
     clearhead export tatoeba-en-zh page --to web
     python -m benchmarks.web_page page tatoeba-en-zh --source test.en --sentences 1000
+    clearhead export runs/multi30k-de-en page-de --to web --example "Ein Hund schläft."
+    python -m benchmarks.web_page page-de runs/multi30k-de-en --sentences 500 \\
+        --source $CLEARHEAD_DATA/multi30k/test_2016_flickr.de.gz
 
 The browser (Debian's chromium, by Playwright) reaches the folder and nothing else. Writes
-benchmarks/results/web_page.json, with every text that differs.
+benchmarks/results/web_page_MODEL.json, with every text that differs.
 """
 
 import argparse
-import functools
+import base64
 import gzip
-import shutil
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import clearhead as ch
 from benchmarks.play_time import SENTENCES
-from clearhead.inspection.seeing import finished_text, subject_of
+from clearhead.inspection.seeing import see, subject_of
+from tools.browser import opened
 from tools.result import write_result
 
 ANSWER = """async (asked) => {
     const { openGraph } = await import("./page/graph.js");
     window.opened ??= openGraph(() => {});
     const question = { seed: 0, temperature: 0, off: [], ...asked };
-    return (await (await window.opened).answer(question)).text;
+    const { text, candidates } = await (await window.opened).answer(question);
+    return { text, logits: [...candidates.logits.values] };
 }"""
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: there are hundreds of requests."""
-
-
-@contextmanager
-def opened(folder: Path) -> Iterator[Any]:
-    """A browser's page, before it goes anywhere; its address is the folder's."""
-    from playwright.sync_api import sync_playwright
-
-    handler = functools.partial(QuietHandler, directory=str(folder))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_address[1]}/"
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        context = browser.new_context(base_url=base)
-        context.route(
-            lambda url: not url.startswith(base), lambda route: route.abort("addressunreachable")
-        )
-        page = context.new_page()
-        page.set_default_timeout(120_000)
-        yield page
-        browser.close()
-    server.shutdown()
 
 
 def sizes(folder: Path) -> dict[str, int]:
@@ -71,7 +46,7 @@ def sizes(folder: Path) -> dict[str, int]:
     }
 
 
-def times(page: Any) -> dict[str, Any]:
+def times(page: Any, texts: list[str]) -> dict[str, Any]:
     """The first picture, the first answer (with all files to fetch from this machine), and what
     follows."""
     started = time.monotonic()
@@ -79,8 +54,8 @@ def times(page: Any) -> dict[str, Any]:
     page.wait_for_selector("html[data-ready=true]")
     found: dict[str, Any] = {"first_picture_seconds": round(time.monotonic() - started, 2)}
     changes: list[float] = []
-    for sentence in SENTENCES:
-        page.fill("#live-text", sentence)
+    for text in texts:
+        page.fill("#live-text", text)
         started = time.monotonic()
         page.keyboard.press("Enter")
         page.wait_for_selector('.live[data-asking="false"]')
@@ -93,18 +68,34 @@ def times(page: Any) -> dict[str, Any]:
 
 
 def agreement(page: Any, model: str, texts: list[str]) -> dict[str, Any]:
-    """How many texts are Python's, greedy and with a beam of 4, and those that are not."""
+    """How many texts are Python's, greedy and with a beam of 4, those that are not, and how far the
+    logits of the candidates of equal texts are apart."""
     subject = subject_of(ch.load(model).opened, model)
     found: dict[str, Any] = {"sentences": len(texts)}
     for name, beam in (("greedy", 1), ("beam_4", 4)):
         others: list[dict[str, str]] = []
+        largest = 0.0
         for text in texts:
-            shown, _ = finished_text(subject, text, beam=beam)
-            python = subject.target.decode(shown.written[shown.n_given :])
-            if (here := page.evaluate(ANSWER, {"text": text, "beam": beam})) != python:
-                others.append({"text": text, "python": python, "page": here})
-        found[name] = {"same": len(texts) - len(others), "others": others}
+            python = see(subject, text, beam=beam)
+            here = page.evaluate(ANSWER, {"text": text, "beam": beam})
+            if here["text"] != python["text"]:
+                others.append({"text": text, "python": python["text"], "page": here["text"]})
+                continue
+            stored = base64.b64decode(python["candidates"]["logits"]["base64"])
+            apart = np.abs(np.frombuffer(stored, "<f4") - np.array(here["logits"]))
+            largest = max(largest, float(apart.max()))
+        found[name] = {
+            "same": len(texts) - len(others),
+            "largest_logit_difference": largest,
+            "others": others,
+        }
     return found
+
+
+def read_texts(source: Path) -> list[str]:
+    """A text a line, compressed or not."""
+    data = source.read_bytes()
+    return (gzip.decompress(data) if source.suffix == ".gz" else data).decode().splitlines()
 
 
 def main() -> None:
@@ -116,12 +107,12 @@ def main() -> None:
     arguments = parser.parse_args()
     texts: list[str] = [*SENTENCES]
     if arguments.source is not None:
-        texts = arguments.source.read_text(encoding="utf-8").splitlines()[: arguments.sentences]
+        texts = read_texts(arguments.source)[: arguments.sentences]
     with opened(arguments.folder) as page:
-        found = {"model": arguments.model, **sizes(arguments.folder), **times(page)}
+        found = {"model": arguments.model, **sizes(arguments.folder), **times(page, texts[:6])}
         found |= agreement(page, arguments.model, texts)
     print(found)
-    write_result("web_page", found)
+    write_result(f"web_page_{Path(arguments.model).name}", found)
 
 
 if __name__ == "__main__":

@@ -25,12 +25,15 @@ CONFIGS = {
 }
 
 
+LABELLED = {"classifier": {"family": "encoder", "labels": ("good", "bad", "so so")}}
+
+
 @cache
 def subject(kind: str) -> Subject:
     special = ("<pad>", "<bos>", "<eos>", "<mask>")
     tokenizer = train_bpe(TEXTS * 3, 290, special_tokens=special)
     sizes = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "max_length": 224}
-    settings = {"vocab_size": tokenizer.vocab_size, **sizes, **CONFIGS[kind]}
+    settings = {"vocab_size": tokenizer.vocab_size, **sizes, **(CONFIGS | LABELLED)[kind]}
     model = build_model(ModelConfig(**settings)).eval()  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

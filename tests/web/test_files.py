@@ -97,7 +97,7 @@ def test_a_card_tells_how_a_run_was_trained(tmp_path: Path):
     card = card_of(model, certificate)
     assert card["training"] == {"step": 10, "loss": 2.5}
     assert card["recipe"] == 'name = "mine"' and card["about"] is None
-    assert card["files"] == ["ATTRIBUTION.txt"] and "2.0e-06" in card["parity"]
+    assert card["files"] == {"ATTRIBUTION.txt": "by somebody"} and "2.0e-06" in card["parity"]
 
 
 def test_options_of_the_web_are_refused_elsewhere(tmp_path: Path):

@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings
 
 from clearhead.config import ModelConfig
 from clearhead.inspection.edits import put, zero
-from clearhead.inspection.lens import attribution, logit_lens, norms
+from clearhead.inspection.lens import attribution, norms
 from clearhead.inspection.look import KINDS, Text, pass_over
 from clearhead.inspection.trace import mean_of, trace
 from clearhead.interop.onnx import layers
-from clearhead.models import MaskedLM, Model, Seq2Seq
-from clearhead.web.certificate import certify
+from clearhead.models import Classifier, MaskedLM, Model, Seq2Seq
+from clearhead.web.certificate import certify, stage_logits
 from clearhead.web.graphs import WEIGHTS, write_graphs
 from clearhead.web.running import PageGraphs
 from clearhead.web.towers import around, share_names, towers
@@ -27,7 +27,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("kind", [*CONFIGS, "classifier"])
 def test_a_graph_computes_what_python_computes(kind: str, tmp_path: Path):
     model = subject(kind).model
     write_graphs(model, tmp_path)
@@ -38,7 +38,7 @@ def test_a_graph_computes_what_python_computes(kind: str, tmp_path: Path):
 
 
 @settings(max_examples=draws(4, nightly=60), phases=[Phase.generate])
-@given(config=configs(labels=False))
+@given(config=configs())
 def test_every_option_is_written(config: ModelConfig):
     model = random_model(config, dtype=torch.float32)
     with TemporaryDirectory() as name:
@@ -75,23 +75,25 @@ def assert_pythons(model: Model, graphs: PageGraphs) -> None:
     """Lengths, shares, lens and weights; with all on, and with two switches off."""
     ids = list(range(3, 12))
     text = Text(ids[:6], ids, ids) if isinstance(model, Seq2Seq) else Text(None, ids, ids)
-    text = Text(ids, None, ids) if isinstance(model, MaskedLM) else text
+    text = Text(ids, None, ids) if isinstance(model, MaskedLM | Classifier) else text
 
     def run() -> torch.Tensor:
         return pass_over(model, text)
 
     found = graphs.run(text)
     with torch.no_grad(), trace(model) as t:
-        run()
+        logits = run()
+    own = found["logits"][-1]  # of a classifier, from its first vector alone
+    assert np.allclose(own[0] if isinstance(model, Classifier) else own, logits, atol=1e-4)
     tower = towers(model)[-1]
     lengths = norms(t, [f"{around(each)}.added" for each in tower.sublayers])[:, 0]
     assert np.allclose(found["lengths"][1:], lengths, atol=1e-4)
-    assert np.allclose(found["logits"], logit_lens(t).logits[:, 0], atol=1e-4)
+    assert np.allclose(found["logits"], stage_logits(t), atol=1e-4)
     if share_names(model):
         values = attribution(t, torch.tensor([text.written])).values[:, 0]
         assert np.allclose(found["shares"], values, atol=1e-4)
-        own = found["logits"][-1][np.arange(len(ids)), text.written]
-        assert np.allclose(found["shares"].sum(0), own, atol=1e-4)
+        logits_written = own[np.arange(len(ids)), text.written]
+        assert np.allclose(found["shares"].sum(0), logits_written, atol=1e-4)
     else:
         assert "shares" not in found
 
@@ -112,7 +114,7 @@ def assert_pythons(model: Model, graphs: PageGraphs) -> None:
     ]
     with torch.no_grad(), trace(model, edit=edits) as t:
         run()
-    assert np.allclose(mine["logits"], logit_lens(t).logits[:, 0], atol=1e-4)
+    assert np.allclose(mine["logits"], stage_logits(t), atol=1e-4)
     assert not np.allclose(mine["logits"][-1], found["logits"][-1], atol=1e-2)
     for kind in tower.kinds:
         part = KINDS[kind][1]

@@ -2,13 +2,10 @@
 everything else blocked: their texts and numbers are Python's."""
 
 import base64
-import functools
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +14,16 @@ import pytest
 import torch
 
 import clearhead as ch
+from clearhead.inspection.edits import zero
 from clearhead.inspection.look import Subject
-from clearhead.inspection.seeing import see, subject_of
+from clearhead.inspection.seeing import look_at_text, see, subject_of
 from clearhead.inspection.switches import see_without, switches
+from clearhead.inspection.trace import trace
 from clearhead.interop.model_folder import save_model
 from clearhead.web.runtime import runtime_files
 from tests.inspection.subjects import subject
+from tools.browser import served
+from tools.gallery import write_gallery
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("onnxruntime")
@@ -47,7 +48,10 @@ SENTENCES = [
     "Tom's <eos> 🙂 café costs $12.50, doesn't it?",
     "A",
 ]
-EXAMPLES = {"encoder": "The <mask> seems to be pretty."}
+EXAMPLES = {
+    "encoder": "The <mask> seems to be pretty.",
+    "classifier": "The bride seems to be pretty.",
+}
 HEAD = "decoder.layers.2.cross_attention.heads:1"
 SUBLAYER = "encoder.layers.0.around_feed_forward.added"
 
@@ -69,35 +73,17 @@ class Showing(NamedTuple):
         return self.page.evaluate(script, {"replace": "zero", **asked})
 
 
-def exported(name: str, model: str | Path, parent: Path) -> Path:
-    """The folder of a page. Drawing takes minutes, so CLEARHEAD_WEB_FOLDER may hold ready ones."""
-    if (ready := Path(os.environ.get("CLEARHEAD_WEB_FOLDER", parent)) / name).is_dir():
-        return ready
-    certificate = ch.export(
-        model, parent / name, to="web", runtime=RUNTIME, example=EXAMPLES.get(name)
-    )
-    assert not certificate.failed
-    return parent / name
-
-
 @contextmanager
 def shown(browser: Any, name: str, parent: Path) -> Iterator[Showing]:
     model: str | Path = name
-    if name == "encoder":
-        model = parent / "masked"
-        save_encoder(model)
+    if name in EXAMPLES:
+        model = parent / "model-of-its-own"
+        save_subject(name, model)
     host = parent / "host"
-    (host / "some" / "where").mkdir(parents=True)
-    (host / "some" / "where" / "model").symlink_to(exported(name, model, parent))
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=str(host))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_address[1]}/some/where/model/"
+    out = host / "some" / "where" / "model"
+    out.parent.mkdir(parents=True)
+    certificate = ch.export(model, out, to="web", runtime=RUNTIME, example=EXAMPLES.get(name))
+    assert not certificate.failed
     complaints: list[str] = []
 
     def own_only(route: Any) -> None:
@@ -116,11 +102,12 @@ def shown(browser: Any, name: str, parent: Path) -> Iterator[Showing]:
     page.set_default_timeout(300_000)
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(base)
-    page.wait_for_selector('html[data-ready="true"]')
-    yield Showing(page, shown_subject, complaints)
+    with served(host) as address:
+        base = f"{address}some/where/model/"
+        page.goto(base)
+        page.wait_for_selector('html[data-ready="true"]')
+        yield Showing(page, shown_subject, complaints)
     context.close()
-    server.shutdown()
     assert complaints == []
 
 
@@ -138,9 +125,9 @@ def showing(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield found
 
 
-def save_encoder(folder: Path) -> None:
-    """A masked language model with random weights."""
-    known = subject("encoder")
+def save_subject(name: str, folder: Path) -> None:
+    """A model with random weights."""
+    known = subject(name)
     tokenizer = folder.parent / "tokenizer"
     tokenizer.mkdir()
     (tokenizer / "tokenizer.json").write_text(known.source.to_json(), encoding="utf-8")
@@ -222,6 +209,41 @@ def test_the_other_families_show_pythons_numbers_too(browser: Any, name: str, tm
             assert_same(showing.answer(texts[0], **drawn), see(showing.subject, texts[0], **drawn))
 
 
+def test_a_classifier_shows_bars_with_its_labels(browser: Any, tmp_path: Path):
+    text = "We live in the suburbs, pretty."
+    with shown(browser, "classifier", tmp_path) as showing:
+        page, model = showing.page, showing.subject.model
+        assert page.locator("[data-panel] #panel-label .candidate").count() == 3
+        document = look_at_text(showing.subject, text)
+        page.fill("#live-text", text)
+        page.press("#live-text", "Enter")
+        page.wait_for_selector('.live[data-asking="false"]')
+        rows = page.locator("#panel-label [data-label]").all()
+        shown_bars = {
+            r.get_attribute("data-label"): float(r.get_attribute("data-value")) for r in rows
+        }
+        expected = dict(zip(document["label"]["names"], document["label"]["probabilities"]))
+        assert shown_bars == pytest.approx(expected, abs=1e-5)
+        assert max(shown_bars, key=lambda name: shown_bars[name]) == document["text"]
+        mine = showing.answer(text)
+        assert mine["tokens"] == document["tokens"] and mine["walk"] == document["walk"]
+        assert mine["label"]["without"] == pytest.approx(document["label"]["without"], abs=1e-4)
+        weights = numbers(document["attention"]["self"])
+        assert np.allclose(numbers(mine["attention"]["self"]), weights, atol=2e-5)
+
+        name = "encoder.layers.1.around_feed_forward.added"
+        mine = showing.answer(text, off=[name])
+        ids = torch.tensor([[token["id"] for token in document["tokens"]["source"]]])
+        with torch.no_grad(), trace(model, read=[], edit=[zero(name)]):
+            chances = model(ids, real="all")[0].softmax(-1)  # pyright: ignore
+        assert mine["label"]["probabilities"] == pytest.approx(chances.tolist(), abs=1e-5)
+        label = document["label"]["names"].index(mine["effect"]["text"])
+        assert mine["effect"]["text"] == document["text"]
+        assert mine["effect"]["log_prob_off"] == pytest.approx(
+            chances[label].log().item(), abs=1e-4
+        )
+
+
 def test_a_beam_and_a_draw_are_pythons(showing: Showing):
     for text in SENTENCES[:4]:
         mine, document = showing.answer(text, beam=4), see(showing.subject, text, beam=4)
@@ -266,6 +288,84 @@ def test_a_reader_types_a_sentence_and_switches_a_head_off(showing: Showing):
     assert page.locator("[data-whole]").inner_text() == whole["text"]
     page.click("[data-all-on]")
     page.wait_for_selector('.live[data-asking="false"]')
+
+
+def test_a_reader_without_a_mouse_does_the_same(showing: Showing):
+    page, text = showing.page, "The weather is nice today."
+
+    def tab_to(selector: str) -> None:
+        for _ in range(100):
+            page.keyboard.press("Tab")
+            if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"Tab never comes to {selector}")
+
+    page.reload()
+    page.wait_for_selector('html[data-ready="true"]')
+    tab_to("#live-text")
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+    page.wait_for_selector('.live[data-asking="false"]')
+    tab_to(".live button")
+    for key in ("k", "]", "."):
+        page.keyboard.press(key)
+    at = page.evaluate("location.hash")
+    page.keyboard.press("]")
+    assert page.evaluate("location.hash") != at
+    page.keyboard.press("x")
+    page.wait_for_selector("[data-without]")
+    tab_to("[data-all-on]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-without]", state="detached")
+    written = page.locator(".strip").last.locator(".chip").all_inner_texts()
+    document = see(showing.subject, text)
+    assert written == [f"→{token['text']}" for token in document["tokens"]["written"]]
+
+
+def test_one_file_runs_from_the_disk_without_network(browser: Any, tmp_path: Path):
+    out = tmp_path / "page"
+    ch.export("copy-task", out, to="web", runtime=RUNTIME, single_file=True)
+    assert {path.name for path in out.iterdir()} == {"index.html", "parity.json"}
+    alone = (out / "index.html").rename(tmp_path / "alone.html")
+    context = browser.new_context(offline=True)
+    page, complaints = context.new_page(), []
+    page.set_default_timeout(300_000)
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: complaints.append(request.url))
+    page.goto(alone.as_uri())
+    page.wait_for_selector('html[data-ready="true"]')
+    page.fill("#live-text", "badcab")
+    page.press("#live-text", "Enter")
+    page.wait_for_selector('.live[data-asking="false"]')
+    written = page.locator(".strip").last.locator(".chip").all_inner_texts()
+    document = see(subject_of(ch.load("copy-task").opened, "copy-task"), "badcab")
+    assert written == [f"→{token['text']}" for token in document["tokens"]["written"]]
+    assert [each for each in complaints if not each.startswith(("blob:", alone.as_uri()))] == []
+    context.close()
+
+
+def test_a_panel_of_the_site_fetches_its_model_on_click(browser: Any, tmp_path: Path):
+    write_gallery(tmp_path, ["copy-task"], RUNTIME)
+    (tmp_path / "en" / "course").mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "_site" / "static" / "site.js", tmp_path / "en")
+    panel = '<div data-live="copy-task" data-at="cross.0.0.q1.LANGUAGE.next"></div>'
+    html = (
+        f'<html lang="en" data-content_root="../"><script src="../site.js"></script>{panel}</html>'
+    )
+    (tmp_path / "en" / "course" / "chapter.html").write_text(html, encoding="utf-8")
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with served(tmp_path) as address:
+        page.goto(f"{address}en/course/chapter.html")
+        button = page.locator("button.run-live")
+        assert "(15 MB are fetched)" in button.inner_text()
+        assert not any("copy-task" in url for url in asked)
+        button.click()
+        shown_page = page.frame_locator("iframe").locator('html[data-ready="true"]')
+        assert shown_page.get_attribute("data-panel") == "next"
+        page.close()
 
 
 def test_what_cannot_be_shown_is_said(showing: Showing):

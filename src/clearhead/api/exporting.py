@@ -29,7 +29,7 @@ EXPORTS: dict[str, Any] = {
     "web": export_web,
 }
 
-OWN_OPTIONS = {"precision": "onnx", "runtime": "web", "example": "web"}
+OWN_OPTIONS = {"precision": "onnx", "runtime": "web", "example": "web", "single_file": "web"}
 """Options that belong to one of them."""
 
 
@@ -43,6 +43,7 @@ def export(
     precision: StoredPrecision = ExportOptions.precision,
     runtime: str | Path | None = ExportOptions.runtime,
     example: str | None = ExportOptions.example,
+    single_file: bool = ExportOptions.single_file,
 ) -> Certificate:
     """Write a new folder that other software opens, and compare what both compute.
 
@@ -52,7 +53,13 @@ def export(
         raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
     if runtime is not None:
         runtime = as_path("runtime", runtime)
-    options = ExportOptions(check=check, precision=precision, runtime=runtime, example=example)
+    options = ExportOptions(
+        check=check,
+        precision=precision,
+        runtime=runtime,
+        example=example,
+        single_file=single_file,
+    )
     more = _own_options(options, to)
     compare = ", and comparing what both compute" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")

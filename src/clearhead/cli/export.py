@@ -43,7 +43,9 @@ def run(namespace: argparse.Namespace) -> int:
     with showing_stages(namespace):
         certificate = export(model, out, to=namespace.to, **settings(namespace, export))
     print(*certificate.lines(out), sep="\n")
-    if namespace.to == "web":
+    if namespace.to == "web" and namespace.single_file:
+        print(f"look at   it: open {out / 'index.html'} in a browser")
+    elif namespace.to == "web":
         print(f"look at   it: python -m http.server --bind 127.0.0.1 --directory {out}")
     elif not (has_tokenizer(out) or has_file(out, SOURCE)):
         print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder(model.folder))}")

@@ -74,6 +74,9 @@ class ExportOptions:
     example: str | None = None
     """For web: the text that the page shows first; not given: the first line of the model's
     examples.txt."""
+    single_file: bool = False
+    """For web: the page with the model inside it, as one index.html that a browser opens from the
+    disk."""
 
     def __post_init__(self) -> None:
         check_choices(self)

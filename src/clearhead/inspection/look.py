@@ -6,6 +6,7 @@ JSON; a tensor in it is {dtype, shape, base64}, little-endian (u16: value / 6553
 """
 
 import base64
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from clearhead.decoding.codec import Codec
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.heads import head_shares
+from clearhead.inspection.labelled import see_label
 from clearhead.inspection.lens import (
     attribution,
     knows_norm,
@@ -28,7 +30,7 @@ from clearhead.inspection.lens import (
 from clearhead.inspection.sites import no_weights
 from clearhead.inspection.trace import Trace, trace
 from clearhead.inspection.walk import walk
-from clearhead.models import MaskedLM, Model, Seq2Seq, count_parameters
+from clearhead.models import Classifier, MaskedLM, Model, Seq2Seq, count_parameters
 from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.visible import label_of
@@ -119,6 +121,39 @@ def look(
         "beam": beam.document(target) if beam is not None else None,
         "walk": walk(t),
         "labels": {"target": {str(i): label_of(i, target) for i in sorted(used)}},
+    }
+
+
+def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dict[str, Any]:
+    """The document of a classifier's run: a label in the place of what is written."""
+    model, codec = subject.model, subject.codec
+    assert isinstance(model, Classifier)
+    text = Text(ids, None, ids)
+    _check_size(model, text)
+    with torch.no_grad(), trace(model) as t:
+        pass_over(model, text)
+    found = see_label(model, codec, ids, name=subject.name)
+    weights = _weights(t, "self")
+    if weights is None:
+        raise no_weights()
+    fine = len(ids) <= FINE
+    return {
+        "format": FORMAT,
+        "language": language,
+        "model": facts_of(subject),
+        "tokens": _tokens(subject, text._replace(written=[])),
+        "text": found["label"],
+        "log_prob": math.log(found["probabilities"][found["label"]]),
+        "attention": {"self": _quantised(weights, fine)},
+        "quantisation": "0.000008" if fine else "0.002",
+        "heads": {"self": _shares(weights)},
+        "suggested": {"self": _suggested(weights)},
+        "label": {
+            "names": list(found["probabilities"]),
+            "probabilities": list(found["probabilities"].values()),
+            "without": found["without"],
+        },
+        "walk": walk(t),
     }
 
 

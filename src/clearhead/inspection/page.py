@@ -19,6 +19,7 @@ MODULES = (
     "data",
     "draw",
     "attention",
+    "label",
     "next",
     "layers",
     "tree",
@@ -34,34 +35,37 @@ PACK_FROM = 1_000_000  # bytes of the document from which it is compressed
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', flags=re.M)
 
 
-def page(look: dict[str, Any]) -> str:
+def page(look: dict[str, Any], files: dict[str, bytes] | None = None) -> str:
     """The whole page. Text from the document is only ever shown as text. A document with a field
     `live` asks the server that has sent the page, or, where that names a `graph`, the model beside
-    the page."""
+    the page, or inside it: `files` are those of a model, by their paths."""
     library, licence = _read(f"vendor/{LIBRARY}.min.js"), _read(f"vendor/{LIBRARY}.LICENSE")
     notice = f"{LIBRARY} (tree layout): {' '.join(licence.split())}"
     script, style = joined_script(), _read("style.css")
     live = "live" in look
     graph = live and "graph" in look["live"]
+    rules = policy(live=live, graph=graph, packed=bool(files))
     command = "play" if live and not graph else "see"
     title = escape(f"{look['model']['name']} · clearhead {command}")
     return (
         f'<!doctype html>\n<html lang="{look["language"]}">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(live=live, graph=graph)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{rules}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"{_document({**look, 'notice': notice})}\n"
+        f"{_document({**look, 'notice': notice})}\n{_packed(files or {})}"
         f"<script>{library}</script>\n"
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
 
-def policy(*, live: bool = False, graph: bool = False) -> str:
+def policy(*, live: bool = False, graph: bool = False, packed: bool = False) -> str:
     """What the page may do: run its own script, and, if it is live, ask the server it is from; with
-    a graph, also run scripts and WebAssembly from there."""
+    a graph, also run scripts and WebAssembly from there; with a packed one, nothing is asked for,
+    and the scripts are those that the page makes of itself."""
     library, script = _read(f"vendor/{LIBRARY}.min.js"), joined_script()
-    asks = "connect-src 'self'; " if live else ""
-    runs = " 'self' 'wasm-unsafe-eval'" if graph else ""
+    asks = "connect-src 'self'; " if live and not packed else ""
+    scripts = "blob:" if packed else "'self'"
+    runs = f" {scripts} 'wasm-unsafe-eval'" if graph else ""
     return (
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}{runs}; {asks}"
         f"style-src {_hash(_read('style.css'))}; img-src data:; base-uri 'none'; "
@@ -83,12 +87,23 @@ def joined_script() -> str:
     )
 
 
+def _packed(files: dict[str, bytes]) -> str:
+    return "".join(
+        f'<script type="application/gzip" id="file:{path}">{_base64(data)}</script>\n'
+        for path, data in files.items()
+    )
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data, mtime=0)).decode()
+
+
 def _document(look: dict[str, Any]) -> str:
     text = json.dumps(look, ensure_ascii=False, separators=(",", ":"))
     # Inside a script element only `<` could end the data early.
     text, packed = text.replace("<", "\\u003c"), ""
     if len(text) > PACK_FROM:
-        text = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+        text = _base64(text.encode())
         packed = ' data-packed="gzip"'
     return f'<script type="application/json" id="look"{packed}>{text}</script>'
 

@@ -15,7 +15,7 @@ from clearhead.decoding.text import seed_of_text
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.labelled import classifier_ids, see_label
-from clearhead.inspection.look import Subject, Text, look
+from clearhead.inspection.look import Subject, Text, look, look_label
 from clearhead.models import CausalLM, Classifier, MaskedLM, Seq2Seq
 from clearhead.text.tokenizer import MASK
 
@@ -48,6 +48,15 @@ def see(
         return see_label(subject.model, subject.codec, ids, name=subject.name, language=language)
     shown, tree = finished_text(subject, text, **how)
     return look(subject, shown, beam=tree, language=language)
+
+
+def look_at_text(subject: Subject, text: str) -> dict[str, Any]:
+    """As `see`, but of a classifier the document of the whole microscope."""
+    if not isinstance(subject.model, Classifier):
+        return see(subject, text)
+    return look_label(
+        subject, _fitting(subject, encoder_ids(subject, _checked(subject, text, None)))
+    )
 
 
 def finished_text(

@@ -21,7 +21,7 @@ def card_of(model_folder: Path, certificate: Certificate) -> dict[str, Any]:
         "recipe": None if run is None else _text(run, RECIPE),
         "training": None if run is None else _last_validation(run),
         "parity": certificate.verdict(),
-        "files": [name for name in CARRIED if has_file(model_folder, name)],
+        "files": {name: text for name in CARRIED if (text := _text(model_folder, name))},
     }
 
 

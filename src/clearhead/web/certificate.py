@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clearhead.inspection.lens import logit_lens
+from clearhead.inspection.lens import logit_lens, stage_names
 from clearhead.inspection.look import KINDS, Text, pass_over
 from clearhead.inspection.trace import Trace, trace
 from clearhead.interop.certificate import Certificate, versions_of
-from clearhead.models import MaskedLM, Model, Seq2Seq
+from clearhead.models import Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.web.running import PageGraphs
 
 LENGTHS = ((1, 1), (2, 9), (17, 4), (60, 60))
@@ -27,7 +27,7 @@ def certify(model: Model, folder: Path) -> Certificate:
         mine = graphs.run(text)
         with torch.no_grad(), trace(model) as t:
             pass_over(model, text)
-        logits = max(logits, _largest(logit_lens(t).logits[:, 0], mine["logits"]))
+        logits = max(logits, _largest(stage_logits(t), mine["logits"]))
         for kind, place in KINDS.items():
             if kind in mine:
                 weights = max(weights, _largest(_weights(t, *place), mine[kind]))
@@ -56,6 +56,16 @@ def unchecked(model: Model, why: str) -> Certificate:
     )
 
 
+@torch.no_grad()
+def stage_logits(t: Trace) -> torch.Tensor:
+    """Of tokens, after each stage; of a classifier, of the labels that each vector would give."""
+    model = t.model
+    if not isinstance(model, Classifier):
+        return logit_lens(t).logits[:, 0]
+    stages = torch.cat([t[stage] for stage in stage_names(model, "encoder")])
+    return model.head(stages if model.encoder.norm is None else model.encoder.norm(stages))
+
+
 def _probe(model: Model, n_source: int, n_target: int, generator: torch.Generator) -> Text:
     longest = model.config.max_length
 
@@ -63,7 +73,7 @@ def _probe(model: Model, n_source: int, n_target: int, generator: torch.Generato
         return torch.randint(size, (min(n, longest),), generator=generator).tolist()
 
     target = drawn(n_target, model.config.output_vocab_size)
-    if isinstance(model, MaskedLM):
+    if isinstance(model, MaskedLM | Classifier):
         return Text(target, None, target)
     source = drawn(n_source, model.config.vocab_size) if isinstance(model, Seq2Seq) else None
     return Text(source, target, target)

@@ -12,7 +12,7 @@ from clearhead.inspection.look import Subject, Text, facts_of, pass_over
 from clearhead.inspection.seeing import encoder_ids
 from clearhead.inspection.trace import trace
 from clearhead.inspection.walk import walk
-from clearhead.models import MaskedLM, Model, Seq2Seq
+from clearhead.models import Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.visible import label_of
 from clearhead.web.graphs import OUTPUT
@@ -49,7 +49,7 @@ def description(subject: Subject, tokenizers: dict[str, str]) -> dict[str, Any]:
         "decoding": _decoding(subject),
         "labels": {
             "source": _labels(subject.source, model.config.vocab_size),
-            "target": _labels(subject.target, size),
+            "target": list(model.config.labels) or _labels(subject.target, size),
         },
         "controls": {
             "source": sorted(subject.source.control_ids),
@@ -80,8 +80,12 @@ def _reading(subject: Subject) -> dict[str, Any]:
     """What stands before and behind the tokens of a text."""
     codec, model = subject.codec, subject.model
     mask = None
+    if isinstance(model, Classifier):
+        start, *behind = encoder_ids(subject, "")
+        return {"before": [start], "behind": behind, "strip": codec.ids.strip, "mask": None}
     if isinstance(model, MaskedLM):
-        behind = [] if codec.ids.eos is None else [codec.ids.eos]
+        behind = [] if subject.label_mask is None else [subject.label_mask]
+        behind += [] if codec.ids.eos is None else [codec.ids.eos]
         if subject.source.mask_id is not None:
             mask = {"text": subject.source.special_tokens[3], "id": subject.source.mask_id}
         return {"before": [], "behind": behind, "strip": codec.ids.strip, "mask": mask}
@@ -94,7 +98,7 @@ def _reading(subject: Subject) -> dict[str, Any]:
 def _decoding(subject: Subject) -> dict[str, Any]:
     ids, model = subject.codec.ids, subject.model
     return {
-        "kind": model.config.family,
+        "kind": "classifier" if isinstance(model, Classifier) else model.config.family,
         "start": ids.decoder_start,
         "end": ids.eos,
         "longest": model.config.max_length,
@@ -107,7 +111,7 @@ def _is_translator(model: Model, codec: Codec) -> bool:
 
 
 def _ids(subject: Subject, text: str) -> list[int]:
-    if isinstance(subject.model, MaskedLM):
+    if isinstance(subject.model, MaskedLM | Classifier):
         return encoder_ids(subject, text)
     if _is_translator(subject.model, subject.codec):
         return subject.codec.encode_sources([text])[0]
@@ -127,7 +131,7 @@ def _walk_with_lengths(model: Model) -> list[dict[str, Any]]:
 
 def _walk_of(model: Model, lengths: tuple[int, int]) -> tuple[list[dict[str, Any]], dict[int, str]]:
     n_source, n_target = lengths
-    if isinstance(model, MaskedLM):
+    if isinstance(model, MaskedLM | Classifier):
         text, names = Text([0] * n_source, None, [0] * n_source), {n_source: "source"}
     else:
         source = [0] * n_source if isinstance(model, Seq2Seq) else None

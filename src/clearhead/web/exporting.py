@@ -1,7 +1,8 @@
 """From a model folder to a folder that any web server can show: the page, the model, and what runs
 it."""
 
-from importlib.resources import files
+import shutil
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,13 @@ from clearhead.decoding.opening import open_folder, run_name
 from clearhead.errors import InputError
 from clearhead.inspection.look import Subject
 from clearhead.inspection.page import page
-from clearhead.inspection.seeing import see, subject_of
+from clearhead.inspection.seeing import look_at_text, subject_of
 from clearhead.inspection.switches import switches
 from clearhead.interop.certificate import Certificate
-from clearhead.interop.folders import has_file, read_bytes, read_text, whole_or_absent
+from clearhead.interop.folders import has_file, read_text, whole_or_absent
 from clearhead.interop.model_folder import read_description, refuse_own_parts
 from clearhead.interop.onnx.running import need_onnx
 from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER
-from clearhead.models import Classifier
 from clearhead.web.card import card_of
 from clearhead.web.certificate import certify, unchecked
 from clearhead.web.description import as_json, description
@@ -38,22 +38,19 @@ def export_web(
     check: bool = True,
     runtime: Path | None = None,
     example: str | None = None,
+    single_file: bool = False,
 ) -> Certificate:
     """Write a folder for a static host. `example` is the text that the page shows first; None: the
-    first line of the model's `examples.txt`."""
+    first line of the model's `examples.txt`. A `single_file` holds the model too, and needs no
+    host."""
     described = read_description(model_folder)
     refuse_own_parts(model_folder, described, "ONNX")
     need_onnx()
     found = find_runtime(runtime)
     text = example if example is not None else _first_example(model_folder)
     opened = open_folder(model_folder, dtype=torch.float32)
-    if isinstance(opened.model, Classifier) or opened.labels is not None:
-        raise InputError(
-            "the page is for models that generate text or fill in masks; a classifier is shown by "
-            "clearhead.see"
-        )
     subject = subject_of(opened, run_name(model_folder))
-    first = see(subject, text)
+    first = look_at_text(subject, text)
     with whole_or_absent(out) as unfinished:
         model = unfinished / "model"
         model.mkdir()
@@ -66,16 +63,27 @@ def export_web(
         facts = as_json(description(subject, tokenizers))
         (model / "model.json").write_text(facts, encoding="utf-8")
         _write(unfinished / "runtime", found)
-        own = files("clearhead.web") / "page_files"
+        own = package_files("clearhead.web") / "page_files"
         _write(unfinished / "page", {name: (own / name).read_bytes() for name in MODULES})
-        size = sum(path.stat().st_size for path in unfinished.rglob("*") if path.is_file())
-        first["live"] = _live(subject, text, first, size)
-        first["live"]["card"] = card = card_of(model_folder, certificate)
-        for name in card["files"]:
-            (model / name).write_bytes(read_bytes(model_folder, name))
-        (unfinished / "index.html").write_text(page(first), encoding="utf-8")
+        card = card_of(model_folder, certificate)
+        for name, carried in card["files"].items():
+            (model / name).write_text(carried, encoding="utf-8")
+        contents = _contents(unfinished)
+        size = sum(map(len, contents.values()))
+        first["live"] = {**_live(subject, text, first, size, packed=single_file), "card": card}
+        if single_file:
+            for name in ("model", "runtime", "page"):
+                shutil.rmtree(unfinished / name)
+        html = page(first, contents if single_file else {})
+        (unfinished / "index.html").write_text(html, encoding="utf-8")
         certificate.keep(unfinished)
     return certificate
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """Path below the folder → content."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _first_example(folder: Path) -> str:
@@ -98,16 +106,18 @@ def _copy_tokenizers(folder: Path, out: Path) -> dict[str, str]:
     return sides
 
 
-def _live(subject: Subject, text: str, first: dict[str, Any], size: int) -> dict[str, Any]:
+def _live(
+    subject: Subject, text: str, first: dict[str, Any], size: int, *, packed: bool
+) -> dict[str, Any]:
     """What the page's controls need to know, as `serving/live.py` says it."""
-    width = first["beam"]["width"] if first["beam"] else 1
+    width = first["beam"]["width"] if first.get("beam") else 1
     return {
         "checkpoints": [],
         "switches": switches(subject.model),
         "max_beam": MAX_BEAM,
         "max_characters": MAX_CHARACTERS,
         "first": {"text": text, "beam": width, "temperature": 0.0, "max_new": None},
-        "graph": {"module": "./page/graph.js", "megabytes": round(size / 1e6)},
+        "graph": {"packed": packed, "megabytes": round(size / 1e6)},
     }
 
 

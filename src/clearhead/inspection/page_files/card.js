@@ -25,13 +25,13 @@ function inline(text) {
 export function cardPanel(look, root) {
   return function draw() {
     const { about, recipe, training, parity, files } = look.live.card;
-    const part = (label, text) => make("details", {}, make("summary", {}, word(label)), make("pre", { tabindex: "0" }, text));
+    const part = (title, text) => make("details", {}, make("summary", {}, title), make("pre", { tabindex: "0" }, text));
     root.replaceChildren(
       ...(about ? readable(about) : []),
       ...(training ? [make("p", {}, word("trainedFor").replace("{}", training.step.toLocaleString("en")).replace("{}", training.loss.toFixed(3)))] : []),
       make("p", { class: "note" }, `${word("proved")}${word("colon")}${parity}`),
-      ...(recipe ? [part("recipe", recipe)] : []),
-      make("p", { class: "note" }, ...files.flatMap((name) => [make("a", { href: `model/${name}` }, name), " "])),
+      ...(recipe ? [part(word("recipe"), recipe)] : []),
+      ...Object.entries(files).map(([name, text]) => part(name, text)),
       make("p", { class: "note" }, word("stays")),
     );
   };

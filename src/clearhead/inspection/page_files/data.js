@@ -34,14 +34,30 @@ export function weightsOf(attention, layer, head) {
 
 export async function readDocument() {
   const element = document.getElementById("look");
-  let text = element.textContent;
-  if (element.dataset.packed) {
-    const raw = atob(text.trim());
-    const bytes = Uint8Array.from(raw, (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    text = await new Response(stream).text();
+  return prepared(element.dataset.packed ? await unpacked(element).json() : JSON.parse(element.textContent));
+}
+
+// What an element holds as base64 of gzip.
+function unpacked(element) {
+  const bytes = Uint8Array.from(atob(element.textContent), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+}
+
+// A page that is one file holds the model and what runs it, each file in an element.
+export async function packedFile(path) {
+  return unpacked(document.getElementById(`file:${path}`));
+}
+
+// The address of a module in the page; the modules that it imports get addresses before it.
+const addresses = {};
+export async function packedModule(path) {
+  if (addresses[path]) return addresses[path];
+  let text = await (await packedFile(path)).text();
+  for (const [line, name] of text.matchAll(/^import .* from "(\.[^"]+)";$/gm)) {
+    const inner = new URL(name, `file:///${path}`).pathname.slice(1);
+    text = text.replace(line, line.replace(name, await packedModule(inner)));
   }
-  return prepared(JSON.parse(text));
+  return addresses[path] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
 }
 
 export function prepared(look) {

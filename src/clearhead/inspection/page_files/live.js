@@ -1,6 +1,6 @@
 // Live only: the controls, and the questions to the source of the page's numbers.
 import { state, set, word } from "./state.js";
-import { prepared } from "./data.js";
+import { packedFile, packedModule, prepared } from "./data.js";
 import { make } from "./draw.js";
 import { chosenCuts } from "./next.js";
 
@@ -29,11 +29,16 @@ function serverSource() {
   };
 }
 
-// …or the model itself, which is fetched when it is first asked for.
-function graphSource({ module, megabytes }, say) {
+// …or the model itself, which is fetched, or unpacked from this page, when it is first asked for.
+function graphSource({ packed, megabytes }, say) {
   let model = null;
+  const progress = (bytes) => say(packed ? word("unpacking") : word("loading").replace("{}", megabytes).replace("{}", Math.round(bytes / 1e6)));
+  const load = async () => {
+    const { openGraph } = await import(packed ? await packedModule("page/graph.js") : "./page/graph.js");
+    return openGraph(progress, packed ? packedFile : undefined);
+  };
   const open = () => {
-    model ??= import(module).then(({ openGraph }) => openGraph((bytes) => say(word("loading").replace("{}", megabytes).replace("{}", Math.round(bytes / 1e6)))));
+    model ??= load();
     model.catch(() => { model = null; });
     return model;
   };
@@ -41,7 +46,7 @@ function graphSource({ module, megabytes }, say) {
     silent: "noGraph",
     open,
     ask: async (question, signal) => {
-      if (!model) say(word("loading").replace("{}", megabytes).replace("{}", 0));
+      if (!model) progress(0);
       const opened = await open();
       try { return await opened.answer(question, signal); } catch (error) {
         if (!error.word) throw error;

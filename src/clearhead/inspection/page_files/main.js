@@ -3,6 +3,7 @@ import { state, set, listen, forget, keepingFocus, word, readAddress, remembered
 import { readDocument } from "./data.js";
 import { make } from "./draw.js";
 import { attentionPanel, chooseKind } from "./attention.js";
+import { labelPanel } from "./label.js";
 import { nextPanel } from "./next.js";
 import { layersPanel } from "./layers.js";
 import { treePanel } from "./tree.js";
@@ -12,10 +13,10 @@ import { cardPanel } from "./card.js";
 import { offPanel, toggled, headSwitch } from "./off.js";
 import { liveBar } from "./live.js";
 
-const ALL_PANELS = ["attention", "off", "next", "layers", "beam", "learnt", "shapes", "card"];
-const ICONS = { attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦", card: "¶" };
-const BUILDERS = { attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, learnt: learntPanel, shapes: walkPanel, card: cardPanel };
-const TOUCHED = { attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], learnt: [], shapes: ["step"], card: [] };
+const ALL_PANELS = ["label", "attention", "off", "next", "layers", "beam", "learnt", "shapes", "card"];
+const ICONS = { label: "▬", attention: "▚", off: "◌", next: "▤", layers: "▥", beam: "├", learnt: "❞", shapes: "▦", card: "¶" };
+const BUILDERS = { label: labelPanel, attention: attentionPanel, off: offPanel, next: nextPanel, layers: layersPanel, beam: treePanel, learnt: learntPanel, shapes: walkPanel, card: cardPanel };
+const TOUCHED = { label: ["token"], attention: ["token", "source", "kind", "layer", "head", "root", "table", "off"], off: ["off", "replace"], next: ["token", "temperature", "topK", "topP", "minP"], layers: ["token"], beam: ["dropped", "node"], learnt: [], shapes: ["step"], card: [] };
 const TITLES = { off: "off_" }; // "off" is the word on a slider
 const FRAME = ["language", "theme", "projector", "panel"];
 
@@ -46,10 +47,12 @@ function show(look, { header, strips, main, tabs, help }, bar) {
   forget();
   const kinds = Object.keys(look.weights);
   clamp(look, kinds);
-  const shown = ALL_PANELS.filter((name) => (name !== "beam" || look.beam) && (name !== "off" || look.live) && (name !== "learnt" || look.learnt) && (name !== "card" || look.live?.card));
+  const needs = { label: look.label, off: look.live, next: look.candidates, layers: look.lens, beam: look.beam, learnt: look.learnt, card: look.live?.card };
+  const shown = ALL_PANELS.filter((name) => !(name in needs) || needs[name]);
+  if (!shown.includes(state.panel)) state.panel = shown[0];
   const columns = { left: make("div", { class: "column" }), right: make("div", { class: "column" }) };
   main.replaceChildren(columns.left, columns.right);
-  const homes = { attention: columns.left, off: columns.left, beam: columns.left, learnt: columns.left, next: columns.right, layers: columns.right, shapes: main, card: main };
+  const homes = { label: columns.left, attention: look.label ? columns.right : columns.left, off: columns.left, beam: columns.left, learnt: columns.left, next: columns.right, layers: columns.right, shapes: main, card: main };
   const panels = shown.map((name) => {
     const title = make("h2", { id: `title-${name}` });
     const body = make("div", { class: "body" });
@@ -100,7 +103,7 @@ function show(look, { header, strips, main, tabs, help }, bar) {
     if (look.tokens.source && look.model.family === "encoder-decoder") rows.push(strip(word("reads"), look.tokens.source, "source", ""));
     if (look.model.family === "encoder") rows.push(strip(word("reads"), look.tokens.source, "token", ""));
     if (look.tokens.fed) rows.push(strip(word("fed"), look.tokens.fed, "token", ""));
-    rows.push(strip(word(look.model.family === "encoder" ? "predicts" : "writes"), look.tokens.written, "token", "→"));
+    if (!look.label) rows.push(strip(word(look.model.family === "encoder" ? "predicts" : "writes"), look.tokens.written, "token", "→"));
     strips.replaceChildren(...rows);
   }
 
@@ -138,7 +141,7 @@ function show(look, { header, strips, main, tabs, help }, bar) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
     const [layers, heads] = look.weights[state.kind].shape;
     const head = typeof state.head === "number" ? state.head : 0;
-    const jump = (name) => { set({ panel: name }); document.getElementById(`panel-${name}`).focus(); document.getElementById(`panel-${name}`).scrollIntoView({ block: "nearest" }); };
+    const jump = (name) => { if (!shown.includes(name)) return; set({ panel: name }); document.getElementById(`panel-${name}`).focus(); document.getElementById(`panel-${name}`).scrollIntoView({ block: "nearest" }); };
     const actions = {
       "[": () => set({ layer: (state.layer + layers - 1) % layers }),
       "]": () => set({ layer: (state.layer + 1) % layers }),
@@ -147,7 +150,7 @@ function show(look, { header, strips, main, tabs, help }, bar) {
       k: () => set(chooseKind(look, kinds[(kinds.indexOf(state.kind) + 1) % kinds.length])),
       m: () => set({ head: state.head === "mean" ? "max" : "mean" }),
       x: () => look.live && typeof state.head === "number" && set({ off: toggled(headSwitch(state.kind, state.layer, state.head)) }),
-      n: () => jump("next"), l: () => jump("layers"), b: () => look.beam && jump("beam"), s: () => jump("shapes"), a: () => jump("attention"),
+      n: () => jump("next"), l: () => jump("layers"), b: () => jump("beam"), s: () => jump("shapes"), a: () => jump("attention"),
       g: () => set({ language: state.language === "en" ? "zh" : "en" }),
       t: changeTheme,
       p: () => set({ projector: !state.projector }),
@@ -168,7 +171,8 @@ function clamp(look, kinds) {
   const [layers, heads] = look.weights[state.kind].shape;
   state.layer = Math.max(0, Math.min(layers - 1, state.layer));
   if (typeof state.head === "number") state.head = Math.max(0, Math.min(heads - 1, state.head));
-  state.token = Math.max(0, Math.min(look.tokens.written.length - 1, state.token));
+  const places = look.label ? look.tokens.source : look.tokens.written;
+  state.token = Math.max(0, Math.min(places.length - 1, state.token));
   state.source = Math.max(0, Math.min((look.tokens.source ?? look.tokens.written).length - 1, state.source));
   state.step = Math.min(state.step, look.walk.length - 1);
 }

@@ -33,14 +33,15 @@ export function offPanel(look, root) {
     if (!found) { effect.replaceChildren(...(state.off.length ? [] : [make("p", {}, word("allOn"))])); return; }
     const line = (label, text, extra) => make("p", {}, make("span", { class: "label" }, word(label)), make("b", extra, text || "∅"));
     const lost = found.log_prob_off - found.log_prob;
+    const [less, more] = look.label ? ["lessLikelyLabel", "moreLikelyLabel"] : ["lessLikely", "moreLikely"];
     effect.replaceChildren(
       line("wholeModel", found.text, { "data-whole": "" }), line("withoutIt", look.text, { "data-without": "" }),
-      make("p", { "data-before": found.log_prob, "data-after": found.log_prob_off }, `${word(lost < 0 ? "lessLikely" : "moreLikely").replace("{}", number(Math.abs(lost)))} (${number(found.log_prob)} → ${number(found.log_prob_off)})`),
+      make("p", { "data-before": found.log_prob, "data-after": found.log_prob_off }, `${word(lost < 0 ? less : more).replace("{}", number(Math.abs(lost)))} (${number(found.log_prob)} → ${number(found.log_prob_off)})`),
     );
   }
 
   return function draw() {
-    note.textContent = word("offNote");
+    note.textContent = word(look.label ? "offNoteLabel" : "offNote");
     drawEffect();
     const kinds = ["zero", "mean"].map((kind) => make("button", { class: "choice", "aria-pressed": String(state.replace === kind), "data-replace": kind, onclick: () => set({ replace: kind }) }, word(kind === "zero" ? "byZero" : "byMean")));
     const all = state.off.length ? [make("button", { class: "choice", "data-all-on": true, onclick: () => set({ off: [] }) }, word("switchAllOn"))] : [];

@@ -3,7 +3,7 @@ import { WORDS } from "./words.js";
 
 export const state = {
   kind: "cross", layer: 0, head: 0, token: 0, source: 0,
-  language: "en", theme: "light", projector: false, root: false, panel: "attention",
+  language: "en", theme: "light", projector: false, root: false, panel: null,
   temperature: 9, topK: 0, topP: 20, minP: 0, step: 0, dropped: true, node: null, table: false,
   off: [], replace: "zero",
 };
@@ -41,13 +41,15 @@ function writeAddress() {
   try { history.replaceState(null, "", text); } catch { /* a page inside a frame has no address */ }
 }
 
+// A link may end with the panel that a narrow window shows first: #cross.2.1.q4.en.next
 export function readAddress(kinds) {
   const parts = location.hash.slice(1).split(".");
-  if (parts.length !== 5 || !kinds.includes(parts[0])) return {};
-  const [kind, layer, head, token, language] = parts;
+  if (parts.length < 5 || !kinds.includes(parts[0])) return {};
+  const [kind, layer, head, token, language, panel] = parts;
   const found = { kind, layer: Number(layer) || 0, token: Number(token.slice(1)) || 0 };
   found.head = ["mean", "max"].includes(head) ? head : Number(head) || 0;
   if (WORDS[language]) found.language = language;
+  if (panel) found.panel = panel;
   return found;
 }
 

@@ -15,25 +15,43 @@ export async function documentOf(model, text, run, tree) {
     logits = await run.logitsOf(stage);
     logits.forEach((row, i) => readLens(lens, stage, i, row, text.written[i]));
   }
-  const attention = Object.fromEntries(KINDS.filter((kind) => run[kind]).map((kind) => [kind, f32(run[kind].data, run[kind].dims)]));
-  const per = (make) => Object.fromEntries(Object.entries(attention).map(([kind, weights]) => [kind, make(weights)]));
   return {
-    format: "clearhead look 1",
-    model: model.facts,
-    tokens: tokensOf(model, text),
+    ...common(model, text, run),
     text: model.decode(text.written.slice(text.nGiven)),
     log_prob: logProb(logits, text),
-    attention,
-    heads: per(headShares),
-    suggested: per(sharpest),
     first: Math.min(text.nGiven, text.written.length - 1),
     stream: { names: model.stream, added: f32(run.lengths.data, run.lengths.dims) },
     lens: { stages: model.stages, ...lens },
     attribution: run.shares ? { parts: model.parts, values: f32(run.shares.data, run.shares.dims) } : null,
     candidates: candidates(logits),
     beam: tree ? treeOf(model, tree) : null,
-    walk: model.walk.map((step) => ({ ...step, shape: step.shape.map((n) => (n === "source" ? text.source.length : n === "target" ? text.fed.length : n)) })),
     labels: { target: model.labels.target },
+  };
+}
+
+// What look.py's `look_label` makes: a label in the place of what is written.
+export function labelDocument(model, text, run, scores, without) {
+  const chances = logSoftmax(scores), best = argmax(scores);
+  return {
+    ...common(model, text, run),
+    text: model.labels.target[best],
+    log_prob: chances[best],
+    label: { names: model.labels.target, probabilities: Array.from(chances, Math.exp), without },
+  };
+}
+
+function common(model, text, run) {
+  const attention = Object.fromEntries(KINDS.filter((kind) => run[kind]).map((kind) => [kind, f32(run[kind].data, run[kind].dims)]));
+  const per = (make) => Object.fromEntries(Object.entries(attention).map(([kind, weights]) => [kind, make(weights)]));
+  const size = (n) => (n === "source" ? text.source.length : n === "target" ? text.fed.length : n);
+  return {
+    format: "clearhead look 1",
+    model: model.facts,
+    tokens: tokensOf(model, text),
+    attention,
+    heads: per(headShares),
+    suggested: per(sharpest),
+    walk: model.walk.map((step) => ({ ...step, shape: step.shape.map(size) })),
   };
 }
 

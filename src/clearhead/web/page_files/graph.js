@@ -1,11 +1,11 @@
 // The third source of the page's numbers: the model itself, as ONNX graphs in the browser.
 import * as ort from "../runtime/ort.wasm.bundle.min.mjs";
 import { readText } from "./tokens.js";
-import { documentOf, logProb } from "./document.js";
-import { argmax, beam, draw, greedy } from "./search.js";
+import { documentOf, labelDocument, logProb } from "./document.js";
+import { argmax, beam, draw, greedy, logOdds, logSoftmax } from "./search.js";
 
 const WEIGHTS = "weights.bin";
-const ENGINE = new URL("../runtime/ort-wasm-simd-threaded.wasm", import.meta.url);
+const ENGINE = "runtime/ort-wasm-simd-threaded.wasm";
 const MAX_TOKENS = 128;
 
 // What cannot be done; the page says it in its own language.
@@ -16,28 +16,29 @@ export class Refusal extends Error {
   }
 }
 
-// Fetches the model and what runs it. `say` is given the number of bytes that are there.
-export async function openGraph(say) {
-  const folder = new URL("../model/", import.meta.url);
-  const read = async (name) => {
-    const answer = await fetch(new URL(name, folder));
-    if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
-    return answer;
-  };
+// Opens the model and what runs it. `say` is given the number of bytes that are there; `read` promises
+// a file of the exported folder.
+export async function openGraph(say, read = fetched) {
   ort.env.wasm.numThreads = 1; // several need headers that a static host seldom sends
   let size = 0;
   const count = (more) => say(size += more);
   ort.env.wasm.wasmBinary = await counted(await read(ENGINE), count);
   ort.env.logLevel = "error";
-  const facts = await (await read("model.json")).json();
-  const weights = await counted(await read(WEIGHTS), count);
+  const facts = await (await read("model/model.json")).json();
+  const weights = await counted(await read(`model/${WEIGHTS}`), count);
   const sessions = {};
   for (const name of facts.graphs) {
-    const graph = new Uint8Array(await (await read(`${name}.onnx`)).arrayBuffer());
+    const graph = new Uint8Array(await (await read(`model/${name}.onnx`)).arrayBuffer());
     sessions[name] = await ort.InferenceSession.create(graph, { executionProviders: ["wasm"], externalData: [{ path: WEIGHTS, data: weights }] });
   }
-  const text = await readText(facts, async (name) => (await read(name)).json());
+  const text = await readText(facts, async (name) => (await read(`model/${name}`)).json());
   return new GraphModel({ ...facts, ...text }, sessions);
+}
+
+async function fetched(path) {
+  const answer = await fetch(new URL(`../${path}`, import.meta.url));
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer;
 }
 
 async function counted(answer, count) {
@@ -59,6 +60,7 @@ class GraphModel {
   // A question as `play` sends it to its server → a document.
   async answer(asked, signal) {
     if (!asked.text.trim()) throw new Refusal("emptyText");
+    if (this.model.decoding.kind === "classifier") return this.labelled(asked, signal);
     const on = this.switches([], null);
     const whole = await this.finish(asked, on, signal);
     if (!asked.off.length) return documentOf(this.model, whole.text, await this.pass(whole.text, on), whole.tree);
@@ -80,11 +82,43 @@ class GraphModel {
     return logProb(await run.logitsOf(run.stages.dims[0] - 1), text);
   }
 
+  // Of a classifier: how likely each label is, and how far the log-odds of the likeliest fall without
+  // each token; start and end, which every text has, stay.
+  async labelled(asked, signal) {
+    const text = { source: this.given(asked.text), fed: null, written: [], nGiven: 0 };
+    const before = await this.pass(text, this.switches([], null));
+    const switches = this.switches(asked.off, asked.replace === "mean" ? before : null);
+    const run = await this.pass(text, switches), scores = await this.labelScores(run), best = argmax(scores);
+    const without = text.source.map(() => 0);
+    for (let place = 1; place < without.length - 1 && scores.length > 1; place++) {
+      await new Promise((resume) => setTimeout(resume));
+      signal?.throwIfAborted();
+      const others = await this.pass({ ...text, source: text.source.toSpliced(place, 1) }, switches);
+      without[place] = logOdds(scores, best) - logOdds(await this.labelScores(others), best);
+    }
+    const shown = labelDocument(this.model, text, run, scores, without);
+    if (!asked.off.length) return shown;
+    const whole = await this.labelScores(before), first = argmax(whole);
+    shown.effect = { off: asked.off, replace: asked.replace, text: this.model.labels.target[first], log_prob: logSoftmax(whole)[first], log_prob_off: logSoftmax(scores)[first] };
+    return shown;
+  }
+
+  // A label is decided from the vector of the first token alone.
+  async labelScores({ stages }) {
+    const [n, length, width] = stages.dims, at = (n - 1) * length * width;
+    return (await this.logits(stages.data.slice(at, at + width), 1))[0];
+  }
+
+  given(text) {
+    const tokens = this.model.encode(text), most = Math.min(MAX_TOKENS, this.model.decoding.longest);
+    if (tokens.length > most) throw new Refusal("tooLong", tokens.length, most);
+    return tokens;
+  }
+
   // What the model reads and writes, and how the search went.
   async finish(asked, switches, signal) {
     const { kind, start, end, longest, maxNew } = this.model.decoding;
-    const given = this.model.encode(asked.text);
-    if (given.length > Math.min(MAX_TOKENS, longest)) throw new Refusal("tooLong", given.length, Math.min(MAX_TOKENS, longest));
+    const given = this.given(asked.text);
     if (kind === "encoder") return { text: await this.filled(given, switches) };
     const pairs = kind === "encoder-decoder";
     const source = pairs ? given : null, prompt = pairs ? [start] : given;

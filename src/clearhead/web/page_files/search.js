@@ -95,6 +95,11 @@ export function logSoftmax(row) {
   return Float64Array.from(row, (x) => x - all);
 }
 
+// Of one against all others.
+export function logOdds(row, place) {
+  return row[place] - logSumExp(row.filter((_, i) => i !== place));
+}
+
 // The chance of each token: temperature, then top-k, top-p and min-p, each of what the last has left.
 export function probabilities(logits, { temperature, topK = null, topP = 1, minP = 0 }) {
   const n = logits.length, top = logits[argmax(logits)];
