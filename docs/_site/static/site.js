@@ -1,8 +1,9 @@
-// Copy buttons, tables for narrow screens, and the labels that the theme has in English only.
+// Copy buttons, live panels, tables for narrow screens, and the labels that the theme has in English only.
 document.addEventListener("DOMContentLoaded", () => {
   const chinese = document.documentElement.lang.startsWith("zh");
   const say = chinese
-    ? { copy: "复制", copied: "已复制" } : { copy: "Copy", copied: "Copied" };
+    ? { copy: "复制", copied: "已复制", run: "在这里运行（下载 {} MB）", whole: "打开整页" }
+    : { copy: "Copy", copied: "Copied", run: "Run it here ({} MB are fetched)", whole: "Open the whole page" };
 
   // What a terminal shows begins with "$ "; only what one types is copied.
   const typed = (text) => text.split("\n").filter((line) => line.startsWith("$ "))
@@ -32,6 +33,33 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     block.append(button);
   }
+
+  // A live panel fetches nothing until it is asked to. `data-live` names a shipped model, `data-at`
+  // what of its page is shown; a site that was built without the models has no panels.
+  async function addPanels() {
+    const panels = document.querySelectorAll("[data-live]");
+    if (!panels.length) return;
+    const root = new URL(document.documentElement.dataset.content_root, location);
+    const live = new URL("../live/", root);
+    const answer = await fetch(new URL("sizes.json", live));
+    if (!answer.ok) return;
+    const sizes = await answer.json();
+    for (const panel of panels) {
+      const model = panel.dataset.live, at = panel.dataset.at;
+      const address = new URL(`${model}/index.html${at ? `#${at.replace("LANGUAGE", chinese ? "zh" : "en")}` : ""}`, live);
+      const button = Object.assign(document.createElement("button"), {
+        type: "button", className: "run-live", textContent: say.run.replace("{}", (sizes[model] / 1e6).toFixed(0)),
+      });
+      const whole = Object.assign(document.createElement("a"), { href: address, textContent: say.whole });
+      button.addEventListener("click", () => {
+        const frame = Object.assign(document.createElement("iframe"), { src: address, title: model });
+        button.replaceWith(frame);
+        frame.focus();
+      });
+      panel.append(button, " ", whole);
+    }
+  }
+  addPanels().catch(() => {});  // opened from the disk: nothing can be fetched
 
   // A table that is wider than the screen becomes a list of its rows, each cell with its heading.
   function stack() {
