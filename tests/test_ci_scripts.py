@@ -143,7 +143,8 @@ def test_a_shell_script_calls_only_what_exists(path: Path):
 
 
 def test_the_command_line_takes_every_command_of_own_text(monkeypatch: pytest.MonkeyPatch):
-    for command, _ in loaded(ROOT / ".ci" / "own_text").STEPS:
+    script = loaded(ROOT / ".ci" / "own_text")
+    for command, _ in [*script.STEPS, *script.PAGE_STEPS]:
         words = command.split()
         monkeypatch.setattr(module_of(words[0]), "run", lambda _: 0)
         assert main(words) == 0, command
