@@ -27,6 +27,17 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.fixture(scope="session")
+def reserved(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Pairs with reserved tokens for their spans."""
+    folder = tmp_path_factory.mktemp("reserved")
+    train = write_pairs(folder, 331, "{name} <b>")
+    return make_corpus(
+        folder,
+        DataConfig(task="pairs", format="parallel", train=train, vocab_size=300, placeholders=7),
+    )
+
+
+@pytest.fixture(scope="session")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("text")
     return make_corpus(folder, DataConfig(train=(write_text(folder, 240),), vocab_size=300))
@@ -62,9 +73,15 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture
 def corpora(
-    pairs: Corpus, text: Corpus, masked: Corpus, labelled: Corpus, classes: Corpus
+    pairs: Corpus,
+    reserved: Corpus,
+    text: Corpus,
+    masked: Corpus,
+    labelled: Corpus,
+    classes: Corpus,
 ) -> Callable[[str], Corpus]:
     found = {"pairs": pairs, "joined": pairs, "text": text, "packed": text, "masked": masked}
+    found |= {"reserved": reserved}
     return {**found, "labelled": labelled, "classes": classes}.__getitem__
 
 

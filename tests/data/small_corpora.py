@@ -16,11 +16,13 @@ def sentence(number: int, length: int) -> str:
     return " ".join(WORDS[(number * 7 + i * i) % len(WORDS)] for i in range(length))
 
 
-def write_pairs(folder: Path, n: int) -> tuple[str, str]:
-    """Two files in step, of lengths that differ within a pair and between pairs."""
+def write_pairs(folder: Path, n: int, spans: str = "") -> tuple[str, str]:
+    """Two files in step, of lengths that differ within a pair and between pairs. Spans stand at the
+    front of the source and, in the other order, at the front of the target."""
     folder.mkdir(parents=True, exist_ok=True)
-    source = [sentence(i, 1 + i * 13 % 11) for i in range(n)]
-    target = [sentence(i + 1, 1 + (i * 13 % 11 + i % 4)) for i in range(n)]
+    turned = " ".join(reversed(spans.split(" ")))
+    source = [spans + sentence(i, 1 + i * 13 % 11) for i in range(n)]
+    target = [turned + sentence(i + 1, 1 + (i * 13 % 11 + i % 4)) for i in range(n)]
     (folder / "source.txt").write_text("\n".join(source) + "\n", encoding="utf-8")
     (folder / "target.txt").write_text("\n".join(target) + "\n", encoding="utf-8")
     return "source.txt", "target.txt"

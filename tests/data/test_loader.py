@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.config import BatchConfig
-from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, Corruption, move
+from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, Corruption, PairBatch, move
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ConfigError, DataError
 
 Corpora = Callable[[str], Corpus]
-KINDS = ("pairs", "joined", "text", "packed", "masked", "labelled", "classes")
+KINDS = ("pairs", "reserved", "joined", "text", "packed", "masked", "labelled", "classes")
 WORLDS = (1, 2, 3, 4, 7)
 # More workers than cores are slow, and must be right all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -100,6 +100,7 @@ def test_worker_processes_change_nothing(corpora: Corpora, kind: str, workers: i
 )
 def test_stopping_anywhere_and_going_on_with_other_ranks_changes_nothing(
     pairs: Corpus,
+    reserved: Corpus,
     text: Corpus,
     masked: Corpus,
     labelled: Corpus,
@@ -110,6 +111,7 @@ def test_stopping_anywhere_and_going_on_with_other_ranks_changes_nothing(
     seed: int,
 ):
     found = {"pairs": pairs, "joined": pairs, "text": text, "packed": text, "masked": masked}
+    found |= {"reserved": reserved}
     corpus = {**found, "labelled": labelled, "classes": classes}[kind]
     config = config_of(kind, seed=seed)
     whole, _ = global_batches(corpus, config, stop + 6)
@@ -143,6 +145,23 @@ def test_every_epoch_brings_every_sample_once_in_an_order_of_its_own(corpora: Co
         seen = {epoch: list(dict.fromkeys(samples)) for epoch, samples in seen.items()}
     assert all(sorted(samples) == list(range(n)) for samples in seen.values())
     assert seen[0] != seen[1] != seen[2]
+
+
+def test_a_pair_has_the_same_numbers_on_both_sides_and_others_in_each_epoch(reserved: Corpus):
+    first = reserved.tokenizers["target"].placeholder_ids[0]
+    numbers: dict[int, set[tuple[int, int]]] = {}
+    for batch in Loader(reserved, config_of("reserved"), epochs=3):
+        assert isinstance(batch, PairBatch)
+        for source, target, (sample,) in zip(batch.source, batch.target_output, batch.samples):
+            ours, theirs = (
+                [index - first for index in side.tolist() if first <= index < first + 7]
+                for side in (source, target)
+            )
+            assert len(ours) == 2
+            assert theirs == ours[::-1]
+            numbers.setdefault(sample, set()).add((ours[0], ours[1]))
+    assert sum(len(seen) > 1 for seen in numbers.values()) > 0.9 * len(numbers)
+    assert {number for seen in numbers.values() for pair in seen for number in pair} == {*range(7)}
 
 
 def test_a_rank_without_a_share_gets_an_empty_batch_and_stays_in_step(corpora: Corpora):
@@ -347,6 +366,10 @@ WRITTEN_DOWN = {
         2: [254, 150, 221, 34, 210, 287, 172, 227, 117, 106, 272, 282, 134, 249],
         48: [62, 282, 249, 244, 183, 161, 211, 222, 90, 2, 256, 283],
     },
+    "reserved": {
+        2: [90, 64, 151, 3, 316, 134, 48, 224],
+        70: [132, 154, 231, 248, 144, 320, 149, 33, 275, 11, 143, 105, 50, 12],
+    },
     "joined": {2: [19, 178, 249, 90, 107, 151], 84: [79, 2, 19, 222, 249, 90]},
     "text": {2: [4, 163, 173, 33, 98], 45: [209, 132, 69, 91, 61]},
     "packed": {
@@ -363,6 +386,8 @@ WRITTEN_DOWN = {
         44: [283, 211, 301, 306, 240, 339, 213, 214],
     },
 }
+# The numbers of the reserved tokens in the first three sources of each of those two batches.
+RESERVED_NUMBERS = {2: [[1, 6], [4, 3], [3, 6]], 70: [[4, 5], [5, 3], [3, 4]]}
 # The first row of each of those two batches, 3 being <mask>.
 MASKED_ROWS = {
     2: [3, 224, 261, 266, 285, 224, 298, 85, 266, 285, 224, 261,
@@ -386,6 +411,11 @@ def test_the_batches_of_this_version_are_those_of_every_version(corpora: Corpora
         assert samples == WRITTEN_DOWN[kind][number]
         if kind == "masked":
             assert batch.inputs[0].tolist() == MASKED_ROWS[number]
+        if kind == "reserved":
+            first = loader.layout.renumber.sides[0].tolist()
+            rows = [[i for i in row.tolist() if i in first] for row in batch.source[:3]]
+            numbers = [[first.index(i) for i in row] for row in rows]
+            assert numbers == RESERVED_NUMBERS[number]
 
 
 @pytest.mark.parametrize("kind", KINDS)

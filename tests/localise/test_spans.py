@@ -63,7 +63,7 @@ def test_a_pair_shares_its_numbers(source: str, target: str, most: int):
         ),
         (["no-c-format"], "100% sure, %s", []),
         (["sh-format"], "$name and ${name}", ["$name", "${name}"]),
-        ([], "100% sure, %s, %-encoded, %1 and %(name)s", ["%s", "%1", "%(name)s"]),
+        ([], "100% sure, %s, %-encoded, %1, %(name)s", ["%", "%s", "%", "%1", "%(name)s"]),
         (
             [],
             "{0} {name} {} { x } {n, number, integer}",

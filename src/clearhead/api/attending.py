@@ -56,7 +56,7 @@ def text_attention(
                 "translation, or its token ids"
             )
         given = isinstance(target, str)
-        tokens = codec.encode_targets([target])[0] if given else list(target)
+        tokens = codec.encode_targets([target], [text])[0] if given else list(target)
         output = Output(tokens=tokens, log_probs=[], score=0.0, stop="end")
     start_id = opened.ids.decoder_start
     attention_map = cross_attention(

@@ -8,7 +8,7 @@ from clearhead.config.options import TranslateOptions
 from clearhead.decoding.between import translate_between
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.results import Output
-from clearhead.decoding.text import translate_texts
+from clearhead.decoding.translating import encode_masked, translate_sources, translate_texts
 from clearhead.errors import InputError
 from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
@@ -27,30 +27,36 @@ def fill_catalogue(
 ) -> Filled:
     """Fills the open entries of a PO or XLIFF file, and writes it to `output`."""
     catalogue, codec = Catalogue(path), model.opened.codec
-    remembered = memory_of(
-        pair
-        for pairs in (
-            *map(read_pairs, memory),
-            (pair for entry in catalogue.entries for pair in entry.translated),
-        )
-        for pair in pairs
-    )
+    own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
+    others = (pair for each in memory for pair in read_pairs(each))
+    config = options.config()
 
-    def between(strings: Sequence[str]) -> list[list[Output]]:
-        answers = translate_texts(engine, codec, strings, options.config())
-        return [answer.outputs for answer in answers]
+    def translate_strings(strings: Sequence[str]) -> list[list[Output]]:
+        return [answer.outputs for answer in translate_texts(engine, codec, strings, config)]
 
     def translate(texts: Sequence[MaskedText]) -> list[Draft | None]:
-        with_spans = [text for text in texts if text.spans]
-        if with_spans and not pieces:
-            raise InputError(
-                f"{path} has placeholders or tags in {len(with_spans):,} of {len(texts):,} texts, "
-                "and this model has not learnt to keep them; train one with data.placeholders, or "
-                "have the text between them translated piece by piece: pieces=True"
-            )
-        answers = translate_between(texts, between)
-        return [each and Draft(each.text, each.confidence) for each in answers]
+        if pieces:
+            outputs = translate_between(texts, translate_strings)
+        elif codec.keeps_spans:
+            sources = encode_masked(codec, texts, engine.config.max_length, config.too_long)
+            answers = translate_sources(engine, codec, sources, config)
+            outputs = [answer.outputs[0] if answer.outputs else None for answer in answers]
+        else:
+            _refuse_spans(path, texts)
+            answers = translate_strings([text.restore(text.pieces) for text in texts])
+            outputs = [answer[0] if answer else None for answer in answers]
+        return [each and Draft(each.text, each.confidence) for each in outputs]
 
-    filled = fill(catalogue, remembered, translate)
+    filled = fill(catalogue, memory_of([*others, *own_pairs]), translate)
     catalogue.write(output)
     return filled
+
+
+def _refuse_spans(path: Path, texts: Sequence[MaskedText]) -> None:
+    n_with = sum(bool(text.spans) for text in texts)
+    if n_with:
+        raise InputError(
+            f"{path} has placeholders or tags in {n_with:,} of {len(texts):,} texts, and this "
+            "model has not learnt to keep them; train one with data.placeholders, or have the text "
+            "between them translated piece by piece: pieces=True"
+        )

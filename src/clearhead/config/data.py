@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from clearhead.config.checks import check_at_least, check_choices, check_labels
+from clearhead.config.checks import check_at_least, check_between, check_choices, check_labels
 from clearhead.errors import ConfigError, nearest
 
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
@@ -26,12 +26,18 @@ INVALID_INPUT: tuple[InvalidInput, ...] = get_args(InvalidInput)
 DEFECTS: tuple[Defect, ...] = get_args(Defect)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
+MAX_PLACEHOLDERS = 1024
 
 
 def label_token(label: str) -> str:
     """The token that a new tokenizer uses for a label. Never the word itself: other software finds
     control tokens in text, and would read the word as the label."""
     return f"<{label}>"
+
+
+def placeholder_token(number: int) -> str:
+    """The reserved token for a span of a text that its translation must keep."""
+    return f"<placeholder-{number}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +115,10 @@ class DataConfig:
     special_tokens: tuple[str, ...] = ("<pad>", "<bos>", "<eos>")
     """Padding, start, end (and, for masked-lm and classification, the mask). A new tokenizer gives
     them the ids 0, 1, 2 (and 3); a loaded tokenizer must have them."""
+    placeholders: int = 0
+    """Pairs only: reserved tokens of a new tokenizer for what a translation must keep, such as
+    placeholders, tags and addresses. Each becomes one of them before tokenising, and decoding gives
+    each back exactly once. As many as a text has at most, such as 32; 0: they are text."""
     sample_mb: int = 256
     """A new tokenizer learns from at most so many megabytes, taken from the start of each file."""
     shard_mb: int = 64
@@ -127,6 +137,10 @@ class DataConfig:
             check_at_least(name, getattr(self, name), 1)
         if self.max_tokens is not None:
             check_at_least("max_tokens", self.max_tokens, 2)
+        check_between("placeholders", self.placeholders, 0, MAX_PLACEHOLDERS)
+        if self.placeholders and self.task != "pairs":
+            rule = f"is for task='pairs', but this is {self.task!r}"
+            raise ConfigError("placeholders", self.placeholders, rule, "leave it out")
         if not self.train:
             raise ConfigError("train", self.train, "names no file", "give a file, folder or glob")
         self._check_sources()
@@ -230,7 +244,8 @@ class DataConfig:
     def control_tokens(self) -> tuple[str, ...]:
         """The control tokens of a new tokenizer, from id 0 on."""
         labels = self.labels if self.label_as == "token" else ()
-        return (*self.special_tokens, *map(label_token, labels))
+        reserved = map(placeholder_token, range(self.placeholders))
+        return (*self.special_tokens, *map(label_token, labels), *reserved)
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.order import derive_key, mix
+from clearhead.data.order import derive_key, mix, permute
 from clearhead.data.token_files import Integers
 
 IGNORED = -100
@@ -171,6 +171,34 @@ class Corruption:
     @cached_property
     def _ordinary(self) -> Integers:
         return np.setdiff1d(np.arange(self.vocab_size), list(self.control_ids))
+
+
+class Renumbering:
+    """Other numbers for the spans of a pair each time that it is seen, the same on both sides. A
+    model that always read 0, 1, 2 in this order would learn the order and not to copy."""
+
+    def __init__(self, source: Sequence[int], target: Sequence[int]) -> None:
+        """The reserved tokens of each side, by number."""
+        self.n = min(len(source), len(target))
+        self.sides = [np.array(ids[: self.n], np.int64) for ids in (source, target)]
+
+    def __call__(
+        self, source: NDArray[np.integer], target: NDArray[np.integer], key: int
+    ) -> list[NDArray[np.integer]]:
+        """Both sides of a pair: a pure function of the tokens and the key."""
+        order = permute(np.arange(self.n), self.n, key) if self.n else None
+        return [
+            tokens if order is None else _replaced(tokens, ids, ids[order])
+            for tokens, ids in zip((source, target), self.sides)
+        ]
+
+
+def _replaced(tokens: NDArray[np.integer], old: Integers, new: Integers) -> NDArray[np.integer]:
+    """The tokens, each old one as the new one of its place."""
+    sorting = np.argsort(old)
+    places = np.searchsorted(old, tokens, sorter=sorting).clip(max=len(old) - 1)
+    is_old = old[sorting][places] == tokens
+    return np.where(is_old, new[sorting][places], tokens) if is_old.any() else tokens
 
 
 def _uniform(places: np.ndarray, key: int) -> np.ndarray:

@@ -60,7 +60,7 @@ class Corpus:
             n_tokens = (sum if joined else max)((source.n_tokens, target.n_tokens))
             _warn_of_window(split, config, n_tokens, source.n_documents, config.batch_tokens)
             kind = JoinedLayout if joined else PairLayout
-            return kind(source, target, config, self.tokenizers["target"])
+            return kind(source, target, config, self.tokenizers)
         if config.layout == "joined":
             rule = f"joins the two sides of pairs, but this corpus is for {self.manifest.task}"
             raise ConfigError("layout", config.layout, rule, "try layout='stream'")

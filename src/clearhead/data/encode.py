@@ -16,7 +16,9 @@ import numpy as np
 from clearhead.data.token_files import Integers, TokenArray, token_dtype
 from clearhead.environment import one_tokenizer_thread
 from clearhead.errors import ClearheadError
+from clearhead.localise.menu_keys import training_pair
 from clearhead.processes import starting_processes
+from clearhead.text.pieces import encode_pieces
 from clearhead.text.tokenizer import Tokenizer, tokenizer_from_json
 
 WAITING_PER_PROCESS = 2  # chunks under way: enough to keep a process busy while its result travels
@@ -43,7 +45,23 @@ SomeChunk = TypeVar("SomeChunk", bound=HasTexts)
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
     """The tokens of some texts, each ended by <eos>."""
-    rows = tokenizer.encode_batch(texts)
+    return _ended(tokenizer, tokenizer.encode_batch(texts))
+
+
+def encode_sides(tokenizers: list[Tokenizer], texts: tuple[list[str], ...]) -> list[Encoded]:
+    """The tokens of each side. Spans that both sides of a pair have become reserved tokens, if the
+    tokenizers have them."""
+    most = min(len(tokenizer.placeholder_ids) for tokenizer in tokenizers)
+    if len(tokenizers) != 2 or not most:
+        return [encode(*side) for side in zip(tokenizers, texts)]
+    masked = [training_pair(*pair, most) for pair in zip(*texts)]
+    return [
+        _ended(tokenizer, encode_pieces(tokenizer, side))
+        for tokenizer, side in zip(tokenizers, zip(*masked))
+    ]
+
+
+def _ended(tokenizer: Tokenizer, rows: list[list[int]]) -> Encoded:
     lengths = np.array([len(row) + 1 for row in rows], np.int64)
     tokens = np.empty(int(lengths.sum()), token_dtype(tokenizer.vocab_size))
     end = 0
@@ -67,7 +85,7 @@ def encode_in_order(
     work is done here, on as many threads as the library takes."""
     if processes == 1:
         for chunk in chunks:
-            yield chunk, [encode(*side) for side in zip(tokenizers, chunk.texts)]
+            yield chunk, encode_sides(tokenizers, chunk.texts)
         return
     # Fresh processes: a fork would copy the library's threads in an unknown state.
     with (
@@ -117,4 +135,4 @@ def _end_with_parent() -> None:
 
 
 def _encode_here(texts: tuple[list[str], ...]) -> list[Encoded]:
-    return [encode(*side) for side in zip(_tokenizers, texts)]
+    return encode_sides(_tokenizers, texts)

@@ -22,6 +22,7 @@ from clearhead.data.batches import (
     LabelledBatch,
     MaskedBatch,
     PairBatch,
+    Renumbering,
     SampleIds,
     TokenBatch,
     class_batch,
@@ -64,11 +65,27 @@ class _Pairs:
     """What the two layouts of pairs share."""
 
     def __init__(
-        self, source: TokenStore, target: TokenStore, config: BatchConfig, tokenizer: Tokenizer
+        self,
+        source: TokenStore,
+        target: TokenStore,
+        config: BatchConfig,
+        tokenizers: dict[str, Tokenizer],
     ) -> None:
         self.source, self.target, self.budget = source, target, config.batch_tokens
         self.n_samples, self.window = source.n_documents, config.window
-        self.pad_id, self.bos_id = tokenizer.pad_id, tokenizer.bos_id
+        self.pad_id, self.bos_id = tokenizers["target"].pad_id, tokenizers["target"].bos_id
+        self.renumber = Renumbering(
+            tokenizers["source"].placeholder_ids, tokenizers["target"].placeholder_ids
+        )
+
+    def pairs(self, samples: SampleIds, key: int) -> list[list[NDArray[np.integer]]]:
+        """Source and target of each sample, as this epoch sees them."""
+        numbers = np.array(samples, np.int64).reshape(-1)
+        sides = zip(self.source.documents(numbers), self.target.documents(numbers))
+        if not self.renumber.n:
+            return [[*pair] for pair in sides]
+        keys = [derive_key(key, "placeholders", number) for number in numbers.tolist()]
+        return [self.renumber(*pair, own) for pair, own in zip(sides, keys)]
 
 
 class PairLayout(_Pairs):
@@ -83,12 +100,12 @@ class PairLayout(_Pairs):
         order = np.lexsort((samples, turn, longer))
         return _shuffled(_within(self.budget, samples[order], longer[order]), key)
 
-    def collate(self, rows: Sequence[BatchRow], key: int) -> PairBatch:  # noqa: ARG002
+    def collate(self, rows: Sequence[BatchRow], key: int) -> PairBatch:
         samples = tuple((row[0].sample,) for row in rows)
-        numbers = np.array(samples, np.int64).reshape(-1)
-        sources, targets = self.source.documents(numbers), self.target.documents(numbers)
+        pairs = self.pairs(samples, key)
+        targets = [target for _, target in pairs]
         return PairBatch(
-            source=pad_rows(sources, self.pad_id),
+            source=pad_rows([source for source, _ in pairs], self.pad_id),
             target_input=pad_rows(
                 [_shifted(target, self.bos_id) for target in targets], self.pad_id
             ),
@@ -105,11 +122,9 @@ class JoinedLayout(_Pairs):
         order = np.lexsort((samples, lengths))
         return _shuffled(_within(self.budget, samples[order], lengths[order]), key)
 
-    def collate(self, rows: Sequence[BatchRow], key: int) -> JoinedBatch:  # noqa: ARG002
+    def collate(self, rows: Sequence[BatchRow], key: int) -> JoinedBatch:
         samples = tuple((row[0].sample,) for row in rows)
-        numbers = np.array(samples, np.int64).reshape(-1)
-        sources, targets = self.source.documents(numbers), self.target.documents(numbers)
-        pairs = list(zip(sources, targets))
+        pairs = self.pairs(samples, key)
         inputs = [np.concatenate([source, _shifted(end, self.bos_id)]) for source, end in pairs]
         wanted = [np.concatenate([np.full(len(source), IGNORED), end]) for source, end in pairs]
         return JoinedBatch(

@@ -151,6 +151,12 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
         if not path.is_file():
             raise DataError(f"data.tokenizer_file: there is no {path}; {_made_by(path)}")
         tokenizer = load_tokenizer(path, config.special_tokens)
+        n_reserved = len(tokenizer.placeholder_ids)
+        if config.task == "pairs" and n_reserved != config.placeholders:
+            raise DataError(
+                f"data.placeholders={config.placeholders}, but {path} has {n_reserved} reserved "
+                f"tokens for placeholders; set data.placeholders={n_reserved}"
+            )
         if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
             raise DataError(
                 f"{path}: padding is the same token as start or end, but pairs need different "

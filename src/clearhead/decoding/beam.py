@@ -20,7 +20,12 @@ from torch import Tensor
 from clearhead.config import BeamConfig, DecodeConfig
 from clearhead.config.checks import check_at_least
 from clearhead.decoding.cached import CachedModel, GenerativeModel
-from clearhead.decoding.constraints import Constraint, constrain
+from clearhead.decoding.constraints import (
+    Constraints,
+    allows_nothing,
+    constrain,
+    constraint_of,
+)
 from clearhead.decoding.hypotheses import EndOf, Hypothesis, SentenceBeam
 from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
 from clearhead.decoding.ranking import rank
@@ -37,7 +42,7 @@ def beam_search(
     config: DecodeConfig,
     beam: BeamConfig = BeamConfig(),  # noqa: B008 (frozen)
     *,
-    constraint: Constraint | None = None,
+    constraint: Constraints = None,
     watch: Watch | None = None,
     max_sentences: int = MAX_SENTENCES,
 ) -> list[list[Output]]:
@@ -55,7 +60,7 @@ class BeamSearch:
         model: GenerativeModel,
         config: DecodeConfig,
         beam: BeamConfig,
-        constraint: Constraint | None = None,
+        constraint: Constraints = None,
         watch: Watch | None = None,
     ) -> None:
         self.model, self.config, self.beam = model, config, beam
@@ -114,7 +119,7 @@ class BeamSearch:
             return "length"
         if self._max_tokens(decode_input) == 0:
             return "window"
-        return "constraint" if self._is_stuck([]) else None
+        return "constraint" if self._is_stuck(decode_input, []) else None
 
     def _max_tokens(self, decode_input: DecodeInput) -> int:
         return min(self.config.max_new, self.model.config.max_length - len(decode_input.prompt))
@@ -125,9 +130,9 @@ class BeamSearch:
         slots = [None if n % per_group else Hypothesis() for n in range(self.beam.width)]
         return SentenceBeam(decode_input, self._max_tokens(decode_input), slots)
 
-    def _is_stuck(self, new: list[int]) -> bool:
-        allowed = None if self.constraint is None else self.constraint(new)
-        return allowed is not None and not allowed
+    def _is_stuck(self, decode_input: DecodeInput, new: list[int]) -> bool:
+        constraint = constraint_of(self.constraint, decode_input.number)
+        return constraint is not None and allows_nothing(constraint(new))
 
     @torch.inference_mode()
     def _step(self, sentences: list[SentenceBeam], scores: Tensor) -> None:
@@ -156,8 +161,9 @@ class BeamSearch:
         if self.constraint is None:
             return log_probs
         allowed = [
-            None if slot is None else self.constraint(slot.path()[0])
+            None if slot is None or constraint is None else constraint(slot.path()[0])
             for sentence in sentences
+            for constraint in [constraint_of(self.constraint, sentence.given.number)]
             for slot in sentence.slots
         ]
         return constrain(log_probs.flatten(0, 1), allowed).view_as(log_probs)
@@ -179,7 +185,7 @@ class BeamSearch:
                 return "end"
             if length == sentence.max_tokens:
                 return at_limit
-            if self.constraint is not None and self._is_stuck(hypothesis.path()[0]):
+            if self.constraint is not None and self._is_stuck(sentence.given, hypothesis.path()[0]):
                 return "constraint"
             return None
 

@@ -7,6 +7,8 @@ from clearhead.config import DecodeConfig
 from clearhead.config.decode import Start, TooLong, Window
 from clearhead.errors import InputError, nearest
 from clearhead.interop.model_folder import TokenIds
+from clearhead.localise.masking import MaskedText, mask, masked_like
+from clearhead.text.pieces import encode_pieces
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -23,20 +25,50 @@ class Codec:
         trained with them. A prompt is not such a text: it ends where the model continues."""
         return text.strip() if self.ids.strip else text
 
+    @property
+    def keeps_spans(self) -> bool:
+        """Whether the model was trained with reserved tokens for what a translation must keep
+        (`data.placeholders`)."""
+        return bool(self.source.placeholder_ids and self.target.placeholder_ids)
+
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """As in training: the end token stands behind each, if the model has one; and for a
         decoder, what the target begins with."""
+        if self.keeps_spans:
+            return self.encode_masked([mask(text) for text in texts])
         end = self._behind_source
         return [[*ids, *end] for ids in self.source.encode_batch(self._all_as_in_training(texts))]
+
+    def encode_masked(self, texts: Sequence[MaskedText]) -> list[list[int]]:
+        """The same, of texts with numbers for their spans. A span without a reserved token is
+        text."""
+        most = len(self.source.placeholder_ids)
+        pieces = [
+            [
+                text.spans[piece].text if isinstance(piece, int) and piece >= most else piece
+                for piece in text.pieces
+            ]
+            for text in texts
+        ]
+        end = self._behind_source
+        return [[*ids, *end] for ids in encode_pieces(self.source, pieces)]
 
     @property
     def _behind_source(self) -> list[int]:
         end = [] if self.ids.eos is None else [self.source.eos_id]
         return end if self.ids.target_start is None else [*end, self.ids.target_start]
 
-    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of target texts, each with its end."""
+    def encode_targets(self, texts: Sequence[str], sources: Sequence[str]) -> list[list[int]]:
+        """The tokens of target texts, each with its end. The spans that a target shares with its
+        source have the numbers that they have there."""
         end = [] if self.ids.eos is None else [self.ids.eos]
+        if self.keeps_spans:
+            most = len(self.target.placeholder_ids)
+            pieces = [
+                masked_like(mask(source), self.as_in_training(text), most)
+                for source, text in zip(sources, texts)
+            ]
+            return [[*ids, *end] for ids in encode_pieces(self.target, pieces)]
         return [[*ids, *end] for ids in self.target.encode_batch(self._all_as_in_training(texts))]
 
     def _all_as_in_training(self, texts: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Which tokens may come next."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,9 +9,31 @@ from torch import Tensor
 from clearhead.errors import ConfigError, InputError
 from clearhead.text.tokenizer import Tokenizer
 
-Constraint = Callable[[Sequence[int]], Collection[int] | None]
-"""Given the new tokens so far (without the prompt), the tokens that may follow. None: any. An empty
-collection: the text ends here, with the reason "constraint"."""
+
+@dataclass(frozen=True)
+class AllBut:
+    """Every token but these."""
+
+    barred: frozenset[int]
+
+
+NextTokens = Collection[int] | AllBut | None
+"""The tokens that may follow. None: any. An empty collection: the text ends here, with the reason
+"constraint"."""
+Constraint = Callable[[Sequence[int]], NextTokens]
+"""Given the new tokens so far (without the prompt), the tokens that may follow."""
+Constraints = Constraint | Sequence[Constraint] | None
+"""One for all inputs, or one for each."""
+
+
+def constraint_of(constraints: Constraints, number: int) -> Constraint | None:
+    """The constraint of the input with this number."""
+    return constraints[number] if isinstance(constraints, Sequence) else constraints
+
+
+def allows_nothing(allowed: NextTokens) -> bool:
+    """Whether a text ends here."""
+    return isinstance(allowed, Collection) and not allowed
 
 
 def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
@@ -42,7 +65,7 @@ def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constra
     """The text begins with these tokens; then anything, or what `then` allows behind them."""
     prefix = [int(token) for token in prefix]
 
-    def constraint(new: Sequence[int]) -> Collection[int] | None:
+    def constraint(new: Sequence[int]) -> NextTokens:
         if len(new) < len(prefix):
             return [prefix[len(new)]]
         return None if then is None else then(new[len(prefix) :])
@@ -50,13 +73,15 @@ def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constra
     return constraint
 
 
-def constrain(scores: Tensor, allowed: Sequence[Collection[int] | None]) -> Tensor:
+def constrain(scores: Tensor, allowed: Sequence[NextTokens]) -> Tensor:
     """-inf for the tokens that a row does not allow: a copy, where any row is constrained."""
     if all(ids is None for ids in allowed):
         return scores
     constrained = scores.clone()
     for row, ids in enumerate(allowed):
-        if ids is not None:
+        if isinstance(ids, AllBut):
+            constrained[row, sorted(ids.barred)] = -torch.inf
+        elif ids is not None:
             index = torch.tensor(sorted(ids), dtype=torch.long, device=scores.device)
             if len(index) and not 0 <= int(index[0]) <= int(index[-1]) < scores.shape[1]:
                 raise InputError(

@@ -21,7 +21,7 @@ import torch
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
 from clearhead.config.decode import EngineName, EnginePrecision
 from clearhead.decoding.cached import GenerativeModel
-from clearhead.decoding.constraints import Constraint
+from clearhead.decoding.constraints import Constraint, Constraints
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.text import Engine, OwnEngine, SeededPrompt
 from clearhead.environment import cache_folder
@@ -67,10 +67,20 @@ class CTranslate2Engine:
         """The configuration of the model."""
         return self._config
 
+    @property
+    def is_constrained(self) -> bool:
+        """CTranslate2 knows no constraints."""
+        return False
+
     def translate(
-        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+        self,
+        sources: Sequence[list[int]],
+        ends: DecodeConfig,
+        how: TranslateConfig,
+        constraints: Constraints = None,
     ) -> list[list[Output]]:
         """Batches are made by tokens: `how.batch` is not used."""
+        assert constraints is None, "see is_constrained"
         beam = how.beam
         if self.config.family != "encoder-decoder":
             _refuse("family", self.config.family, "an encoder-decoder for translations")

@@ -3,7 +3,7 @@
 Texts that have ended leave the batch, and new ones join it, so that a long text does not delay
 others. A text's tokens do not depend on the rest of the batch."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -14,7 +14,13 @@ from torch import Tensor
 from clearhead.config import DecodeConfig
 from clearhead.config.checks import check_at_least
 from clearhead.decoding.cached import CachedModel, GenerativeModel
-from clearhead.decoding.constraints import Constraint, constrain
+from clearhead.decoding.constraints import (
+    Constraints,
+    NextTokens,
+    allows_nothing,
+    constrain,
+    constraint_of,
+)
 from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
 from clearhead.decoding.ranking import argmax
 from clearhead.decoding.results import Output, StopReason
@@ -29,7 +35,7 @@ class RunningText:
 
     given: DecodeInput
     new: list[int] = field(default_factory=list)
-    allowed: Collection[int] | None = None
+    allowed: NextTokens = None
     stop: StopReason | None = None
     forgotten: int = 0
     """Tokens at the front that have slid out of the window."""
@@ -58,7 +64,7 @@ def greedy(
     inputs: TokenRows,
     config: DecodeConfig,
     *,
-    constraint: Constraint | None = None,
+    constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
     """The likeliest token at each step; of equally likely ones, the one with the lowest id."""
@@ -96,7 +102,7 @@ def decode_tokens(
     config: DecodeConfig,
     choose: Choose,
     *,
-    constraint: Constraint | None = None,
+    constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[NewToken]:
     """Every token as soon as it is chosen. `inputs` may be an endless iterator: the next input is
@@ -115,9 +121,7 @@ def decode_tokens(
 class _RunningBatch:
     """The unfinished texts, and the scores of their next tokens."""
 
-    def __init__(
-        self, cached: CachedModel, config: DecodeConfig, constraint: Constraint | None
-    ) -> None:
+    def __init__(self, cached: CachedModel, config: DecodeConfig, constraint: Constraints) -> None:
         self.cached = cached
         self.config = config
         self.window = cached.config.max_length
@@ -138,7 +142,7 @@ class _RunningBatch:
             if not taken:
                 break
             for text in taken:
-                text.allowed = self.constraint([]) if self.constraint else None
+                text.allowed = self._allowed(text)
                 if stop := self._stop_before(text):
                     ended.append(NewToken(text.given.number, None, 0.0, stop))
                 else:
@@ -178,7 +182,11 @@ class _RunningBatch:
             return "length"
         if len(text.tokens) >= self.window and self.config.window == "stop":
             return "window"
-        return "constraint" if text.allowed is not None and not text.allowed else None
+        return "constraint" if allows_nothing(text.allowed) else None
+
+    def _allowed(self, text: RunningText) -> NextTokens:
+        constraint = constraint_of(self.constraint, text.given.number)
+        return None if constraint is None else constraint(text.new)
 
     def _stop_after(self, text: RunningText) -> StopReason | None:
         if text.new[-1] == self.config.eos_id:
@@ -187,8 +195,8 @@ class _RunningBatch:
             return "length"
         if len(text.tokens) == self.window and self.config.window == "stop":
             return "window"
-        text.allowed = self.constraint(text.new) if self.constraint else None
-        return "constraint" if text.allowed is not None and not text.allowed else None
+        text.allowed = self._allowed(text)
+        return "constraint" if allows_nothing(text.allowed) else None
 
     def _is_full(self, text: RunningText) -> bool:
         """Its next token would stand beyond the last position."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clearhead.config import Choice, DecodeConfig
 from clearhead.decoding.cached import GenerativeModel
-from clearhead.decoding.constraints import Constraint
+from clearhead.decoding.constraints import Constraints
 from clearhead.decoding.generation import MAX_ROWS, Choose, RunningText, collect, decode_tokens
 from clearhead.decoding.inputs import TokenRows
 from clearhead.decoding.ranking import argmax
@@ -23,7 +23,7 @@ def sample(
     choice: Choice = Choice(),  # noqa: B008 (frozen)
     *,
     seed: int | Sequence[int] = 0,
-    constraint: Constraint | None = None,
+    constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
     """Draw each token. A list of seeds gives each sequence its own; one seed is a list of seeds

@@ -128,7 +128,9 @@ def score_texts(
                     "out, since an empty text has no translation"
                 )
         given = codec.encode_sources([texts[index] for index in filled])
-        wanted = codec.encode_targets([targets[index] for index in filled])
+        wanted = codec.encode_targets(
+            [targets[index] for index in filled], [texts[index] for index in filled]
+        )
         together = max if seq2seq else sum
         lengths = [together(map(len, pair)) for pair in zip(given, wanted)]
     else:

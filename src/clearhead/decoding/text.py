@@ -1,6 +1,7 @@
 """Text in, text out: encode, run texts of similar length side by side, decode the tokens. Every
-command and the Python API do it here, so that a text means the same tokens everywhere. What runs
-the model is the model itself (`OwnEngine`) or CTranslate2 (`decoding/engine.py`)."""
+command and the Python API do it here and in `decoding/translating.py`, so that a text means the
+same tokens everywhere. What runs the model is the model itself (`OwnEngine`) or CTranslate2
+(`decoding/engine.py`)."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -8,22 +9,14 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
-from clearhead.config.decode import TooLongSource
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.constraints import Constraint, one_of_strings
+from clearhead.decoding.constraints import Constraint, Constraints, one_of_strings
 from clearhead.decoding.generation import greedy
 from clearhead.decoding.inputs import name_of
-from clearhead.decoding.results import Output, StopReason
+from clearhead.decoding.results import Output
 from clearhead.decoding.sampling import sample
-from clearhead.decoding.sentences import (
-    Fits,
-    LanguagePair,
-    SplitText,
-    check_can_split,
-    split_text,
-)
 from clearhead.decoding.streaming import StreamedPiece, stream_texts
 from clearhead.errors import InputError
 from clearhead.models import CausalLM
@@ -47,8 +40,17 @@ class Engine(Protocol):
         """The configuration of the model."""
         ...
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it observes constraints; what another engine translates is looked at after."""
+        ...
+
     def translate(
-        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+        self,
+        sources: Sequence[list[int]],
+        ends: DecodeConfig,
+        how: TranslateConfig,
+        constraints: Constraints = None,
     ) -> list[list[Output]]:
         """The n best texts of each source."""
         ...
@@ -75,15 +77,26 @@ class OwnEngine:
         """The configuration of the model."""
         return self.model.config
 
+    @property
+    def is_constrained(self) -> bool:
+        """It observes constraints."""
+        return True
+
     def translate(
-        self, sources: Sequence[list[int]], ends: DecodeConfig, how: TranslateConfig
+        self,
+        sources: Sequence[list[int]],
+        ends: DecodeConfig,
+        how: TranslateConfig,
+        constraints: Constraints = None,
     ) -> list[list[Output]]:
         """The n best translations of each source, by clearhead's own beam search."""
         if how.beam.width == 1:
-            texts = greedy(self.model, sources, ends, max_rows=how.batch)
+            texts = greedy(self.model, sources, ends, constraint=constraints, max_rows=how.batch)
             divisors = [how.beam.normaliser(len(text.tokens)) for text in texts]
             return [[replace(text, score=text.score / n)] for text, n in zip(texts, divisors)]
-        return beam_search(self.model, sources, ends, how.beam, max_sentences=how.batch)
+        return beam_search(
+            self.model, sources, ends, how.beam, constraint=constraints, max_sentences=how.batch
+        )
 
     def generate(
         self,
@@ -104,19 +117,6 @@ class OwnEngine:
         )
 
 
-def reader_of(codec: Codec, longest: int) -> Fits:
-    """Whether a model of `longest` positions can read a sentence; one of few bytes needs no
-    counting."""
-    most = codec.longest_source(longest)
-
-    def fits(sentence: str) -> bool:
-        if 4 * len(sentence) + 2 <= most:
-            return True
-        return len(codec.encode_sources([sentence])[0]) <= most
-
-    return fits
-
-
 class AnsweredText(NamedTuple):
     """What became of one text; without outputs if it was empty."""
 
@@ -132,116 +132,10 @@ class AnsweredText(NamedTuple):
         return [output.text for output in self.outputs]
 
 
-class EncodedSource(NamedTuple):
-    """A text as the encoder reads it."""
-
-    given: list[int]
-    """Its tokens; none of an empty text, or of one that is left out."""
-    n_cut: int
-    """Tokens of the text that the model is not given."""
-
-
-def encode_sources(
-    codec: Codec,
-    texts: Sequence[str],
-    longest: int,
-    too_long: TooLongSource,
-    *,
-    names: Sequence[str] | None = None,
-) -> list[EncodedSource]:
-    """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
-    filled = [index for index, text in enumerate(texts) if text.strip()]
-    encoded = codec.encode_sources([texts[index] for index in filled])
-    sources = [EncodedSource([], 0)] * len(texts)
-    for index, ids in zip(filled, encoded):
-        if too_long == "skip" and len(ids) > codec.longest_source(longest):
-            sources[index] = EncodedSource([], len(ids))
-            continue
-        cut = "cut" if too_long == "cut" else "refuse"
-        given = codec.fit_source(ids, longest, too_long=cut, name=name_of(names, index))
-        sources[index] = EncodedSource(given, len(ids) - len(given))
-    return sources
-
-
-def translate_sources(
-    engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
-) -> list[AnsweredText]:
-    """Translations of each source, the best first, in the order of the sources."""
-    filled = [index for index, source in enumerate(sources) if source.given]
-    by_length = sorted(filled, key=lambda index: len(sources[index].given))
-    ends = codec.decode_config(config.max_new)
-    searched = engine.translate([sources[index].given for index in by_length], ends, config)
-    outputs = dict(zip(by_length, searched))
-    return [
-        AnsweredText(
-            source.given, source.n_cut, [_text_of(each, codec) for each in outputs.get(n, [])]
-        )
-        for n, source in enumerate(sources)
-    ]
-
-
-def _text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
+def text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
     """The output with its text, which may depend on the tokens that it stands behind."""
     text = codec.target.decode(output.tokens, behind=behind)
     return replace(output, text=text, tokenizer=codec.target)
-
-
-def translate_texts(
-    engine: Engine,
-    codec: Codec,
-    texts: Sequence[str],
-    config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
-    *,
-    names: Sequence[str] | None = None,
-    split: LanguagePair | None = None,
-) -> list[AnsweredText]:
-    """Translations of each text, the best first, in the order of the texts. An empty text has none.
-    `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
-    each text are translated one by one."""
-    longest = engine.config.max_length
-    if split is None:
-        sources = encode_sources(codec, texts, longest, config.too_long, names=names)
-        return translate_sources(engine, codec, sources, config)
-    check_can_split()
-    fits = reader_of(codec, longest)
-    cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
-    sentences = [sentence for each in cut for sentence in each.sentences]
-    sources = encode_sources(codec, sentences, longest, config.too_long)
-    translations = iter(translate_sources(engine, codec, sources, config))
-    return [
-        join_sentences(each, [next(translations) for _ in each.sentences], split) for each in cut
-    ]
-
-
-def join_sentences(
-    text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
-) -> AnsweredText:
-    """One text again: its n-th translation is made of the n-th of each sentence."""
-    n_best = max((len(answer.outputs) for answer in translations), default=0)
-    outputs: list[Output] = []
-    for rank in range(n_best):
-        # A short sentence may have fewer translations than another: then its last.
-        chosen = [min(rank, len(answer.outputs) - 1) for answer in translations]
-        parts = [
-            answer.outputs[choice] for answer, choice in zip(translations, chosen) if choice >= 0
-        ]
-        written = [
-            answer.outputs[choice].text if choice >= 0 else ""
-            for answer, choice in zip(translations, chosen)
-        ]
-        early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
-        outputs.append(
-            Output(
-                text=text.joined(written, pair.joint),
-                tokenizer=parts[0].tokenizer,
-                tokens=[token for part in parts for token in part.tokens],
-                log_probs=[log_prob for part in parts for log_prob in part.log_probs],
-                score=sum(part.score for part in parts),
-                stop=early[0] if early else "end",
-            )
-        )
-    given = [token for answer in translations for token in answer.given]
-    return AnsweredText(given, sum(answer.n_cut for answer in translations), outputs)
 
 
 class EncodedPrompt(NamedTuple):
@@ -294,7 +188,7 @@ def generate_texts(
     outputs = dict(zip(by_length, generated))
     decoded: list[AnsweredText] = []
     for index, (given, n_cut) in enumerate(encoded):
-        own = [_text_of(outputs[index], codec, given.tokens)] if index in outputs else []
+        own = [text_of(outputs[index], codec, given.tokens)] if index in outputs else []
         decoded.append(AnsweredText(given.tokens if own else [], n_cut, own))
     return decoded
 

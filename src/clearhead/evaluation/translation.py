@@ -13,11 +13,13 @@ from clearhead.config.evaluate import ScoringOptions
 from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.text import Engine, OwnEngine, translate_texts
+from clearhead.decoding.text import Engine, OwnEngine
+from clearhead.decoding.translating import translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.interop.model_folder import TokenIds
 from clearhead.models import Classifier, MaskedLM, Model
+from clearhead.text.pieces import text_with_numbers
 
 SCORES = ("BLEU", "chrF++")
 N_SAMPLES = 3  # that a validation shows
@@ -89,7 +91,7 @@ class WatchedTranslations:
         numbers = permute(np.arange(min(n, n_pairs)), n_pairs, derive_key("translations"))
         self.sources, self.references = (
             [
-                tokenizers[side].decode(ids.tolist())
+                text_with_numbers(tokenizers[side], ids.tolist())
                 for ids in corpus.store("valid", side).documents(numbers)
             ]
             for side in ("source", "target")

@@ -93,7 +93,7 @@ def finished_text(
         if source is None and codec.ids.target_start is None:
             ids = codec.target.encode(target)  # it continues: nothing is cut off or added
         else:
-            (ids,) = codec.encode_targets([target])
+            (ids,) = codec.encode_targets([target], [text])
         written, tree = _fitting(subject, ids, what="target"), None
     else:
         new = max_new or (64 if source is not None else 32)

@@ -131,3 +131,16 @@ def mask_pair(
         with_numbers(source, {number: own for number, (own, _) in enumerate(pairs)}),
         with_numbers(target, {number: other for number, (_, other) in enumerate(pairs)}),
     )
+
+
+def masked_like(source: MaskedText, target: str, most: int) -> Pieces:
+    """A given translation of a text, with the numbers of the spans that it shares with it, of those
+    below `most`; any other span is text."""
+    numbers: dict[str, list[int]] = {}
+    for number, name in enumerate(identities(source.spans)[:most]):
+        numbers.setdefault(name, []).append(number)
+    spans = find_spans(target, source.rules)
+    named = zip(identities(spans), spans)
+    return with_numbers(
+        target, {numbers[name].pop(0): span for name, span in named if numbers.get(name)}
+    )

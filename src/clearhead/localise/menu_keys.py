@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clearhead.localise.masking import Pieces
+from clearhead.localise.masking import Pieces, mask_pair
 
 MAX_LENGTH = 60
 """Characters of the longest menu entry: in a longer text, the signs are text."""
@@ -67,3 +67,11 @@ def with_menu_key(pieces: Sequence[str | int], menu_key: MenuKey, language: str)
     assert end is not None
     added = f"{str(last)[: end.start()]}({sign}{letter.upper()}){end[0]}"
     return [*texts, added]
+
+
+def training_pair(source: str, target: str, most: int) -> tuple[Pieces, Pieces]:
+    """A pair as a model learns from it: at most so many spans as numbers, and no menu keys, which
+    are put in after translating."""
+    pair = mask_pair(source, target, most)
+    (plain, key), (plain_target, target_key) = map(without_menu_key, pair)
+    return pair if key is None or target_key is None else (plain, plain_target)

@@ -10,7 +10,8 @@ from typing import Literal
 
 Reading = Literal["always", "likely", "never"]
 """Whether a sign such as % begins a placeholder. "always": each of them does, or is written twice.
-"likely": where what follows looks like one. "never": it is text."""
+"likely": where what follows looks like one; a % that begins none is a span of its own, since beside
+other text it could become one. "never": it is text."""
 SpanKind = Literal["printf", "brace", "shell", "tag", "entity", "role", "url"]
 
 _NUMBERED = frozenset(["c", "objc", "gcc-internal", "php", "perl", "awk"])
@@ -120,12 +121,9 @@ def with_number(span: Span, number: int) -> str:
 
 def signs_of(rules: SpanRules) -> str:
     """The characters without which a text has no spans but addresses."""
-    return (
-        "<>&`"
-        + ("" if rules.printf == "never" else "%")
-        + ("" if rules.brace == "never" else "{}")
-        + ("" if rules.shell == "never" else "$")
-    )
+    percent = "" if rules.printf == "never" else "%"
+    braces = "" if rules.brace == rules.shell == "never" else "{}$"
+    return f"<>&`{percent}{braces}"
 
 
 # Quantifiers are possessive (++) or bounded: a text may come from anybody.
@@ -137,7 +135,7 @@ _NAMED = rf"%\([^()]{{1,200}}\)[-+ #0]*+{_WIDTH}{_LENGTH}[a-zA-Z]"
 _RUBY = r"%\{\w++\}|%<(?!PRI)\w++>[a-z]?+"
 _C = rf"%(?:\d++\$)?+[-+ #0'I]*+{_WIDTH}(?:{_LENGTH}[a-zA-Z@]|{_MACRO})"
 _LIKELY_C = (
-    rf"(?<![%\d])%(?:\d++\$)?+[-+#0']*+{_WIDTH}"
+    rf"%(?:\d++\$)?+[-+#0']*+{_WIDTH}"
     rf"(?:{_LENGTH}(?:[sdiu]|[a-zA-Z@](?![a-z]))|{_MACRO})"
 )
 _UNNUMBERED = re.compile(r"%(?!%|\d+\$|\(|\{|<(?!PRI)|L?\d+%?\Z)[^$]*[^$m%]")
@@ -156,7 +154,7 @@ _TAG_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
 _OTHER: dict[str, str] = {
     "tag": r"</?+[A-Za-z][\w:.-]*+(?:\s[^<>]*+)?+/?>|<!--(?:[^-]|-(?!->))*+-->",
     "entity": r"&(?:[A-Za-z][A-Za-z0-9]{1,31}+|\#\d{1,7}+|\#[xX][0-9A-Fa-f]{1,6}+);",
-    "role": r"(?<!\w):[A-Za-z][\w+.-]{0,40}+(?::[A-Za-z][\w+.-]{0,40}+)?+:`[^`]++`|``[^`]++``",
+    "role": r":[A-Za-z][\w+.-]{0,40}+(?::[A-Za-z][\w+.-]{0,40}+)?+:`[^`]++`|``[^`]++``",
 }
 
 
@@ -164,7 +162,7 @@ _OTHER: dict[str, str] = {
 def _pattern(rules: SpanRules) -> re.Pattern[str]:
     printf = {
         "always": rf"%%|{_NAMED}|{_RUBY}|{_C}|%",
-        "likely": rf"%%|{_NAMED}|{_RUBY}|{_LIKELY_C}|{_QT}",
+        "likely": rf"%%|{_NAMED}|{_RUBY}|{_LIKELY_C}|{_QT}|%",
         "never": "",
     }
     brace = {

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from itertools import count, takewhile
 from pathlib import Path
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as LibraryTokenizer
 
+from clearhead.config.data import placeholder_token
 from clearhead.errors import DataError, InputError
 from clearhead.text.untrusted import MAX_RUN, check_parts, check_sizes, slow_runs
 
@@ -82,6 +84,15 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """The ids that a model needs, control tokens and gaps included: the highest, and 0."""
         return 1 + max(self.library.get_vocab(with_added_tokens=True).values())
+
+    @cached_property
+    def placeholder_ids(self) -> tuple[int, ...]:
+        """The reserved tokens for spans that a translation must keep, by number; of most tokenizers
+        none."""
+        added = self.library.get_added_tokens_decoder().items()
+        reserved = {token.content: index for index, token in added if token.special}
+        names = takewhile(reserved.__contains__, map(placeholder_token, count()))
+        return tuple(reserved[name] for name in names)
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text alone: no start, no end."""

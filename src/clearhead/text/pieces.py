@@ -1,0 +1,60 @@
+"""Texts with reserved tokens in the place of some spans: pieces of text, and numbers of reserved
+tokens between them."""
+
+from collections.abc import Iterable, Sequence
+
+from clearhead.text.tokenizer import Tokenizer
+
+TextPieces = Sequence[str | int]
+"""A number n stands for the tokenizer's n-th reserved token."""
+
+
+def encode_pieces(tokenizer: Tokenizer, texts: Sequence[TextPieces]) -> list[list[int]]:
+    """The ids of several texts. Only a number gives a reserved token: no text can spell one."""
+    strings = [piece for text in texts for piece in text if isinstance(piece, str)]
+    encoded = iter(tokenizer.encode_batch(strings))
+    reserved = tokenizer.placeholder_ids
+    return [
+        [
+            index
+            for piece in text
+            for index in ([reserved[piece]] if isinstance(piece, int) else next(encoded))
+        ]
+        for text in texts
+    ]
+
+
+def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str | int]:
+    """The pieces that the ids stand for; other control tokens are left out."""
+    numbers = {index: number for number, index in enumerate(tokenizer.placeholder_ids)}
+    places = [place for place, index in enumerate(ids) if index in numbers]
+    pieces: list[str | int] = []
+    for start, stop in zip([0, *(place + 1 for place in places)], [*places, len(ids)]):
+        if text := tokenizer.decode(ids[start:stop], behind=ids[:start]):
+            pieces.append(text)
+        if stop < len(ids):
+            pieces.append(numbers[ids[stop]])
+    return pieces
+
+
+def text_with_numbers(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The text of the ids, with {n} for the n-th reserved token."""
+    pieces = decode_pieces(tokenizer, ids)
+    return "".join(f"{{{piece}}}" if isinstance(piece, int) else piece for piece in pieces)
+
+
+def tokens_with(tokenizer: Tokenizer, characters: Iterable[str]) -> dict[str, frozenset[int]]:
+    """For each of these ASCII characters, the tokens whose text has it."""
+    table = tokenizer.token_bytes
+    if table is None:
+        vocabulary = tokenizer.library.get_vocab(with_added_tokens=True)
+        table = {index: token.encode() for token, index in vocabulary.items()}
+    control = tokenizer.control_ids
+    return {
+        character: frozenset(
+            index
+            for index, content in table.items()
+            if character.encode() in content and index not in control
+        )
+        for character in characters
+    }
