@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from clearhead.config import ModelConfig
 from clearhead.inspection.sites import Site
 from clearhead.inspection.trace import Trace
-from clearhead.parts import attention, positions
+from clearhead.parts import attention
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
+from clearhead.parts.later.rotary import rotate
 from clearhead.parts.residual import Residual
 
 PACKAGE = Path(__file__).parent.parent
@@ -87,9 +88,9 @@ def _entry(site: Site, t: Trace) -> Entry:
         case "query":
             return Entry("3.2.2", "Q = x · W_Q", heads, MultiHeadAttention.queries_of)
         case "query_rotated":
-            return Entry("", "Q · rotation(position)", heads, positions.rotate)
+            return Entry("", "Q · rotation(position)", heads, rotate)
         case "key_rotated":
-            return Entry("", "K · rotation(position)", kv_heads, positions.rotate)
+            return Entry("", "K · rotation(position)", kv_heads, rotate)
         case "scores":
             alibi = config.positions == "alibi" and "cross" not in site.name
             formula = "Q·Kᵀ / √d_head" + (" - slope · distance" if alibi else "")
