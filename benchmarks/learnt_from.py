@@ -70,7 +70,7 @@ def write_text(folder: Path, times: int, lines: int | None) -> DataConfig:
                 ending = f" {copy}" if copy else ""
                 file.writelines(f"{line.strip()}{ending}\n" for line in own)
     data = load_recipe(RECIPE).data
-    return replace(data, train=FILES, valid=FILES, test=(), drop=())
+    return replace(data, train=FILES, valid=(), test=(), drop=())
 
 
 def asked(folder: Path) -> dict[str, Any]:
