@@ -1,12 +1,15 @@
 """Catalogues that a model without placeholders fills."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 import clearhead
 from clearhead.cli import main
+from clearhead.config import DataConfig
 from clearhead.errors import DataError, InputError
+from clearhead.intake.own_text import OwnText, data_settings
 from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, fill, memory_of
 from tests.localise.catalogues import PO, XLIFF_1, XLIFF_2, check_with_msgfmt
@@ -143,11 +146,24 @@ def test_what_is_no_catalogue_is_refused(tmp_path: Path, content: bytes):
         list(read_pairs(path))
 
 
+def test_catalogues_become_the_data_of_a_recipe(po: Path, tmp_path: Path):
+    for text in (OwnText.table(po), OwnText.catalogues(po, po)):
+        settings = data_settings(text, tmp_path / "text", ("source", "target"))
+        config = DataConfig(task="pairs", vocab_size=400, **settings)
+        assert config.placeholders == 32
+        lines = Path(config.train[0]).read_text(encoding="utf-8").splitlines()
+        assert {line: json.loads(line) for line in lines} == {
+            lines[0]: {"source": "I love you.", "target": "我爱你。"}
+        }
+    with pytest.raises(InputError, match="the catalogues"):
+        OwnText.catalogues()
+
+
 def test_the_command_fills_a_catalogue_and_refuses_to_read_it_as_lines(
     po: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["translate", "tatoeba-en-zh", "--input", str(po)]) == 2
-    assert "--catalogue FILE" in capsys.readouterr().err
+    assert f"--catalogue {po}" in capsys.readouterr().err
     out = tmp_path / "out.po"
     command = ["translate", "tatoeba-en-zh", "--catalogue", str(po), "--output", str(out)]
     assert main(command) == 2

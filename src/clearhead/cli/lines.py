@@ -8,6 +8,7 @@ import argparse
 import gzip
 import os
 import queue
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -167,13 +168,13 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_catalogue(path: Path, head: bytes) -> None:
-    catalogue = catalogue_of(path, head)
-    if catalogue is not None:
+    other = catalogue_of(path, head)
+    if other is not None:
+        first = f"{other.command}, then " if other.command else ""
         raise DataError(
-            f"{path} is {catalogue.what}, whose lines are not sentences: the output would be "
-            "broken; have it filled: clearhead translate MODEL --catalogue FILE (PO and XLIFF); or "
-            f"write its texts as a table: {catalogue.commands}; and give the texts of the column "
-            "source, one on each line, as --input"
+            f"{path} is {other.what}, whose lines are not sentences: the output would be broken; "
+            f"{first}have it filled: clearhead translate MODEL --catalogue "
+            f"{shlex.quote(str(other.catalogue))}"
         )
 
 

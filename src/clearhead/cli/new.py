@@ -40,8 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table",
         type=Path,
+        nargs="+",
         metavar="FILE",
-        help="or: a table or translation memory (.tsv, .csv, .json, .jsonl, .parquet, .tmx)",
+        help="or: a table or translation memory (.tsv, .csv, .json, .jsonl, .parquet, .tmx), or "
+        "catalogues (.po, .xlf, .xliff; several), for a translator that keeps placeholders",
     )
     parser.add_argument(
         "--columns",
@@ -101,7 +103,9 @@ def _text(namespace: argparse.Namespace) -> OwnText:
         if namespace.text is not None:
             return OwnText.files(*namespace.text)
         if namespace.table is not None:
-            return OwnText.table(namespace.table, namespace.columns or ())
+            if len(namespace.table) > 1:
+                return OwnText.catalogues(*namespace.table)
+            return OwnText.table(namespace.table[0], namespace.columns or ())
         if label is not None:
             return OwnText.labels(labels_as_written(label))
     if (source is None) != (target is None) and sum(option is not None for option in options) == 1:

@@ -173,6 +173,11 @@ def _fill(namespace: argparse.Namespace) -> int:
         f"{filled.remembered:,} are from the memory, {filled.translated:,} are translated, "
         f"{len(filled.open):,} stay open"
     )
+    if filled.left_out:
+        print(
+            f"{filled.left_out:,} more are left out: the header does not say Plural-Forms (PO), or "
+            "they have elements inside their text (XLIFF)"
+        )
     return 0
 
 

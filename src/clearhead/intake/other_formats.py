@@ -1,51 +1,52 @@
-"""Files of programs that translate, recognised by their content, or else by their names: a model
-would learn their syntax. Each is named, with the commands that write its texts as a table."""
+"""Files of programs that translate, recognised by their content, or else by their names: as plain
+text or as lines, a model would learn their syntax. Each is named, with what takes it."""
 
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.errors import DataError
-from clearhead.localise.catalogues import kind_of_catalogue
-
-_PO = ("po2csv", ".csv")
+from clearhead.localise.catalogues import ENDINGS, kind_of_catalogue
 
 
 class OtherFormat(NamedTuple):
-    """What a file is, and how its pairs become a table."""
+    """What a file is, and the catalogue that takes its place."""
 
     what: str
-    table: Path
-    commands: str
+    catalogue: Path
+    """By a name that says what it is."""
+    command: str
+    """That makes it; empty if the file is one already."""
 
 
 def catalogue_of(path: Path, head: bytes) -> OtherFormat | None:
     """What a file that begins with these bytes is, if it is a catalogue of translations."""
     match kind_of_catalogue(head):
         case "po":
-            what, steps = "a gettext catalogue (PO)", [_PO]
+            what, ending, programs = "a gettext catalogue (PO)", ".po", ["mv"]
         case "xliff":
-            what, steps = "XLIFF", [("xliff2po", ".po"), _PO]
+            what, ending, programs = "XLIFF", ".xlf", ["mv"]
         case "qt":
-            what, steps = "a catalogue of Qt Linguist", [("ts2po", ".po"), _PO]
+            install = "pip install translate-toolkit &&"
+            what, ending, programs = "a catalogue of Qt Linguist", ".po", [install, "ts2po"]
         case None if path.suffix.lower() == ".properties":  # any text could look like one
-            what, steps = "a Java properties file", [("prop2po -t SOURCE.properties", ".po"), _PO]
+            install = "pip install translate-toolkit &&"
+            programs = [install, "prop2po -t SOURCE.properties"]
+            what, ending = "a Java properties file", ".po"
         case None:
             return None
-    given, commands = path, list[str]()
-    for program, ending in steps:
-        made = path.with_suffix(f".pairs{ending}")
-        commands.append(f"{program} {shlex.join([str(given), str(made)])}")
-        given = made
-    return OtherFormat(what, given, " && ".join(["pip install translate-toolkit", *commands]))
+    if programs == ["mv"] and path.suffix.lower() in ENDINGS:
+        return OtherFormat(what, path, "")
+    made = path.with_suffix(ending)
+    return OtherFormat(what, made, " ".join([*programs, shlex.join([str(path), str(made)])]))
 
 
 def refuse_other_formats(path: Path, head: bytes) -> None:
     """Raises if a file that begins with these bytes is a catalogue of translations."""
-    catalogue = catalogue_of(path, head)
-    if catalogue is not None:
+    other = catalogue_of(path, head)
+    if other is not None:
+        first = f"{other.command}, then " if other.command else ""
         raise DataError(
-            f"{path} is {catalogue.what}, and a model would learn its syntax; write its pairs as a "
-            f"table: {catalogue.commands}; then give OwnText.table({str(catalogue.table)!r}) with "
-            "columns=['source', 'target']"
+            f"{path} is {other.what}, and a model would learn its syntax; {first}give it as a "
+            f"table: OwnText.table({str(other.catalogue)!r})"
         )

@@ -16,8 +16,11 @@ from clearhead.files import NewFile
 from clearhead.intake.own import OwnData, check_name, own_labels, own_table
 from clearhead.intake.proposal import LABELS_AT_MOST
 from clearhead.intake.recognise import HEAD, check_head
+from clearhead.localise.catalogues import ENDINGS, check_can_localise, read_pairs
 from clearhead.text.tokenizer import check_is_text
 
+N_PLACEHOLDERS = 32
+"""As many spans as all but a few texts of programs have at most."""
 FEW = 20
 """Fewer texts than these are each a file, whose end is held out, and not lines to draw from."""
 
@@ -36,6 +39,8 @@ class OwnText:
     """How many texts each label has, as soon as the rows have been read."""
     paths: tuple[Path, ...] = ()
     own: OwnData | None = None
+    placeholders: int = 0
+    """Reserved tokens for what translations must keep (`data.placeholders`)."""
 
     @classmethod
     def pairs(cls, rows: Iterable[Any]) -> "OwnText":
@@ -72,9 +77,23 @@ class OwnText:
         return cls(template="my-text", paths=tuple(as_path("paths", path) for path in paths))
 
     @classmethod
+    def catalogues(cls, *paths: str | Path) -> "OwnText":
+        """For a translator that keeps placeholders and tags: what persons have translated in PO or
+        XLIFF files."""
+        if not paths:
+            raise InputError("paths= is missing: the catalogues")
+        files = [as_path("paths", path) for path in paths]
+        check_can_localise()
+        pairs = (pair._asdict() for file in files for pair in read_pairs(file))
+        return cls(template="my-pairs", what="pairs", rows=pairs, placeholders=N_PLACEHOLDERS)
+
+    @classmethod
     def table(cls, path: str | Path, columns: Sequence[str | int] = ()) -> "OwnText":
-        """A TSV, CSV, JSON lines, Parquet or TMX file; without `columns`, they are proposed."""
+        """A TSV, CSV, JSON lines, Parquet or TMX file; without `columns`, they are proposed. A PO
+        or XLIFF file as well."""
         check_strings("columns", columns)
+        if as_path("table", path).suffix.lower() in ENDINGS:
+            return cls.catalogues(path)
         own = own_table(as_path("table", path), tuple(map(str, columns)))
         return cls(template=own.template, own=own)
 
@@ -126,6 +145,8 @@ def data_settings(text: OwnText, folder: Path, sides: tuple[str, ...]) -> dict[s
         return {"train": tuple(dict.fromkeys(map(str, files)))}
     file, longest = _write_text(chain(first, rows), folder, what)
     table = {"train": (str(file),), "format": "jsonl", "columns": sides, "document": "line"}
+    if text.placeholders:
+        table["placeholders"] = text.placeholders
     if text.counts is not None:
         table["labels"] = _check_labels(text.counts)
     return table | {"max_bytes": max(DataConfig.max_bytes, longest)}

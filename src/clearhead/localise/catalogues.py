@@ -17,6 +17,8 @@ from clearhead.localise.spans import SpanRules, rules_of
 CatalogueKind = Literal["po", "xliff", "qt"]
 NOTE = "clearhead: "
 """What the comments of filled entries begin with."""
+ENDINGS = (".po", ".xlf", ".xliff")
+"""Of the names of catalogues."""
 HEAD = 4096
 MAX_BYTES = 1 << 28
 _COMMENTS = re.compile(rb"(?:[ \t]*#[^\n]*\n|\s)*")
@@ -56,7 +58,7 @@ class CatalogueEntry:
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits for a translation: nobody has begun one."""
+        """Whether it waits for a translation: it has none, not even a draft."""
         return not any(self._targets) and any(source.strip() for source in self.sources)
 
     @property

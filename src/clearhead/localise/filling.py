@@ -37,6 +37,9 @@ class Filled:
     """What became of the entries of a catalogue."""
 
     entries: int
+    left_out: int
+    """Beside them: entries whose plural forms the header does not explain, and entries with
+    elements inside their text (XLIFF)."""
     remembered: int = 0
     translated: int = 0
     open: list[str] = field(default_factory=list)
@@ -58,7 +61,7 @@ class _Text(NamedTuple):
 def fill(catalogue: Catalogue, memory: TranslationMemory, translate: TranslateMasked) -> Filled:
     """Fills the entries that are open. Each is translated once, whatever its number of forms that
     come from the same text."""
-    filled = Filled(len(catalogue.entries))
+    filled = Filled(len(catalogue.entries), catalogue.left_out)
     waiting: list[CatalogueEntry] = []
     for entry in catalogue.entries:
         if not entry.is_open:
