@@ -1,0 +1,199 @@
+"""Catalogues of packages that training never saw: does every string keep its placeholders, and what
+does that cost?
+
+    python -m benchmarks.catalogues fr
+    python -m benchmarks.localise fr                           # what is missing
+    python -m benchmarks.localise fr --minutes 5 --seeds 1 --trial
+    python -m benchmarks.localise fr --report
+
+Two arms, the same recipe and text: `data.placeholders` and none. The first fills the held-out
+catalogues, emptied; the second translates the same strings as plain text. A line of
+results/localise.jsonl for each run that is finished.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import torch
+
+import clearhead
+from benchmarks.catalogues import catalogues, write_train
+from benchmarks.own_text import chosen, train
+from clearhead.config import load_recipe, with_values
+from clearhead.config.recipe import TEMPLATES
+from clearhead.environment import keep_freed_memory
+from clearhead.evaluation.translation import translation_scores
+from clearhead.intake.own_text import N_PLACEHOLDERS
+from clearhead.localise.catalogues import Catalogue
+from clearhead.localise.masking import mask
+from clearhead.localise.spans import SpanRules
+from clearhead.training import sizing
+from clearhead.training.size_reasons import reasons_for
+from tools.result import FOLDER, circumstances
+
+LINES = FOLDER / "localise.jsonl"
+WORK = Path("runs/localise")
+ARMS = {"placeholders": N_PLACEHOLDERS, "plain": 0}
+KEYS = ("language", "arm", "seed", "minutes")
+
+
+class HeldOut(NamedTuple):
+    """A string of a held-out catalogue."""
+
+    source: str
+    reference: str
+    rules: SpanRules
+
+
+def held_out(language: str) -> list[HeldOut]:
+    """Strings with one form: plural forms are filled and checked by gettext, and not scored."""
+    return [
+        HeldOut(entry.sources[0], entry.translated[0].target, entry.rules)
+        for path in catalogues(language, held_out=True)
+        for entry in Catalogue(path).entries
+        if len(entry.sources) == 1 and entry.translated
+    ]
+
+
+def emptied(path: Path, out: Path) -> Path:
+    """The catalogue as it was before anybody had translated it."""
+    catalogue = Catalogue(path)
+    for entry in catalogue.entries:
+        n_forms = len(entry.sources)
+        entry.unit.target = [""] * n_forms if entry.unit.hasplural() else ""
+        entry.unit.markfuzzy(False)
+    catalogue.write(out)
+    return out
+
+
+def fill(model: clearhead.TextModel, language: str, folder: Path) -> dict[str, Any]:
+    """Fills every held-out catalogue; what became of it, and each string's translation."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    translations: dict[str, str] = {}
+    n_open, accepted, paths = 0, 0, catalogues(language, held_out=True)
+    for number, path in enumerate(paths):
+        filled = emptied(path, folder / f"{number}.po")
+        n_open += len(model.fill_catalogue(filled).open)
+        check = ["msgfmt", "-c", "--use-fuzzy", "-o", "/dev/null", str(filled)]
+        accepted += subprocess.run(check, capture_output=True, check=False).returncode == 0
+        for entry in Catalogue(filled).entries:
+            if len(entry.sources) == 1:
+                translations[entry.sources[0]] = str(entry.unit.target)
+    return {
+        "files": len(paths),
+        "files_accepted": accepted,
+        "open": n_open,
+        "translations": translations,
+    }
+
+
+def measure(texts: list[HeldOut], translations: dict[str, str]) -> dict[str, Any]:
+    """How many strings with spans keep them all, and the scores of all strings."""
+    with_spans = [text for text in texts if mask(text.source, text.rules).spans]
+    kept = sum(
+        mask(text.source, text.rules).is_kept_by(translations[text.source]) for text in with_spans
+    )
+    copied = sum(
+        translations[text.source] in ("", text.source) and text.reference != text.source
+        for text in texts
+    )
+    scores = translation_scores(
+        [translations[text.source] for text in texts],
+        [text.reference for text in texts],
+        n_resamples=0,
+    )
+    return {
+        "strings": len(texts),
+        "with_spans": len(with_spans),
+        "kept": kept,
+        "empty_or_copied": copied,
+        "scores": {score.name: round(score.value, 2) for score in scores},
+    }
+
+
+def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
+    here = (WORK / f"{language}-{arm}-{seed}-{minutes:g}").absolute()
+    template = load_recipe(str(TEMPLATES / "my-pairs.toml"))
+    data = replace(
+        template.data,
+        train=(str(write_train(language).absolute()),),
+        format="jsonl",
+        columns=("source", "target"),
+        placeholders=ARMS[arm],
+    )
+    sized = sizing.size_recipe(replace(template, data=data), minutes)
+    seeds = {"train.seed": seed, "batches.seed": seed}
+    recipe = with_values(replace(template, data=data), {**sized.values, **seeds})
+    used = train(recipe, reasons_for(sized), here)
+    model, texts = clearhead.load(here / "run"), held_out(language)
+    if arm == "placeholders":
+        filled = fill(model, language, here / "filled")
+        translations = filled.pop("translations")
+    else:
+        sources = list({text.source: None for text in texts})
+        translations, filled = dict(zip(sources, model.translate(sources))), {}
+    return {
+        "language": language,
+        "arm": arm,
+        "seed": seed,
+        "minutes": minutes,
+        **filled,
+        **measure(texts, translations),
+        "core_minutes": round(used, 2),
+        **chosen(recipe),
+        **{key: circumstances()[key] for key in ("commit", "date", "machine")},
+    }
+
+
+def finished() -> list[dict[str, Any]]:
+    if not LINES.is_file():
+        return []
+    return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
+
+
+def report(lines: list[dict[str, Any]]) -> None:
+    for language in sorted({line["language"] for line in lines}):
+        for arm in ARMS:
+            mine = [line for line in lines if (line["language"], line["arm"]) == (language, arm)]
+            if mine:
+                kept = sum(line["kept"] for line in mine) / sum(line["with_spans"] for line in mine)
+                bleu = mean(line["scores"]["BLEU"] for line in mine)
+                print(f"{language:<6}{arm:<14}{kept:.2%} keep all spans, BLEU {bleu:.2f}, "
+                      f"{len(mine)} seeds")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("language", choices=["fr", "zh_CN"])
+    parser.add_argument("--minutes", type=float, default=60.0, help="core minutes of each run")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
+    parser.add_argument("--report", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.report:
+        report(finished())
+        return
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    done = [[line[key] for key in KEYS] for line in finished()]
+    for seed in arguments.seeds:
+        for arm in ARMS:
+            key = [arguments.language, arm, seed, arguments.minutes]
+            if key in done:
+                continue
+            line = json.dumps(take(*key), ensure_ascii=False)
+            print(line, flush=True)
+            if not arguments.trial:
+                with LINES.open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
