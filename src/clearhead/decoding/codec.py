@@ -58,15 +58,17 @@ class Codec:
         end = [] if self.ids.eos is None else [self.source.eos_id]
         return end if self.ids.target_start is None else [*end, self.ids.target_start]
 
-    def encode_targets(self, texts: Sequence[str], sources: Sequence[str]) -> list[list[int]]:
+    def encode_targets(
+        self, texts: Sequence[str], sources: Sequence[str] | None = None
+    ) -> list[list[int]]:
         """The tokens of target texts, each with its end. The spans that a target shares with its
-        source have the numbers that they have there."""
+        source have the numbers that they have there; without sources, they are counted."""
         end = [] if self.ids.eos is None else [self.ids.eos]
         if self.keeps_spans:
             most = len(self.target.placeholder_ids)
             pieces = [
                 masked_like(mask(source), self.as_in_training(text), most)
-                for source, text in zip(sources, texts)
+                for source, text in zip(texts if sources is None else sources, texts)
             ]
             return [[*ids, *end] for ids in encode_pieces(self.target, pieces)]
         return [[*ids, *end] for ids in self.target.encode_batch(self._all_as_in_training(texts))]
