@@ -52,6 +52,10 @@ NAMES = {
     "l2": ["decay in the gradient"],
     "crossing_token_cut": ["without the token that reaches p"],
     "multinomial": ["numbers of its own"],
+    "embedding_as_it_comes": ["table from N(0, 1)"],
+    "tril": ["top left"],
+    "usual": ["mean of means"],
+    "same_token": ["at the same token"],
 }
 
 

@@ -19,8 +19,6 @@ from clearhead.course.imports import taken_parts
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
 
-SECONDS = 30
-"""For one exercise, without the time that importing torch takes."""
 MEMORY = 8 * 2**30
 MAX_PRINTED = 2000
 
@@ -34,7 +32,7 @@ def main(result: Path, names: list[str]) -> None:
         exercise = known[name]
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            _start_clock()
+            _start_clock(exercise.seconds)
             verdict = _check(exercise)
             _stop_clock()
         verdict.printed = said.getvalue()[-MAX_PRINTED:]
@@ -74,12 +72,12 @@ def _check(exercise: Exercise) -> Verdict:
         return verdict
 
 
-def _start_clock() -> None:
+def _start_clock(seconds: int) -> None:
     """An endless loop is interrupted in its line. Where there are no signals, the parent's limit
     ends the process."""
     if hasattr(signal, "SIGALRM"):
         signal.signal(signal.SIGALRM, _ring)
-        signal.alarm(SECONDS)
+        signal.alarm(seconds)
 
 
 def _stop_clock() -> None:

@@ -18,9 +18,9 @@ from clearhead.processes import start_module
 
 FOLDER = Path("clearhead-learn")
 SOLUTIONS = "solutions"
-PATIENCE = 120.0
-"""Seconds for one exercise when the process does not end by itself; it is first interrupted after
-30 (`child.SECONDS`)."""
+PATIENCE = 4.0
+"""How many times an exercise's own seconds its process may take if it does not end by itself; it is
+first interrupted after those seconds."""
 MAX_RESULT = 10_000_000
 
 
@@ -198,7 +198,7 @@ def _run(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
             PYTHONDONTWRITEBYTECODE="1",
         ) as process:
             try:
-                process.wait(PATIENCE * len(names))
+                process.wait(PATIENCE * sum(exercise.seconds for exercise in exercises))
             except subprocess.TimeoutExpired:
                 pass
             finally:

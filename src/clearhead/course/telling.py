@@ -47,7 +47,8 @@ def _reasons(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> l
     if verdict.trouble is not None:
         line = "" if verdict.line is None else say["line"].format(line=verdict.line)
         trouble = say[f"trouble_{verdict.trouble}"]
-        said.append(trouble.format(line=line, message=verdict.message, file=exercise.file))
+        about = {"message": verdict.message, "file": exercise.file, "seconds": exercise.seconds}
+        said.append(trouble.format(line=line, **about))
         if verdict.trouble == "blank":
             said.append(say["first_hint"].format(hint=texts["hints"][0]))
         if (name := re.match(r"NameError: name '(\w+)' is not defined", verdict.message)) and (

@@ -23,6 +23,8 @@ class Exercise:
     number: int
     topic: str
     functions: tuple[str, ...]
+    seconds: int = 30
+    """For all its checks, without the time that importing torch takes."""
 
     @property
     def name(self) -> str:
@@ -103,4 +105,13 @@ EXERCISES = (
     Exercise(11, "grouped_queries", ("grouped_attention", "cache_bytes")),
     Exercise(12, "adamw", ("adamw_step",)),
     Exercise(13, "sampling", ("chances", "draw")),
+    Exercise(14, "embeddings", ("TiedTable", "initialise")),
+    Exercise(15, "cache", ("CachedAttention",)),
+    Exercise(16, "beam", ("extend", "search")),
+    Exercise(17, "accumulation", ("accumulated_step",)),
+    Exercise(
+        18, "induction", ("repeated_texts", "induction_scores", "previous_scores", "find_circuit")
+    ),
+    Exercise(19, "specimen", ("findings", "Specimen"), seconds=120),
+    Exercise(20, "transformer", ("CopyTransformer", "training_step", "copy"), seconds=120),
 )

@@ -1,0 +1,1 @@
+"""Exercise 17: gradient accumulation."""

@@ -1,0 +1,101 @@
+"""Wrong answers to exercise 17."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.course.checking import Mistake
+from clearhead.course.exercises.accumulation import checks
+
+
+def _divide(model: nn.Module, by: float) -> None:
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad /= by
+
+
+def _build(
+    divisor: str = "tokens",
+    clears: bool = True,
+    steps: str = "once",
+    clips: str = "after",
+    told: str = "mean",
+    backward: str = "each",
+) -> Callable[..., float]:
+    """The step, with one part of it wrong."""
+
+    def accumulated_step(
+        model: nn.Module,
+        sum_loss: Any,
+        micro_batches: Sequence[Any],
+        optimizer: torch.optim.Optimizer,
+        max_norm: float,
+    ) -> float:
+        if clears:
+            optimizer.zero_grad()
+        losses: list[Any] = []
+        counts: list[int] = []
+        for i, micro_batch in enumerate(micro_batches):
+            loss, count = sum_loss(model, micro_batch)
+            losses.append(loss)
+            counts.append(int(count))
+            own = loss / count if divisor == "means" else loss
+            if divisor == "means":
+                own = own / len(micro_batches)
+            if backward == "each":
+                own.backward()
+            if clips == "each":
+                nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            if steps == "each" or (steps == "first" and i == 0):
+                _divide(model, max(count, 1))
+                optimizer.step()
+                optimizer.zero_grad()
+        if backward == "end":
+            torch.stack(losses).sum().backward()
+        if clips == "before":
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        by = {"tokens": sum(counts), "batches": len(counts), "last": max(counts[-1], 1)}
+        if steps == "once" or steps == "first":
+            _divide(model, by.get(divisor, 1))
+            if clips == "after":
+                nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            optimizer.step()
+        values = [loss.item() for loss in losses]
+        means = [value / max(count, 1) for value, count in zip(values, counts)]
+        return {
+            "mean": sum(values) / sum(counts),
+            "last": means[-1],
+            "means": sum(means) / len(means),
+            "sum": sum(values),
+        }[told]
+
+    return accumulated_step
+
+
+def _is_late(accumulated_step: Any) -> bool:
+    """Right in everything else."""
+    weights, _, wanted, _, n_steps = checks.run(accumulated_step, (2, 3), stale=True)
+    right = n_steps == 1 and checks.distance(weights, wanted) < 1e-5
+    return right and checks.waits(accumulated_step)
+
+
+STEP = "accumulated_step"
+MISTAKES = [
+    Mistake("mean of means", STEP, _build(divisor="means", told="means")),
+    Mistake("gradient: mean of means", STEP, _build(divisor="means")),
+    Mistake("divided by the micro-batches", STEP, _build(divisor="batches")),
+    Mistake("divided by the last count", STEP, _build(divisor="last")),
+    Mistake("not divided", STEP, _build(divisor="one")),
+    Mistake("old gradients", STEP, _build(clears=False)),
+    Mistake("a step for each", STEP, _build(steps="each")),
+    Mistake("a step at the first", STEP, _build(steps="first")),
+    Mistake("each micro-batch clipped", STEP, _build(clips="each")),
+    Mistake("clipped before the division", STEP, _build(clips="before")),
+    Mistake("not clipped", STEP, _build(clips="never")),
+    Mistake("the last loss", STEP, _build(told="last")),
+    Mistake("loss: mean of means", STEP, _build(told="means")),
+    Mistake("the sum of the losses", STEP, _build(told="sum")),
+    Mistake("one backward at the end", STEP, _build(backward="end"), fits=_is_late),
+]

@@ -1,0 +1,1 @@
+"""Exercise 16: beam search."""

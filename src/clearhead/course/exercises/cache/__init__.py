@@ -1,0 +1,1 @@
+"""Exercise 15: the cache."""

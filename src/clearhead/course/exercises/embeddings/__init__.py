@@ -1,0 +1,1 @@
+"""Exercise 14: embeddings, tying and initial weights."""

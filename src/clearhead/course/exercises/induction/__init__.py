@@ -1,0 +1,1 @@
+"""Exercise 18: find the induction head."""

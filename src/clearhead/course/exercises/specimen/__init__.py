@@ -1,0 +1,1 @@
+"""Exercise 19: repair the specimen."""

@@ -1,0 +1,78 @@
+"""练习 19，参考答案"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def findings() -> set[str]:
+    """标本原样交给 doctor 时，报告了问题的检查项的名字"""
+    return {"causal", "attention_scale", "residual", "dropout", "embedding_scale"}
+
+
+class Attention(nn.Module):
+    """因果自注意力"""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.d_model, self.n_heads = d_model, n_heads
+        self.query, self.key, self.value, self.output = (
+            nn.Linear(d_model, d_model) for _ in range(4)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        q, k, v = (
+            layer(x).unflatten(2, (self.n_heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        future = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(1)
+        weights = scores.masked_fill(future, -torch.inf).softmax(dim=-1)
+        return self.output((weights @ v).transpose(1, 2).flatten(2))
+
+
+class Layer(nn.Module):
+    """前置归一化：x + sublayer(norm(x))，共两次"""
+
+    def __init__(self, d_model: int, n_heads: int, p_dropout: float) -> None:
+        super().__init__()
+        self.attention = Attention(d_model, n_heads)
+        self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.up, self.down = nn.Linear(d_model, 4 * d_model), nn.Linear(4 * d_model, d_model)
+        self.dropout = nn.Dropout(p_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm_1(x)))
+        return x + self.dropout(self.down(self.up(self.norm_2(x)).relu()))
+
+
+class Specimen(nn.Module):
+    """解码器；嵌入要乘 √d_model，输出与嵌入共享权重"""
+
+    def __init__(
+        self, vocab_size: int, d_model: int, n_heads: int, n_layers: int, p_dropout: float
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, d_model)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        angles = torch.arange(128)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
+        table = torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)
+        self.register_buffer("positions", table)
+        self.dropout = nn.Dropout(p_dropout)
+        self.layers = nn.ModuleList(Layer(d_model, n_heads, p_dropout) for _ in range(n_layers))
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (batch, length) → logits (batch, length, vocab)"""
+        vectors = self.tokens(tokens) * math.sqrt(self.tokens.embedding_dim)
+        x = self.dropout(vectors + self.positions[: tokens.shape[1]])
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x) @ self.tokens.weight.T
+
+
+def build() -> nn.Module:
+    """供 doctor 使用"""
+    return Specimen(50, 32, 4, 2, 0.1)

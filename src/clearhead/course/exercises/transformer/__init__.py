@@ -1,0 +1,1 @@
+"""Exercise 20: your own Transformer."""
