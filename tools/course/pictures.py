@@ -70,6 +70,7 @@ MAPS = {
     "09": "all",
     "10": "output",
     "11": "exchanged",
+    "12": "all",
     "13": "all",
 }
 Box = tuple[str, set[str]]
@@ -751,6 +752,26 @@ def cost(_: Any, say: Say) -> str:
     return d.text()
 
 
+# ── chapter 12 ──────────────────────────────────────────────────────────────────────────────────
+
+
+def answers(_: Any, say: Say) -> str:
+    d = Drawing(660, 150, say("answers"))
+    tokens = ["7", "2", "9", "4", "=", "7", "4", "⟨end⟩"]
+    for row, (label, line) in enumerate((("inputs", tokens[:-1]), ("targets", tokens[1:]))):
+        y = 40 + 48 * row
+        d.words(72, y + 19, say(label), "end", 12)
+        for i, token in enumerate(line):
+            counted = row == 1 and i >= 4
+            fill = LIGHT if row == 0 else BLUE if counted else "url(#hatch)"
+            d.rect(86 + 80 * i, y, 66, 28, fill, GREY, 1, 4)
+            d.words(119 + 80 * i, y + 19, token, "middle", 12, "white" if counted else INK)
+            if row == 0:
+                d.line([(119 + 80 * i, y + 28), (119 + 80 * i, y + 48)], GREY, 1.2, arrow=True)
+    d.words(330, 22, say("answers_legend"), "middle", 12, GREY)
+    return d.text()
+
+
 # ── chapter 13 ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -833,6 +854,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "10-cache": (None, cache),
     "11-window": (None, window),
     "11-cost": (None, cost),
+    "12-answers": (None, answers),
     "13-lens": ("inside", lens),
     "13-heads": ("inside", needed),
     "13-circuit": (None, circuit),
