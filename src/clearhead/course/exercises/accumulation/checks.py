@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clearhead.course.checking import Checks, FunctionProbe, Learned, distance, require
 
 CHECKS = Checks()
-MicroBatch = tuple[Tensor, Tensor]
+TokenMicroBatch = tuple[Tensor, Tensor]
 LR, NEVER = 0.5, 1e9
 
 
@@ -17,11 +17,11 @@ def _model() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
 
 
-def _micro_batches(*sizes: int) -> list[MicroBatch]:
+def _micro_batches(*sizes: int) -> list[TokenMicroBatch]:
     return [(torch.randn(n, 4), torch.randint(3, (n,))) for n in sizes]
 
 
-def _sum_loss(model: Any, batch: MicroBatch) -> tuple[Tensor, int]:
+def _sum_loss(model: Any, batch: TokenMicroBatch) -> tuple[Tensor, int]:
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets, reduction="sum"), len(targets)
 
@@ -30,7 +30,9 @@ def _weights(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def at_once(model: nn.Module, batches: list[MicroBatch], max_norm: float) -> tuple[Tensor, float]:
+def at_once(
+    model: nn.Module, batches: list[TokenMicroBatch], max_norm: float
+) -> tuple[Tensor, float]:
     """The weights after the step, and the loss, of a whole batch; plain gradient descent."""
     inputs, targets = (torch.cat(each) for each in zip(*batches))
     loss = F.cross_entropy(model(inputs), targets)
@@ -67,7 +69,7 @@ def waits(f: Any) -> bool:
     """Whether a micro-batch is read while the one before it has no gradient yet."""
     model, waiting = _model(), []
 
-    def watched(model: Any, batch: MicroBatch) -> tuple[Tensor, int]:
+    def watched(model: Any, batch: TokenMicroBatch) -> tuple[Tensor, int]:
         grads = [p.grad for p in model.parameters()]
         now = sum(float(g.abs().sum()) for g in grads if g is not None)
         waiting.append(now)
@@ -157,7 +159,7 @@ def each_read_once(it: Learned) -> None:
     """In order, and once."""
     model, read, batches = _model(), [], _micro_batches(2, 3, 1)
 
-    def watched(model: Any, batch: MicroBatch) -> tuple[Tensor, int]:
+    def watched(model: Any, batch: TokenMicroBatch) -> tuple[Tensor, int]:
         read.append(next(i for i, each in enumerate(batches) if each is batch))
         return _sum_loss(model, batch)
 

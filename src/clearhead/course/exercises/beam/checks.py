@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from clearhead.course.checking import Checks, FunctionProbe, Learned, distance, require
+from clearhead.course.exercises.beam.solution import BeamTokens
 
 CHECKS = Checks()
 EOS = 0
-Tokens = tuple[int, ...]
-Model = Callable[[Tokens], Tensor]
+NextModel = Callable[[BeamTokens], Tensor]
 
 
-def random_model(vocab: int = 5, ends: float = 0.0) -> Model:
+def random_model(vocab: int = 5, ends: float = 0.0) -> NextModel:
     """Log-probabilities that depend on all tokens; `ends` makes an end likelier."""
     seed = int(torch.randint(10**6, ()))
 
     @cache
-    def next_log_probs(tokens: Tokens) -> Tensor:
+    def next_log_probs(tokens: BeamTokens) -> Tensor:
         number = seed
         for token in tokens:
             number = (number * 31 + int(token) + 7) % (2**31)
@@ -34,23 +34,23 @@ def random_model(vocab: int = 5, ends: float = 0.0) -> Model:
     return lambda tokens: next_log_probs(tuple(map(int, tokens))).clone()
 
 
-def table_model(table: dict[Tokens, list[float]]) -> Model:
+def table_model(table: dict[BeamTokens, list[float]]) -> NextModel:
     """Probabilities by the tokens so far; anything else ends at once."""
 
-    def next_log_probs(tokens: Tokens) -> Tensor:
+    def next_log_probs(tokens: BeamTokens) -> Tensor:
         return torch.tensor(table.get(tuple(map(int, tokens)), [1.0, 0.0, 0.0])).log()
 
     return next_log_probs
 
 
-def score_of(model: Model, tokens: Tokens) -> float:
+def score_of(model: NextModel, tokens: BeamTokens) -> float:
     """Of a text, token by token."""
     return sum(model(tokens[:i])[token].item() for i, token in enumerate(tokens))
 
 
-def every_text(vocab: int, max_new: int) -> list[Tokens]:
+def every_text(vocab: int, max_new: int) -> list[BeamTokens]:
     """All that end, and all that are cut."""
-    found: list[Tokens] = []
+    found: list[BeamTokens] = []
     for n in range(1, max_new + 1):
         for text in product(range(vocab), repeat=n):
             if EOS not in text[:-1] and (text[-1] == EOS or n == max_new):
@@ -58,11 +58,11 @@ def every_text(vocab: int, max_new: int) -> list[Tokens]:
     return found
 
 
-def by_definition(model: Model, width: int, max_new: int, alpha: float) -> Tokens:
+def by_definition(model: NextModel, width: int, max_new: int, alpha: float) -> BeamTokens:
     """The search as the exercise words it, without torch: lists and sorting."""
-    beam: list[tuple[float, Tokens]] = [(0.0, ())]
+    beam: list[tuple[float, BeamTokens]] = [(0.0, ())]
     for _ in range(max_new):
-        rivals: list[tuple[float, Tokens]] = []
+        rivals: list[tuple[float, BeamTokens]] = []
         for score, text in beam:
             if text[-1:] == (EOS,):
                 rivals.append((score, text))
@@ -73,7 +73,7 @@ def by_definition(model: Model, width: int, max_new: int, alpha: float) -> Token
     return max(beam, key=lambda each: each[0] / len(each[1]) ** alpha)[1]
 
 
-def plain(found: Any) -> tuple[Tokens, float]:
+def plain(found: Any) -> tuple[BeamTokens, float]:
     """Whatever kind of numbers the answer returns."""
     return tuple(int(token) for token in found[0]), float(found[1])
 
@@ -129,7 +129,7 @@ def fewer_than_asked(it: Learned) -> None:
     require(found == [3, 3, 3], found=found)
 
 
-def _search(it: Learned, model: Model, width: int, max_new: int = 4, alpha: float = 0.0) -> Any:
+def _search(it: Learned, model: NextModel, width: int, max_new: int = 4, alpha: float = 0.0) -> Any:
     return plain(it["search"](model, width=width, eos=EOS, max_new=max_new, alpha=alpha))
 
 
@@ -180,7 +180,9 @@ def nothing_after_the_end(it: Learned) -> None:
     for _ in range(4):
         model, asked = random_model(ends=2.0), []
 
-        def watched(tokens: Tokens, model: Model = model, asked: list[Tokens] = asked) -> Tensor:
+        def watched(
+            tokens: BeamTokens, model: NextModel = model, asked: list[BeamTokens] = asked
+        ) -> Tensor:
             asked.append(tuple(int(token) for token in tokens))
             return model(tokens)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from clearhead.course import blank
 
-Tokens = tuple[int, ...]
+BeamTokens = tuple[int, ...]
 
 
 def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,8 +33,13 @@ def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tenso
 
 
 def search(
-    next_log_probs: Callable[[Tokens], Tensor], *, width: int, eos: int, max_new: int, alpha: float
-) -> tuple[Tokens, float]:
+    next_log_probs: Callable[[BeamTokens], Tensor],
+    *,
+    width: int,
+    eos: int,
+    max_new: int,
+    alpha: float,
+) -> tuple[BeamTokens, float]:
     """next_log_probs(tokens) gives the log-probabilities (vocab,) of what follows these tokens; the
     search begins with no tokens, (). → the best text of the last beam and its score (the sum).
     next_log_probs is not called for finished texts."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from clearhead.course import blank
 
-Tokens = tuple[int, ...]
+BeamTokens = tuple[int, ...]
 
 
 def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -31,8 +31,13 @@ def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tenso
 
 
 def search(
-    next_log_probs: Callable[[Tokens], Tensor], *, width: int, eos: int, max_new: int, alpha: float
-) -> tuple[Tokens, float]:
+    next_log_probs: Callable[[BeamTokens], Tensor],
+    *,
+    width: int,
+    eos: int,
+    max_new: int,
+    alpha: float,
+) -> tuple[BeamTokens, float]:
     """next_log_probs(tokens) 给出这些词元之后的对数概率 (vocab,)；搜索从空文本 () 开始 →
     最后那一束里最好的文本，以及它的得分（对数概率之和）。写完的文本不要再调用 next_log_probs"""
     return blank()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Tokens = tuple[int, ...]
+BeamTokens = tuple[int, ...]
 
 
 def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -16,10 +16,15 @@ def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tenso
 
 
 def search(
-    next_log_probs: Callable[[Tokens], Tensor], *, width: int, eos: int, max_new: int, alpha: float
-) -> tuple[Tokens, float]:
+    next_log_probs: Callable[[BeamTokens], Tensor],
+    *,
+    width: int,
+    eos: int,
+    max_new: int,
+    alpha: float,
+) -> tuple[BeamTokens, float]:
     """写完的文本按原样参加比较。"""
-    beam: list[tuple[Tokens, float]] = [((), 0.0)]
+    beam: list[tuple[BeamTokens, float]] = [((), 0.0)]
     for _ in range(max_new):
         finished = [text for text in beam if text[0][-1:] == (eos,)]
         growing = [text for text in beam if text[0][-1:] != (eos,)]

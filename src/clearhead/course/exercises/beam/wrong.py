@@ -8,9 +8,9 @@ from torch import Tensor
 
 from clearhead.course.checking import Mistake
 from clearhead.course.exercises.beam import solution
+from clearhead.course.exercises.beam.solution import BeamTokens
 
-Tokens = tuple[int, ...]
-Text = tuple[Tokens, float]
+BeamText = tuple[BeamTokens, float]
 
 
 def _of_each_text(scores: Tensor, log_probs: Tensor, width: int) -> Any:
@@ -55,7 +55,7 @@ def _too_many(scores: Tensor, log_probs: Tensor, width: int) -> Any:
     return best, index // log_probs.shape[1], index % log_probs.shape[1]
 
 
-def _by_alpha(text: Text, alpha: float) -> float:
+def _by_alpha(text: BeamText, alpha: float) -> float:
     return text[1] / max(len(text[0]), 1) ** alpha
 
 
@@ -66,15 +66,17 @@ def _build(
     copies: bool = False,
     apart: bool = False,
     in_search: bool = False,
-    ranked: Callable[[Text, float], float] = _by_alpha,
-    returned: Callable[[Text, float], float] = lambda text, alpha: text[1],
+    ranked: Callable[[BeamText, float], float] = _by_alpha,
+    returned: Callable[[BeamText, float], float] = lambda text, alpha: text[1],
     unfinished_lost: bool = False,
-) -> Callable[..., Text]:
+) -> Callable[..., BeamText]:
     """The search, with one step wrong."""
 
-    def search(next_log_probs: Any, *, width: int, eos: int, max_new: int, alpha: float) -> Text:
-        beam: list[Text] = [((), 0.0)] * (width if copies else 1)
-        done: list[Text] = []
+    def search(
+        next_log_probs: Any, *, width: int, eos: int, max_new: int, alpha: float
+    ) -> BeamText:
+        beam: list[BeamText] = [((), 0.0)] * (width if copies else 1)
+        done: list[BeamText] = []
         for _ in range(max_new):
             ended = [text for text in beam if text[0][-1:] == (eos,)]
             if (stops_at_first and ended) or (ended == beam and not finished_grow):

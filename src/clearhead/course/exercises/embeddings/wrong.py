@@ -85,7 +85,7 @@ def _initialise(
                 scale = divisor(n_layers) if name.endswith(narrow) else 1.0
                 nn.init.normal_(parameter, std=std / scale)
             elif name.endswith("bias"):
-                nn.init.zeros_(parameter) if bias == "zero" else nn.init.normal_(parameter, std=std)
+                nn.init.normal_(parameter, std=0.0 if bias == "zero" else std)
             else:
                 values = {"one": (1.0, 0.0), "zero": (0.0, 0.0), "drawn": (0.0, std)}[norm]
                 nn.init.normal_(parameter, *values)

@@ -10,7 +10,7 @@ from clearhead.course.checking import Checks, FunctionProbe, Learned, distance, 
 
 CHECKS = Checks()
 PERIOD = 5
-Pairs = list[tuple[tuple[int, int], tuple[int, int]]]
+CircuitPairs = list[tuple[tuple[int, int], tuple[int, int]]]
 
 
 def looking(kind: str, strength: float, n_texts: int = 3) -> Tensor:
@@ -52,10 +52,10 @@ def _model() -> list[Tensor]:
     ]
 
 
-CIRCUITS: Pairs = [((0, 1), (2, 1)), ((0, 1), (1, 2)), ((1, 0), (2, 1))]
+CIRCUITS: CircuitPairs = [((0, 1), (2, 1)), ((0, 1), (1, 2)), ((1, 0), (2, 1))]
 
 
-def pairs_of(found: Any) -> Pairs:
+def pairs_of(found: Any) -> CircuitPairs:
     """Whatever kind of numbers and sequences the answer returns."""
     return [((int(a), int(b)), (int(c), int(d))) for (a, b), (c, d) in found]
 

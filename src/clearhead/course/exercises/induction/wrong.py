@@ -9,10 +9,10 @@ from torch import Tensor
 from clearhead.course.checking import Mistake
 from clearhead.course.exercises.induction import solution
 
-Texts = Callable[[int, int, int, int], Tensor]
+TextMaker = Callable[[int, int, int, int], Tensor]
 
 
-def _texts(second: Any = lambda half, g: half, alike: bool = False) -> Texts:
+def _texts(second: Any = lambda half, g: half, alike: bool = False) -> TextMaker:
     def repeated_texts(n_texts: int, period: int, vocab_size: int, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)
         rows = 1 if alike else n_texts

@@ -23,7 +23,7 @@ def findings() -> set[str]:
     return blank()
 
 
-class Attention(nn.Module):
+class SpecimenAttention(nn.Module):
     """因果自注意力"""
 
     def __init__(self, d_model: int, n_heads: int) -> None:
@@ -45,12 +45,12 @@ class Attention(nn.Module):
         return self.output((weights @ v).transpose(1, 2).flatten(2))
 
 
-class Layer(nn.Module):
+class SpecimenLayer(nn.Module):
     """前置归一化：x + sublayer(norm(x))，共两次"""
 
     def __init__(self, d_model: int, n_heads: int, p_dropout: float) -> None:
         super().__init__()
-        self.attention = Attention(d_model, n_heads)
+        self.attention = SpecimenAttention(d_model, n_heads)
         self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.up, self.down = nn.Linear(d_model, 4 * d_model), nn.Linear(4 * d_model, d_model)
         self.dropout = nn.Dropout(p_dropout)
@@ -75,7 +75,9 @@ class Specimen(nn.Module):
         table = torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)
         self.register_buffer("positions", table)
         self.dropout = nn.Dropout(p_dropout)
-        self.layers = nn.ModuleList(Layer(d_model, n_heads, p_dropout) for _ in range(n_layers))
+        self.layers = nn.ModuleList(
+            SpecimenLayer(d_model, n_heads, p_dropout) for _ in range(n_layers)
+        )
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, tokens: Tensor) -> Tensor:

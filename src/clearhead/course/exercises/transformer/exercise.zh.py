@@ -28,7 +28,7 @@ from clearhead.course.earlier import (
 PAD, BOS, EOS = 0, 1, 2
 
 
-class EncoderLayer(nn.Module):
+class SourceLayer(nn.Module):
     """前置归一化：在真实词元之间做自注意力，再过前馈网络"""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int) -> None:
@@ -53,7 +53,7 @@ class CopyTransformer(nn.Module):
         sizes = d_model, n_heads, d_ff
         self.d_model = d_model
         self.table = TiedTable(vocab_size, d_model)
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(n_layers))
+        self.encoder = nn.ModuleList(SourceLayer(*sizes) for _ in range(n_layers))
         self.decoder = nn.ModuleList(PreNormDecoderLayer(*sizes) for _ in range(n_layers))
         self.source_norm, self.target_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         initialise(self, 0.1, n_layers)

@@ -16,7 +16,7 @@ from clearhead.course.earlier import (
 PAD, BOS, EOS = 0, 1, 2
 
 
-class EncoderLayer(nn.Module):
+class SourceLayer(nn.Module):
     """Pre-norm: self-attention over the real tokens, then the feed-forward network."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int) -> None:
@@ -41,7 +41,7 @@ class CopyTransformer(nn.Module):
         sizes = d_model, n_heads, d_ff
         self.d_model = d_model
         self.table = TiedTable(vocab_size, d_model)
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(n_layers))
+        self.encoder = nn.ModuleList(SourceLayer(*sizes) for _ in range(n_layers))
         self.decoder = nn.ModuleList(PreNormDecoderLayer(*sizes) for _ in range(n_layers))
         self.source_norm, self.target_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         initialise(self, 0.1, n_layers)
