@@ -9,9 +9,8 @@ from clearhead.doctor.diff.decomposing import AttentionByFormula
 from clearhead.doctor.diff.fingerprints import distance, fingerprint
 from clearhead.doctor.diff.form_of_tables import base_of
 from clearhead.doctor.diff.layouts import aligned, layouts, relative
-from clearhead.doctor.diff.operations import Leaf
+from clearhead.doctor.diff.operations import Leaf, root
 from clearhead.doctor.diff.recording import Plan, Swap, record
-from clearhead.doctor.diff.substituting import root
 
 
 def test_order_shape_and_even_repetition_do_not_change_a_fingerprint():

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from .cuts import Cut
 from .evidence import Cause, Evidence
-from .experiments import find_cause
+from .experiments import find_cause, find_single_cause
 from .fingerprints import distance
 from .layouts import relative
-from .matching import Matching, add_noise, side_by_side
+from .matching import Matching, add_noise, loops, side_by_side
 from .narrowing import narrowed
 from .operations import SourceLine
 from .places import port_line, region_lines
 from .recording import Plan, Recording
 from .sides import Program
-from .substituting import Cut, Substitution
+from .substituting import Substitution
 
 LOW = (torch.bfloat16, torch.float16)
 _TIMES_NOISE = 8
@@ -93,6 +94,8 @@ def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
     # The time of this thread alone: what a busy machine does beside it changes no result.
     started = time.thread_time()
     theirs, ours = reference.run(), port.run()
+    if _apart(theirs, ours) > _EXACT:
+        theirs = _in_parts(reference, theirs, ours)
     singles = [side.run(Plan(precision=torch.float32)) for side in (reference, port)]
     noise = max(add_noise(theirs, singles[0]), add_noise(ours, singles[1]))
     found = Walk(difference=_apart(theirs, ours), noise=noise)
@@ -103,7 +106,7 @@ def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
     found.n_operations = len(computed)
     found.n_common = sum(matching.knows(o.index) for o in computed)
     cuts: list[Cut] = []
-    each: list[Departure] = []
+    each: list[tuple[Cut, Departure]] = []
     while found.rest > found.floor:
         late = time.thread_time() - started > seconds or len(cuts) >= _MAX_WALKS
         forced = None if late else _next(reference, port, matching, cuts)
@@ -113,20 +116,57 @@ def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
         narrow, observed = forced
         if found.rest <= found.bound and not all(d.cause for d in observed):
             break  # so little may be rounding: without a cause nothing is said
-        for cut in narrow:
-            port.fixes = replace(
-                port.fixes,
-                replace={**port.fixes.replace, **cut.plan.replace},
-                swaps=(*port.fixes.swaps, *cut.plan.swaps),
-            )
+        port.fixes = _with_cuts(port.fixes, narrow)
         before, ours = ours, _again(port, ours)
         effect = _apart(before, ours)
         rest = _apart(theirs, ours)
-        each += [replace(departure, effect=effect) for departure in observed]
+        each += [(cut, replace(d, effect=effect)) for cut, d in zip(narrow, observed)]
         found.rest = rest
         matching = Matching(theirs, ours)
-    found.departures += _grouped(each)
+    found.departures += _needed(port, matching, each)
     return found
+
+
+def _with_cuts(fixes: Plan, cuts: list[Cut]) -> Plan:
+    for cut in cuts:
+        values = {**fixes.replace, **cut.plan.replace}
+        fixes = replace(fixes, replace=values, swaps=(*fixes.swaps, *cut.plan.swaps))
+    return fixes
+
+
+def _needed(
+    port: Program, full: Matching, found: list[tuple[Cut, Departure]]
+) -> Iterator[Departure]:
+    """Each departure without whose correction something no longer has an equal: what was blamed
+    first, before the rest was known, may be explained by the rest."""
+    groups: dict[tuple[object, ...], list[tuple[Cut, Departure]]] = {}
+    for cut, departure in found:
+        kind = None if departure.cause is None else departure.cause.kind
+        groups.setdefault((departure.line, kind), []).append((cut, departure))
+    known, start = set(full.of_port), replace(port.fixes, replace={}, swaps=())
+    for name in list(groups) if len(groups) > 1 else ():
+        others = [cut for n, group in groups.items() if n != name for cut, _ in group]
+        port.fixes = _with_cuts(start, others)
+        run = _again(port, full.port)
+        fewer = known - set(Matching(full.reference, run).of_port)
+        least = max(_apart(full.reference, full.port), _EXACT)
+        if not fewer and _apart(full.reference, run) <= least:
+            del groups[name]
+    port.fixes = _with_cuts(start, [cut for group in groups.values() for cut, _ in group])
+    return _grouped([[departure for _, departure in group] for group in groups.values()])
+
+
+def _in_parts(reference: Program, theirs: Recording, ours: Recording) -> Recording:
+    """The reference's run, with the parts that a loop of the port computes one by one, if it has
+    any of them."""
+    reference.parts = loops(Matching(theirs, ours))
+    if reference.parts:
+        again = reference.run()
+        equals = Matching(again, ours).of_port.values()
+        if any(again.operations[equal.index].nth is not None for equal in equals):
+            return again
+        reference.parts = frozenset()
+    return theirs
 
 
 def lower_precision(
@@ -183,8 +223,12 @@ def _next(
     found: tuple[list[Cut], list[Departure]] | None = None
     for cut in substitution.best(cuts):
         narrow = narrowed(substitution, cut)
+        single = None
+        if len(narrow) > 1 and cut.kind == "replace":
+            single = find_single_cause(Evidence(substitution, cut))
+            narrow = [cut] if single is not None else narrow
         fresh = [c for c in narrow if (c.kind, c.place, c.source, c.calls) not in known]
-        observed = [_observed(substitution, c) for c in fresh]
+        observed = [_observed(substitution, c, single) for c in fresh]
         is_explained = all(d.cause for d in observed)
         if fresh and (found is None or is_explained):
             found = fresh, observed
@@ -215,10 +259,10 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     return one[..., :n], other[..., :n]
 
 
-def _observed(substitution: Substitution, cut: Cut) -> Departure:
+def _observed(substitution: Substitution, cut: Cut, cause: Cause | None = None) -> Departure:
     evidence = Evidence(substitution, cut)
-    cause = find_cause(evidence)
-    mine, theirs = evidence.mine, evidence.theirs
+    cause = cause or find_cause(evidence)
+    mine, theirs = evidence.mine, substitution.matching.whole(evidence.theirs)
     return Departure(
         line=port_line(evidence, cause),
         lines=region_lines(evidence.region, mine),
@@ -235,12 +279,8 @@ def _observed(substitution: Substitution, cut: Cut) -> Departure:
     )
 
 
-def _grouped(departures: list[Departure]) -> Iterator[Departure]:
+def _grouped(groups: list[list[Departure]]) -> Iterator[Departure]:
     """One for each line and cause, with its largest effect."""
-    groups: dict[tuple[object, ...], list[Departure]] = {}
-    for departure in departures:
-        kind = None if departure.cause is None else departure.cause.kind
-        groups.setdefault((departure.line, kind), []).append(departure)
-    for group in groups.values():
+    for group in groups:
         largest = max(group, key=lambda departure: departure.effect)
         yield replace(group[0], count=sum(d.count for d in group), effect=largest.effect)

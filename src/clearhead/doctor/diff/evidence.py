@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ..form import CALL_ERRORS
+from .cuts import Cut
 from .fingerprints import fingerprint
 from .layouts import aligned, relative
 from .operations import Operation, SourceLine
 from .replaying import CannotReplayError, ChangedValues, Replay
-from .substituting import Cut, Substitution
+from .substituting import Substitution
 
 SAME = 1e-6
 """Up to this share of its size a tensor that an experiment makes is the reference's."""
@@ -138,7 +139,7 @@ class Evidence:
         equal = self.s.matching.equals([probe]).get(0)
         if equal is None:
             return None
-        value = self.s.reference.values({equal.index})[equal.index]
+        value = self.s.their_values({equal.index})[equal.index]
         for axis in range(tensor.dim()):  # a bias is the same for all rows
             first = tensor.narrow(axis, 0, 1)
             if value.numel() < tensor.numel() and relative(tensor, first.expand_as(tensor)) < SAME:

@@ -32,6 +32,11 @@ class Fingerprint:
     """The share of elements that are infinite, huge or no number."""
     count: int
 
+    @property
+    def ranks(self) -> tuple[float, ...]:
+        """Single elements, from the smallest to the largest."""
+        return self.numbers[3:]
+
 
 def fingerprint(tensor: Tensor) -> Fingerprint:
     """The fingerprint of any tensor of numbers."""

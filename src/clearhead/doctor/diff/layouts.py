@@ -8,6 +8,7 @@ from torch import Tensor
 
 MAX_LAYOUTS = 6
 _MAX_AXES = 5
+_SAME_COLUMN = 1e-6
 
 
 def layouts(value: Tensor, shape: tuple[int, ...], *, strict: bool = False) -> Iterator[Tensor]:
@@ -62,6 +63,7 @@ def _splits(value: Tensor, target: list[int]) -> Iterator[Tensor]:
         for first in dict.fromkeys(target):
             if size % first == 0 and size // first not in target:
                 yield value.unflatten(axis, (first, size // first))
+                yield value.unflatten(axis, (size // first, first))
 
 
 def _split_once(value: Tensor, target: list[int]) -> Iterator[Tensor]:
@@ -141,3 +143,16 @@ def relative(one: Tensor, other: Tensor) -> float:
     one, other = one.masked_fill(hidden, 0.0), other.masked_fill(hidden, 0.0)
     size = max(float(one.abs().max()), float(other.abs().max()), 1e-30)
     return float((one - other).abs().max()) / size
+
+
+def column_order(wanted: Tensor, given: Tensor) -> Tensor | None:
+    """The order in which the columns of one tensor are those of the other; None if there is none.
+    Columns are told apart by their products with random numbers."""
+    if wanted.shape != given.shape:
+        return None
+    n = wanted.shape[-1]
+    ours, theirs = (t.to(torch.float64).reshape(-1, n) for t in (wanted, given))
+    probe = torch.randn(len(ours), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    order = torch.empty(n, dtype=torch.long)
+    order[(probe @ ours).argsort()] = (probe @ theirs).argsort()
+    return order if close(ours, theirs[:, order], _SAME_COLUMN) else None

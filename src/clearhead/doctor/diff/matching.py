@@ -1,12 +1,13 @@
 """Which tensors both programs have; and where, on the way to the output, the port's first tensor is
 that the reference does not have."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .fingerprints import FingerprintIndex, distance
-from .operations import Operation, consumers
+from .operations import Operation, consumers, root
 from .recording import Recording
 from .sides import Role
 
@@ -63,6 +64,10 @@ class Matching:
         self._index = _Lookup(reference)
         self.of_port = self._index.equals(port.operations)
         self.of_reference = _Lookup(port).equals(reference.operations)
+        self._parts: dict[tuple[int, int], int] = {}
+        self.n_parts: dict[int, int] = {}
+        """Into how many a tensor of the reference was divided, by each of its parts."""
+        self._in_parts = self._known_in_parts()
         self.port_readers = consumers(port.operations)
         self.reference_readers = consumers(reference.operations)
 
@@ -75,9 +80,43 @@ class Matching:
         return index in self.of_port or self.port.operations[index].fingerprint is None
 
     def is_used(self, index: int) -> bool:
-        """Whether the port has this tensor of the reference."""
-        operation = self.reference.operations[index]
-        return index in self.of_reference or operation.fingerprint is None
+        """Whether the port has this tensor of the reference, or all parts of it."""
+        operations = self.reference.operations
+        if index in self.of_reference or operations[index].fingerprint is None:
+            return True
+        return root(operations, index) in self._in_parts
+
+    def _known_in_parts(self) -> set[int]:
+        """Tensors of the reference that a loop of the port computes part by part."""
+        operations = self.reference.operations
+        found: set[int] = set()
+        ways: dict[object, list[Operation]] = {}
+        for operation in operations:
+            if operation.nth is not None:
+                ways.setdefault((operation.inputs[0], operation.dims[0]), []).append(operation)
+        for parts in ways.values():
+            whole = root(operations, parts[0].inputs[0])
+            self.n_parts |= dict.fromkeys((part.index for part in parts), len(parts))
+            self._parts |= {(whole, n): part.index for n, part in enumerate(parts)}
+            if all(part.index in self.of_reference for part in parts):
+                found.add(whole)
+        return found
+
+    def whole(self, operation: Operation) -> Operation:
+        """The operation of the reference of whose result this one is a part; itself, if it is
+        none."""
+        if operation.nth is None:
+            return operation
+        operations = self.reference.operations
+        return operations[root(operations, operation.inputs[0])]
+
+    def count_parts(self, index: int) -> int:
+        """Into how many a tensor of the reference was divided; 0, if it was not."""
+        return self.n_parts.get(self.part(index, 0), 0)
+
+    def part(self, index: int, nth: int) -> int:
+        """The n-th part of a tensor of the reference; itself, if it has none."""
+        return self._parts.get((root(self.reference.operations, index), nth), index)
 
     def forget_outputs(self) -> None:
         """The two outputs, and what they are views of, count as unknown."""
@@ -111,6 +150,23 @@ class Matching:
         return _frontier(self.reference, self.is_used)[0]
 
 
+def loops(matching: Matching) -> frozenset[tuple[int, int]]:
+    """Where the port has no equal, because it computes in a loop what the reference computes at
+    once: the numbers of elements of the reference's results, and in how many parts the port has
+    them. In a loop, the same lines make tensors of the same shape several times."""
+    ours, theirs = matching.port.operations, matching.reference.operations
+    unknown = [o for o in ours if o.from_tokens and not matching.knows(o.index)]
+    times = Counter((o.lines, o.name, o.shape) for o in unknown if not o.reorders)
+    sizes = {(math.prod(shape), n) for (_, _, shape), n in times.items() if n > 1}
+    found: set[tuple[int, int]] = set()
+    for shape in {o.shape for o in theirs if o.from_tokens}:
+        count = math.prod(shape)
+        for n in set(shape) - {1}:
+            if any(size * n == count and many % n == 0 for size, many in sizes):
+                found.add((count, n))
+    return frozenset(found)
+
+
 class _Lookup:
     def __init__(self, recording: Recording) -> None:
         self.operations = recording.operations
@@ -123,7 +179,8 @@ class _Lookup:
         known: dict[int, Equal | None] = {}
         rounded: set[int] = set()
         # A constant that only one of the programs has was computed in another way (two tables added
-        # to one, cosines and sines as complex numbers), and stored in single precision.
+        # to one, cosines and sines as complex numbers), and stored in single precision. Whole
+        # numbers and masks are exact there.
         foreign: set[int] = set()
         for operation in operations:
             if rounded.intersection(operation.inputs) or foreign.intersection(operation.inputs):
@@ -139,7 +196,8 @@ class _Lookup:
                     operation.rounded |= equal.distance > _EXACT
             if operation.rounded:
                 rounded.add(operation.index)
-            if wanted is not None and operation.index not in found and not operation.from_tokens:
+            is_constant = not operation.from_tokens and not operation.is_whole
+            if wanted is not None and operation.index not in found and is_constant:
                 foreign.add(operation.index)
         return found
 

@@ -6,50 +6,74 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice, pairwise, product
 
+import torch
 from torch import Tensor
 
 from ..form import CALL_ERRORS
-from .fingerprints import distance, fingerprint
-from .layouts import aligned, close, layouts
-from .operations import Operation
+from .cuts import Cut
+from .fingerprints import Fingerprint, distance, fingerprint
+from .layouts import aligned, close, column_order, layouts
+from .operations import Operation, root
 from .recording import Swap
 from .replaying import CannotReplayError, ChangedValues, Replay
-from .substituting import Cut, Substitution, root
+from .substituting import Substitution
 
 # Sums in another order differ by this much in double precision; tables may be rounded.
 _EXACT = 1e-9
 _ROUNDED = 1e-6
 _DEPTH = 12
 _COMBINATIONS = 8
-_VIEWS = (
-    "view", "_unsafe_view", "reshape", "clone", "contiguous", "_to_copy", "to", "alias", "detach",
-    "unsqueeze", "squeeze", "flatten", "unflatten", "_reshape_alias",
-)  # fmt: skip
 _COMMUTES = ("add", "mul", "add_", "mul_")
+_PRODUCTS = ("mm", "bmm")
+_JOINS = ("cat", "stack")
 
 
 def narrowed(substitution: Substitution, cut: Cut, depth: int = _DEPTH) -> list[Cut]:
     """The cuts that explain this one; itself, if nothing narrower does."""
     if cut.kind == "replace" and depth:
-        term = _one_term(substitution, cut)
-        if term is not None:
-            return _behind(substitution, *term, depth)
+        terms = _wrong_terms(substitution, cut)
+        if terms:
+            return [c for term in terms for c in _behind(substitution, *term, depth)]
         inputs = _what_it_reads(substitution, cut)
         if inputs is not None and _is_alike(substitution, cut, inputs):
             found = [c for pair in inputs for c in _behind(substitution, cut, *pair, depth)]
             return list({(c.place, c.source, c.calls): c for c in found}.values()) or [cut]
+    if cut.kind == "insert" and _is_read_only_by(substitution, cut.calls, cut.source):
+        behind = _other_operands(substitution, cut, cut.source, cut.reference, depth)
+        return behind if _are_weights(substitution, behind) else [cut]
     return [cut]
+
+
+def _other_operands(s: Substitution, cut: Cut, source: int, theirs: int, depth: int) -> list[Cut]:
+    """The operands that make a tensor another one: a product of swapped factors is turned round,
+    and each factor is another tensor; what is right elsewhere may be made here with the wrong
+    weights."""
+    place = s.root(source)
+    operation = s.operations[place]
+    if not (operation.from_tokens and depth and _only_views(s, source, place)):
+        return []
+    made = Cut("replace", place, theirs, cut.value.reshape(operation.shape), score=cut.score)
+    behind = narrowed(s, made, depth - 1)
+    return behind if all(c.kind == "operand" for c in behind) else []
+
+
+def _are_weights(s: Substitution, cuts: list[Cut]) -> bool:
+    """Whether parameters are read in the place of other parameters, and nothing else differs."""
+    sources = [s.operations[s.root(cut.source)] for cut in cuts]
+    return bool(sources) and all(source.name == "parameter" for source in sources)
 
 
 def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
     """Inputs of the port's operation that are not the reference's, if with the reference's inputs
     the two results are equal: of the port, of the reference, and the value for the port."""
-    mine, theirs = s.operations[cut.place], s.theirs[root(s.theirs, cut.reference)]
+    mine, theirs = s.operations[cut.place], _behind_parts(s, cut.reference)
     for pairs in _pairings(s, mine, theirs):
         own = {i: s.replay.value(i) for i, _ in pairs}
-        other = s.reference.values({j for _, j in pairs})
+        other = s.their_values({j for _, j in pairs})
         near = {i: _tolerance(s.operations[i], s.theirs[j]) for i, j in pairs}
-        choices = [_choices(own[i], other[j], near[i]) for i, j in pairs]
+        if mine.name in _PRODUCTS and len(pairs) == 2:
+            other |= _in_own_order(pairs, own, other)
+        choices = [_choices(s, i, j, other[j], near[i]) for i, j in pairs]
         for values in islice(product(*choices), _COMBINATIONS):
             different = [
                 (i, j, value)
@@ -63,6 +87,16 @@ def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] |
     return None
 
 
+def _behind_parts(s: Substitution, index: int) -> Operation:
+    """The operation that made a tensor of the reference. Part by part it is the same operation on
+    parts of what it reads."""
+    found = s.theirs[root(s.theirs, index)]
+    if found.nth is None:
+        return found
+    whole = s.matching.whole(found)
+    return replace(whole, inputs=tuple(s.matching.part(i, found.nth) for i in whole.inputs))
+
+
 def _pairings(
     s: Substitution, mine: Operation, theirs: Operation
 ) -> Iterator[list[tuple[int, int]]]:
@@ -72,6 +106,8 @@ def _pairings(
         yield list(zip(mine.inputs, theirs.inputs))
         if mine.name in _COMMUTES and len(theirs.inputs) == 2:
             yield list(zip(mine.inputs, theirs.inputs[::-1]))
+    if mine.name in _JOINS and len(mine.inputs) == s.matching.count_parts(theirs.index):
+        yield [(i, s.matching.part(theirs.index, n)) for n, i in enumerate(mine.inputs)]
     ours = [i for i in mine.inputs if not s.matching.knows(i)]
     others = [j for j in theirs.inputs if not s.matching.is_used(j)]
     if mine.from_tokens:
@@ -83,28 +119,52 @@ def _pairings(
             yield list(zip(ours, others[::-1]))
 
 
-def _one_term(s: Substitution, cut: Cut) -> tuple[Cut, int, int, Tensor] | None:
-    """Sums have no order: of the terms of both, the only ones without an equal, if with the
-    reference's the sums are equal. The sum that reads the port's, both terms, and the value."""
+def _wrong_terms(s: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]]:
+    """Sums have no order: of the terms of both, those without an equal, if with the reference's the
+    sums are equal. For each, the sum that reads it, both terms, and the value for the port."""
     ours = _terms(s.operations, s.matching.knows, cut.place)
     theirs = _terms(s.theirs, s.matching.is_used, root(s.theirs, cut.reference))
     if len(ours) < 3 or len(ours) != len(theirs):
-        return None
+        return []
     left, others = list(ours), [j for _, j in theirs]
     for term in ours:
         equal = next((j for j in others if _are_equal(s.operations[term[1]], s.theirs[j])), None)
         if equal is not None:
             left.remove(term)
             others.remove(equal)
-    if len(left) != 1:
-        return None
-    (reader, i), j = left[0], others[0]
-    place = replace(cut, place=reader)
-    for value in list(layouts(s.reference.values({j})[j], s.operations[i].shape))[:4]:
-        swap = Swap(i, value, frozenset({s.operations[reader].call}))
-        if _gives(s, cut, (swap,)):
-            return place, i, j, value
-    return None
+    if not left or len(left) == len(ours):
+        return []
+    found: list[tuple[Cut, int, int, Tensor]] = []
+    for reader, i in left:
+        fitting = [j for j in others if len(left) == 1 or _have_common_weights(s, i, j)]
+        if len(fitting) != 1:
+            return []
+        others.remove(fitting[0])
+        for layout in s.layouts(i, fitting[0]):
+            found.append((replace(cut, place=reader), i, fitting[0], layout))
+    terms = [[term for term in found if term[1] == i] for _, i in left]
+    for chosen in islice(product(*terms), _COMBINATIONS):
+        calls = {i: frozenset({s.operations[c.place].call}) for c, i, _, _ in chosen}
+        if _gives(s, cut, tuple(Swap(i, value, calls[i]) for _, i, _, value in chosen)):
+            return list(chosen)
+    return []
+
+
+def _have_common_weights(s: Substitution, i: int, j: int) -> bool:
+    """Whether two terms are made with the same parameter, by their last operations."""
+    ours, theirs = _last_weights(s.operations, i), _last_weights(s.theirs, j)
+    return any(distance(one, other) <= _EXACT for one in ours for other in theirs)
+
+
+def _last_weights(operations: list[Operation], index: int) -> list[Fingerprint]:
+    todo = [root(operations, index)]
+    for _ in range(_DEPTH):
+        read = [operations[root(operations, i)] for made in todo for i in operations[made].inputs]
+        found = [o.fingerprint for o in read if o.name == "parameter"]
+        if found:
+            return [weights for weights in found if weights is not None]
+        todo = [o.index for o in read if o.from_tokens]
+    return []
 
 
 def _are_equal(mine: Operation, theirs: Operation) -> bool:
@@ -136,7 +196,8 @@ def _is_alike(s: Substitution, cut: Cut, inputs: list[tuple[int, int, Tensor]]) 
     if len(inputs) == 1:
         return True
     if s.operations[cut.place].name in ("add", "add_"):
-        return not any(s.matching.knows(i) and s.matching.is_used(j) for i, j, _ in inputs)
+        terms = [(i, j) for i, j, _ in inputs if s.operations[i].from_tokens]
+        return not any(s.matching.knows(i) and s.matching.is_used(j) for i, j in terms)
     return not any(not s.matching.knows(i) and s.matching.is_used(j) for i, j, _ in inputs)
 
 
@@ -144,11 +205,28 @@ def _tolerance(mine: Operation, theirs: Operation) -> float:
     return _ROUNDED if mine.rounded or theirs.rounded else _EXACT
 
 
-def _choices(own: Tensor, other: Tensor, tolerance: float) -> list[Tensor]:
-    equal = aligned(own, other, tolerance)
-    others = list(layouts(other, tuple(own.shape)))[:4]
+def _in_own_order(
+    pairs: list[tuple[int, int]], own: dict[int, Tensor], other: dict[int, Tensor]
+) -> dict[int, Tensor]:
+    """The reference's factors, in the port's order of the axis over which a product sums: it does
+    not depend on an order that both factors have. Where one factor is the reference's up to this
+    order, the other one is to blame for what is left."""
+    (a, b), (c, d) = pairs
+    if other[b].shape[-1] != other[d].shape[-2]:
+        return {}
+    orders = (column_order(own[a], other[b]), column_order(own[c].mT, other[d].mT))
+    found = [order for order in orders if order is not None]
+    if not found or any(torch.equal(order, order.sort().values) for order in found):
+        return {}
+    return {b: other[b][..., found[0]], d: other[d][..., found[0], :]}
+
+
+def _choices(s: Substitution, i: int, j: int, other: Tensor, tolerance: float) -> list[Tensor]:
+    own = s.replay.value(i)
+    others = s.layouts(i, j, other)
+    equal = next((value for value in others if close(own, value, tolerance)), None)
     if equal is None:
-        return others
+        return others[:4]
     # A square table that is equal when turned round may be the wrong way round.
     turned = own.shape == other.shape and not close(own, other, tolerance)
     return [equal, *others[:1]] if turned else [equal]
@@ -189,23 +267,22 @@ def _behind(
     if s.matching.knows(place):
         ours, others = operation.fingerprint, s.theirs[theirs].fingerprint
         near = _tolerance(operation, s.theirs[theirs])
-        if ours is not None and others is not None and distance(ours, others) < near:
-            if operation.from_tokens and depth and _only_views(s, source, place):
-                # A product of swapped factors is turned round, and each factor is another tensor.
-                made = Cut("replace", place, theirs, value.reshape(operation.shape))
-                behind = narrowed(s, replace(made, score=cut.score), depth - 1)
-                if all(c.kind == "operand" for c in behind):
-                    return behind
+        same = ours is not None and others is not None and distance(ours, others) < near
+        if same or _is_read_only_by(s, calls, place):
+            behind = _other_operands(s, replace(cut, value=value), source, theirs, depth)
+            if (same and behind) or _are_weights(s, behind):
+                return behind
+        if same:
             return [_out_of_order(s, cut, source, index, value)]
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
     if operation.is_leaf:
         readers = frozenset(o.call for o in s.operations if place in o.inputs)
-        fitting = list(layouts(s.reference.values({theirs})[theirs], operation.shape))
+        fitting = list(layouts(s.their_values({theirs})[theirs], operation.shape))
         if not fitting:
             return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
         return [Cut("operand", place, theirs, fitting[0], place, readers, cut.score)]
     best: Cut | None = None
-    others = list(layouts(s.reference.values({theirs})[theirs], operation.shape))[:4]
+    others = s.layouts(place, theirs)[:4]
     if _only_views(s, source, place):
         others = [value.reshape(operation.shape)]
     for layout in others:
@@ -218,11 +295,24 @@ def _behind(
     return narrowed(s, best, depth - 1)
 
 
+def _is_read_only_by(s: Substitution, calls: frozenset[int], index: int) -> bool:
+    """Whether no other call computes with a tensor, or with views of it."""
+    readers = [s.operations[i] for i in s.matching.port_readers.get(s.root(index), ())]
+    while readers:
+        reader = readers.pop()
+        if reader.call in calls:
+            continue
+        if not reader.reorders:
+            return False
+        readers += [s.operations[i] for i in s.matching.port_readers.get(reader.index, ())]
+    return True
+
+
 def _only_views(s: Substitution, source: int, place: int) -> bool:
     """Whether a tensor has the elements of another in the same order, in another shape."""
     while source != place:
         operation = s.operations[source]
-        if operation.name not in _VIEWS or operation.dtype.is_complex:
+        if not operation.is_view:
             return False
         source = operation.inputs[0]
     return not s.operations[place].dtype.is_complex
@@ -238,10 +328,10 @@ def _out_of_order(s: Substitution, cut: Cut, source: int, index: int, value: Ten
     while s.theirs[theirs[-1]].reorders and s.theirs[theirs[-1]].inputs:
         theirs.append(s.theirs[theirs[-1]].inputs[0])
     own = {i: s.replay.value(i) for i in chain}
-    others = s.reference.values(set(theirs))
+    others = [value, *s.their_values(set(theirs)).values()]
     culprit = chain[-1]
     for here, before in pairwise(chain):
-        same = (aligned(own[before], o, _ROUNDED, strict=True) for o in others.values())
+        same = (aligned(own[before], o, _ROUNDED, strict=True) for o in others)
         if any(layout is not None for layout in same):
             culprit = here
             break

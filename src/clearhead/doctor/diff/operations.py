@@ -1,6 +1,7 @@
 """What a recording holds: operations, the lines that made them, and what went into them."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from linecache import getline
@@ -39,6 +40,12 @@ _ORDER = {
     "repeat", "lift_fresh", "_to_copy", "to", "flip", "roll", "view_as_real", "view_as_complex",
     "unflatten", "repeat_interleave", "convert_element_type",
 }  # fmt: skip
+# In the same order, in another shape.
+_VIEWS = {
+    "view", "_unsafe_view", "reshape", "clone", "contiguous", "_to_copy", "to", "alias", "detach",
+    "unsqueeze", "squeeze", "flatten", "unflatten", "_reshape_alias",
+}  # fmt: skip
+_ADDS = {"add", "add_", "mul", "mul_", "div", "div_", "sub"}
 _PARTS = {"slice", "select", "split", "split_with_sizes", "chunk", "unbind", "narrow", "diagonal"}
 
 
@@ -73,6 +80,8 @@ class Operation:
     """How far a run in single precision is from one in double precision, here."""
     rounded: bool = False
     """Whether it depends on a table that one of the programs stores in single precision."""
+    nth: int | None = None
+    """Which part of its input it is, where the other program computes part by part, in a loop."""
 
     @property
     def is_leaf(self) -> bool:
@@ -85,9 +94,25 @@ class Operation:
         return self.name in _ORDER
 
     @property
+    def is_view(self) -> bool:
+        """Whether it only gives its first input another shape: the elements keep their order."""
+        return self.name in _VIEWS and not self.dtype.is_complex
+
+    @property
     def selects(self) -> bool:
         """Whether it takes a part of its first input."""
         return self.name in _PARTS
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds whole numbers only, as far as its fingerprint shows."""
+        found = self.fingerprint
+        return found is not None and all(value.is_integer() for value in found.ranks)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it holds different whole numbers."""
+        return self.is_whole and len(set(self.fingerprint.ranks if self.fingerprint else ())) > 2
 
     @property
     def line(self) -> SourceLine | None:
@@ -107,6 +132,44 @@ def consumers(operations: Iterable[Operation]) -> dict[int, list[int]]:
         for source in dict.fromkeys(operation.inputs):
             found.setdefault(source, []).append(operation.index)
     return found
+
+
+def root(operations: list[Operation], index: int) -> int:
+    """The operation whose elements this one only puts into another order."""
+    while operations[index].reorders and operations[index].inputs:
+        index = operations[index].inputs[0]
+    return index
+
+
+def split_shape(
+    operations: list[Operation], readers: dict[int, list[int]], index: int
+) -> tuple[int, ...]:
+    """A tensor's shape before lengths and batches were merged for a product, or after they are
+    split again: by it their order can be told. Its last axis is as it was."""
+    here = operations[index]
+
+    def fits(operation: Operation) -> bool:
+        same = math.prod(operation.shape) == math.prod(here.shape)
+        return same and operation.shape[-1:] == here.shape[-1:]
+
+    added = [operations[i] for i in readers.get(index, ())]
+    todo = [here, *(o for o in added if o.name in _ADDS and fits(o))]
+    found = [o for made in todo for o in _views_of(operations, readers, made.index)]
+    before = here
+    while before.is_view and before.shape == here.shape:
+        before = operations[before.inputs[0]]
+    found.append(before)
+    shapes = [here.shape, *(o.shape for o in found if fits(o))]
+    return max(shapes, key=lambda shape: sum(n > 1 for n in shape))
+
+
+def _views_of(
+    operations: list[Operation], readers: dict[int, list[int]], index: int
+) -> Iterator[Operation]:
+    for i in readers.get(index, ()):
+        if operations[i].is_view:
+            yield operations[i]
+            yield from _views_of(operations, readers, i)
 
 
 def shared_line(operation: Operation, others: list[Operation]) -> SourceLine | None:

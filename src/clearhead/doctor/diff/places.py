@@ -42,7 +42,7 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
     if cause is not None and cause.lines:
         return cause.lines[0]
     if cause is not None and cause.kind == "positions":
-        counted = _where_counted(evidence, cause.facts["k"])
+        counted = _where_counted(evidence)
         if counted is not None:
             return counted
     cut, mine, operations = evidence.cut, evidence.mine, evidence.s.operations
@@ -58,8 +58,15 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
             source = _first_with_its_values(operations, source)
             behind = _readers(evidence, source.index)
             return shared_line(source, (behind or readers)[:1]) or source.line
+        # A cast or a view in the line that makes a tensor does not read it.
+        behind = [
+            r
+            for o in readers
+            for r in (_readers(evidence, o.index) if _is_made_there(o, source) else [o])
+        ]
+        readers = behind or readers
         passed = where_passed_on(source, readers)
-        return passed or _first_reading(evidence, source) or _same_line(readers) or readers[0].line
+        return passed or _first_reading(evidence, source) or _where_read(source, readers)
     if cut.kind == "operand":
         source = operations[evidence.s.root(cut.source)]
         if source.is_leaf:
@@ -75,23 +82,37 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
     if cut.kind == "replace" and mine.from_tokens:
         first = (o for o in evidence.region if o.from_tokens and o.line is not None)
         return next((o.line for o in first), mine.line)
-    return mine.line
+    return mine.line or (readers[0].line if readers else None)  # a parameter is to blame where read
+
+
+def _is_made_there(reader: Operation, source: Operation) -> bool:
+    return reader.reorders and reader.line == source.line
+
+
+def _where_read(source: Operation, readers: list[Operation]) -> SourceLine | None:
+    """The innermost line at which all read a tensor; where several lines of the function that makes
+    it do, the line that makes it."""
+    for frame, line in zip(source.frames, source.lines):
+        if all(frame in reader.frames for reader in readers):
+            read = {r.lines[r.frames.index(frame)] for r in readers}
+            return line if len(read) > 1 else _same_line(readers)
+    return _same_line(readers) or readers[0].line
 
 
 def _all_add(operations: list[Operation]) -> bool:
     return all(o.name in ("add", "add_") for o in operations)
 
 
-def _where_counted(evidence: Evidence, k: int) -> SourceLine | None:
-    """The line that counts positions from k on."""
+def _where_counted(evidence: Evidence) -> SourceLine | None:
+    """The line that counts positions: the last one that makes different whole numbers for a
+    table."""
     operations = evidence.s.operations
-    if operations[evidence.at].from_tokens:
-        return None
-    for index in evidence.makers(evidence.at):
-        counted = operations[index]
-        if counted.name == "arange" and float(evidence.value(index).flatten()[0]) == k:
-            return counted.line
-    return None
+    made = [operations[index] for index in evidence.makers(evidence.at)]
+    counted = [o for o in made if o.line is not None and o.counts and not o.reorders]
+    counted = [o for o in counted if not o.dtype.is_floating_point or not o.from_tokens]
+    places = evidence.own.shape[:-1] if evidence.own.dim() > 1 else evidence.own.shape
+    counted = [o for o in counted if set(o.shape) & set(places)]
+    return counted[-1].line if counted else None
 
 
 def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
@@ -99,9 +120,11 @@ def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
     calls it here is."""
     s = evidence.s
     readers = [o for o in s.operations if o.call in evidence.cut.calls]
-    near = [evidence.mine, *readers, *reversed(evidence.region)]
-    here = next((o for o in near if line in o.lines), None)
-    if here is None or here.reorders:  # whose order is right, a fingerprint does not show
+    behind = _readers(evidence, evidence.mine.index) if evidence.cut.kind == "insert" else []
+    near = [evidence.mine, *readers, *behind, *reversed(evidence.region)]
+    here = next((o for o in near if line in o.lines and not o.reorders), None)
+    # Whose order is right, a fingerprint does not show.
+    if here is None or evidence.cut.kind == "order":
         return line
     at = here.lines.index(line)
     calls = {call for swap in s.port.fixes.swaps for call in swap.calls or ()}

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from .decomposing import AttentionByFormula, table, without_fused_kernels
 from .fingerprints import Fingerprint, fingerprint
-from .operations import Leaf, Operation, SourceLine, own_folders
+from .operations import Leaf, Operation, SourceLine, own_folders, root
 
 # Above it, a parameter in double precision is not kept from one operation to the next.
 _KEPT = 1_000_000
@@ -53,6 +54,9 @@ class Plan:
     """The run ends behind this operation: nothing later is asked about."""
     precision: torch.dtype | None = torch.float64
     """In which all floating-point numbers are; None: each as the program says."""
+    parts: frozenset[tuple[int, int]] = frozenset()
+    """Of results with so many elements, the parts along each axis of this size are recorded too:
+    what the other program computes in a loop, over heads say."""
 
 
 def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:
@@ -163,6 +167,8 @@ class _Recorder(TorchDispatchMode):
         self._stack: list[Any] = []  # the frames of the last call: a frame that is still there
         self._numbers: list[int] = []  # has the number that it had then
         self._n_frames = 0
+        self._nth: int | None = None
+        self._parted: set[tuple[int, int, bool]] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -193,7 +199,7 @@ class _Recorder(TorchDispatchMode):
         from_tokens = from_tokens and _name(func) not in _FILLS
         made = Operation(
             -1, _name(func), lines, tuple(inputs), scalars, (), torch.float64, from_tokens,
-            part_of=self._part, dims=dims, call=call, frames=frames,
+            part_of=self._part, dims=dims, call=call, frames=frames, nth=self._nth,
         )  # fmt: skip
         storages = {_storage(tensor) for tensor in given if tensor.numel()}
         writes = func._schema.is_mutable
@@ -302,7 +308,25 @@ class _Recorder(TorchDispatchMode):
         self._seen[tensor] = (index, len(self.operations))
         if self.plan.stop_after is not None and index >= self.plan.stop_after:
             raise _StopRunError
+        if self.plan.parts and made.from_tokens and self._nth is None:
+            self._add_parts(tensor, root(self.operations, index))
         return tensor
+
+    def _add_parts(self, tensor: Tensor, made: int) -> None:
+        """Once for all views of a result: of an axis, or of the last, before heads are split."""
+        for n in sorted(n for count, n in self.plan.parts if count == tensor.numel()):
+            axes = [axis for axis, size in enumerate(tensor.shape) if size == n]
+            width, rest = divmod(tensor.shape[-1], n)
+            way = (made, n, bool(axes))
+            if way in self._parted or (rest and not axes):
+                continue
+            self._parted.add(way)
+            with self:
+                for axis, self._nth in product(axes, range(n)):
+                    tensor.select(axis, self._nth)
+                for self._nth in () if axes else range(n):
+                    tensor.narrow(-1, self._nth * width, width)
+            self._nth = None
 
     def _user_lines(self) -> tuple[tuple[SourceLine, ...], tuple[int, ...]]:
         """The user's lines on the stack, and the numbers of the calls that they belong to."""

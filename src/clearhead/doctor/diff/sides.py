@@ -35,6 +35,8 @@ class Program:
     fixes: Plan = field(default_factory=Plan)
     """Values that later runs put in the place of the program's own: departures that are known."""
     seed: int = 0
+    parts: frozenset[tuple[int, int]] = frozenset()
+    """Which results are recorded in parts as well: see `Plan`."""
     fresh: bool = False
     """Whether each run begins with a new copy of the model, in which a cache may live."""
 
@@ -45,6 +47,7 @@ class Program:
             plan,
             replace={**self.fixes.replace, **plan.replace},
             swaps=(*self.fixes.swaps, *plan.swaps),
+            parts=self.parts,
         )
         model = copy_model(self.model, share_weights=True) if self.fresh else self.model
         return record(lambda: self.call(model), self.leaves, fixed, seed=self.seed)

@@ -4,23 +4,22 @@ equal is where the port departs."""
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from ..form import CALL_ERRORS
+from .cuts import Cut
 from .fingerprints import fingerprint
 from .layouts import layouts
 from .matching import Matching
-from .operations import Operation
-from .recording import Plan, Swap
+from .operations import Operation, root, split_shape
 from .replaying import CannotReplayError, ChangedValues, Replay, is_computed
 from .sides import Program
-
-CutKind = Literal["replace", "bypass", "insert", "operand", "order"]
 
 _MAX_TRIALS = 400
 _MIN_TRIALS = 40
@@ -34,44 +33,9 @@ _WINDOW = 60
 _SOON = 12
 _LAYOUTS = 3
 _TIES = 4
+_SMALL = 200_000
 _MIXES = ("mm", "bmm", "convolution", "sum", "mean", "amax", "var_mean", "var", "std")
 """They give another result if elements are in another order, whatever the fingerprint says."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """One value in the port, and the reference's value that belongs there."""
-
-    kind: CutKind
-    """replace: a result is another. bypass: the reference has no such operation. insert: the port
-    lacks an operation. operand: an operation reads another tensor. order: the elements are right,
-    in another order."""
-    place: int
-    """The operation of the port: whose result is replaced, or which reads another tensor."""
-    reference: int
-    """The operation of the reference whose value belongs there."""
-    value: Tensor = field(repr=False)
-    source: int = -1
-    """insert, operand and order: the tensor of the port that is read."""
-    calls: frozenset[int] = frozenset()
-    """insert, operand and order: the calls that read it."""
-    score: int = 0
-    is_firm: bool = False
-    """Whether results that mix elements have an equal again, so that their order is right."""
-    also: tuple[int, ...] = ()
-    """replace: other operations that make the same table again, which are one with this one."""
-
-    @property
-    def plan(self) -> Plan:
-        """A run with the reference's value in place."""
-        return Plan(replace=self.change.replace, swaps=self.change.swaps)
-
-    @property
-    def change(self) -> ChangedValues:
-        """The same for a part of a run."""
-        if self.kind in ("replace", "bypass"):
-            return ChangedValues(replace=dict.fromkeys((self.place, *self.also), self.value))
-        return ChangedValues(swaps=(Swap(self.source, self.value, self.calls),))
 
 
 class Substitution:
@@ -86,11 +50,63 @@ class Substitution:
         joins = matching.joins("port")[:_JOINS], matching.joins("reference")[:_JOINS]
         self.ours = self._unknown(self.operations, self.frontier, matching.knows, joins[0])
         self.refs = self._unknown(self.theirs, self.their_frontier, matching.is_used, joins[1])
+        self.ranks = {index: rank for rank, index in enumerate(self.refs)}
         self.joins = set(joins[0]), set(joins[1])
         self.end = self._end(max([self.frontier[0], *joins[0]]))
         seeds = {*self.ours, *self.entries(), *(i for f in self.frontier for i in self._reads(f))}
         seeds |= {i for o in self.ours for i in self._same_tables(self.operations[o])}
         self.replay = Replay(port, matching.port, seeds, self.end)
+        self._their_values: dict[int, Tensor] = {}
+        self._add_parts()
+
+    def their_values(self, indices: set[int]) -> dict[int, Tensor]:
+        """Tensors of the reference. What is asked for next is near: a run keeps that as well."""
+        missing = indices - self._their_values.keys()
+        if missing:
+            first, last = min(missing) - _WINDOW, max(missing) + _WINDOW // 2
+            near = [o for o in self.theirs[max(first, 0) : last] if math.prod(o.shape) <= _SMALL]
+            near = [o.index for o in near if o.from_tokens]
+            self._their_values |= self.reference.values(missing.union(near))
+        return {i: self._their_values[i] for i in indices}
+
+    def _add_parts(self) -> None:
+        """Where the port computes part by part, the parts of the reference's results."""
+        self._turns: dict[int, int] = {}
+        times: Counter[object] = Counter()
+        if not self.matching.n_parts:
+            return
+        for operation in self.operations:
+            key = operation.lines, operation.name, operation.shape
+            self._turns[operation.index] = times[key]
+            times[key] += 1
+        for index in self.matching.n_parts:
+            whole = self.matching.whole(self.theirs[index]).index
+            if whole in self.ranks and not self.matching.is_used(index):
+                self.refs.append(index)
+                self.ranks[index] = self.ranks[whole]
+
+    def _is_its_turn(self, mine: int, theirs: Operation) -> bool:
+        """Whether a part of the reference's result is the one that a loop of the port makes here:
+        the n-th time that its line runs, the n-th part."""
+        n = self.matching.n_parts.get(theirs.index)
+        return n is None or self._turns[mine] % n == theirs.nth
+
+    def layouts(self, mine: int, theirs: int, value: Tensor | None = None) -> list[Tensor]:
+        """A tensor of the reference, or another value in its place, in the shape of one of the
+        port: the likeliest first."""
+        value = self.their_values({theirs})[theirs] if value is None else value
+        shape, matching = self.operations[mine].shape, self.matching
+        found = list(layouts(value, shape))
+        ours = split_shape(self.operations, matching.port_readers, mine)
+        others = split_shape(self.theirs, matching.reference_readers, theirs)
+        if (ours, others) != (shape, tuple(value.shape)):
+            wide = layouts(value.reshape(others), ours, strict=True)
+            found = _distinct([*(layout.reshape(shape) for layout in wide), *found])
+        return found
+
+    def _fitting(self, mine: int, theirs: int) -> list[Tensor]:
+        """The first layouts; not the first one turned round."""
+        return _unturned(self.layouts(mine, theirs))[:_LAYOUTS]
 
     def _reads(self, index: int) -> list[int]:
         return [i for i in self.operations[index].inputs if self.operations[i].from_tokens]
@@ -119,7 +135,7 @@ class Substitution:
             since += found is not None
             if cut.score <= 0:
                 continue
-            if found is None or (cut.score, -cut.place) > (found.score, -found.place):
+            if found is None or cut.quality > found.quality:
                 found, since = cut, 0
             if cut.kind in ("insert", "bypass"):
                 others.append(cut)
@@ -144,24 +160,24 @@ class Substitution:
         # Most trials fail at once: what reads the value next has no equal either.
         if self._gain(cut, self._end(max(cut.place, self.frontier[0]), _SOON))[0] <= 0:
             return cut
-        score, is_firm = self._gain(cut, self.end)
-        return replace(cut, score=score, is_firm=is_firm)
+        score, is_firm, apart = self._gain(cut, self.end)
+        return replace(cut, score=score, is_firm=is_firm, apart=apart)
 
     def restores(self, change: ChangedValues) -> bool:
         """Whether the port's own operations, with something changed, have an equal again, and none
         loses its own: what mixes elements among them, so that their order is right."""
         return self._gain_of(change, (), self.end)[1]
 
-    def _gain(self, cut: Cut, last: int) -> tuple[int, bool]:
+    def _gain(self, cut: Cut, last: int) -> tuple[int, bool, float]:
         return self._gain_of(cut.change, (cut.place, *cut.also), last)
 
     def _gain_of(
         self, change: ChangedValues, given: tuple[int, ...], last: int
-    ) -> tuple[int, bool]:
+    ) -> tuple[int, bool, float]:
         try:
             changed = self.replay.change(change, stop_after=last)
         except (CannotReplayError, *CALL_ERRORS):
-            return 0, False
+            return 0, False, 0.0
         asked = [
             replace(self.operations[i], fingerprint=fingerprint(tensor))
             for i, tensor in changed.items()
@@ -174,7 +190,8 @@ class Substitution:
         fresh = [o for o in gained if not self.matching.is_used(now[o.index].index)]
         lost = sum(o.index not in now and known(o.index) for o in asked)
         is_firm = lost == 0 and any(o.name in _MIXES for o in fresh)
-        return len(gained) - lost, is_firm
+        apart = max((now[o.index].distance for o in gained), default=0.0)
+        return len(gained) - lost, is_firm, apart
 
     def _end(self, start: int, window: int = _WINDOW) -> int:
         counted = 0
@@ -186,42 +203,45 @@ class Substitution:
 
     def _trials(self) -> Iterator[tuple[int, Cut]]:
         ours, refs, entries = self.ours, self.refs, self.entries()
-        values = self.reference.values(set(refs))
+        self.their_values(set(refs))
         own = {i: self.replay.value(i) for i in entries}
         for i, place in enumerate(ours):
             mine = self.operations[place]
-            for j, index in enumerate(refs):
+            for index in refs:
                 other = self.theirs[index]
                 # Positions that one counts are derived from the tokens by another.
                 if mine.from_tokens and not other.from_tokens:
                     continue
+                if not self._is_its_turn(place, other) or _is_one_for_a_row(mine, other):
+                    continue
                 if _counts(mine.dtype) and not _counts(other.dtype):
                     continue
-                rank = i + j + (0 if mine.name == other.name else 3)
+                name = self.matching.whole(other).name
+                rank = i + self.ranks[index] + (0 if mine.name == name else 3)
                 if place in self.joins[0] and index in self.joins[1]:
                     rank //= 3  # where everything meets, one value restores all that follows
-                for n, value in enumerate(_in_shape(values[index], mine.shape)):
+                for n, value in enumerate(self._fitting(place, index)):
                     yield rank + 2 * n, self.at(mine, index, value)
         for i, place in enumerate(ours[: _NEAR // 2]):
             mine = self.operations[place]
             for source in entries:
                 if not mine.from_tokens or mine.is_leaf:
                     continue
-                for value in _in_shape(own[source], mine.shape)[:2]:
+                for value in _unturned(list(layouts(own[source], mine.shape)))[:2]:
                     theirs = self.matching.of_port[source].index
                     yield 4 + i, Cut("bypass", place, theirs, value, source)
         for source in entries:
-            for j, index in enumerate(refs):
-                whole = math.prod(self.operations[source].shape)
-                if (
-                    not self.theirs[index].from_tokens
-                    or math.prod(self.theirs[index].shape) < whole
-                ):
+            for index in refs:
+                mine, other = self.operations[source], self.theirs[index]
+                if not other.from_tokens or math.prod(other.shape) < math.prod(mine.shape):
                     continue  # one number for a row of them makes all that follows the same
-                for n, value in enumerate(_in_shape(values[index], self.operations[source].shape)):
+                if not self._is_its_turn(source, other):
+                    continue
+                for n, value in enumerate(self._fitting(source, index)):
                     for calls in self._wrong_readers(source):
                         place = next(o.index for o in self.operations if o.call in calls)
-                        yield 3 + j + 2 * n, Cut("insert", place, index, value, source, calls)
+                        rank = 3 + self.ranks[index] + 2 * n
+                        yield rank, Cut("insert", place, index, value, source, calls)
 
     def at(self, mine: Operation, index: int, value: Tensor) -> Cut:
         """The reference's value in the place of a result or a leaf."""
@@ -240,7 +260,8 @@ class Substitution:
         """Results without an equal, from the first of them on, up to where they meet; the first
         places where all of them meet; and the constants that they use."""
         later = (o for o in operations[frontier[0] :] if o.from_tokens)
-        near = [o.index for o in later if not (is_known(o.index) or o.reorders)][:_NEAR]
+        later = (o for o in later if o.nth is None and not (is_known(o.index) or o.reorders))
+        near = [o.index for o in islice(later, _NEAR)]
         near = list(dict.fromkeys([*near, *joins]))
         constants: list[int] = []
         todo = [*frontier[:6], *near[:6]]
@@ -318,8 +339,7 @@ class Substitution:
         place = self.root(end)
         if place not in self.frontier:
             return None
-        value = self.reference.values({theirs})[theirs]
-        fitting = _in_shape(value, self.operations[place].shape)
+        fitting = self._fitting(place, theirs)
         return Cut("replace", place, root(self.theirs, theirs), fitting[0]) if fitting else None
 
 
@@ -328,24 +348,26 @@ def _counts(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
+def _is_one_for_a_row(mine: Operation, theirs: Operation) -> bool:
+    """With one number for each row, a norm makes all that follows the same."""
+    return mine.from_tokens and mine.shape[-1:] > (1,) and theirs.shape[-1:] == (1,)
+
+
 def _says_much(operation: Operation) -> bool:
     """Zeros, and one number everywhere, are equal to too much."""
     found = operation.fingerprint
-    return found is not None and min(found.numbers[3:]) < max(found.numbers[3:])
+    return found is not None and min(found.ranks) < max(found.ranks)
 
 
-def _in_shape(value: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    """The first layouts; not the first one turned round: with queries for keys, and keys for
-    queries, a softmax along the wrong axis would seem right."""
-    found = list(layouts(value, shape))
-    if len(shape) > 1 and shape[-1] == shape[-2] and found:
-        turned = [f.mT for f in found]
-        found = [f for n, f in enumerate(found) if not any(torch.equal(f, t) for t in turned[:n])]
-    return found[:_LAYOUTS]
+def _distinct(values: list[Tensor]) -> list[Tensor]:
+    earlier = (values[:n] for n in range(len(values)))
+    return [v for v, others in zip(values, earlier) if not any(torch.equal(v, w) for w in others)]
 
 
-def root(operations: list[Operation], index: int) -> int:
-    """The operation whose elements this one only puts into another order."""
-    while operations[index].reorders and operations[index].inputs:
-        index = operations[index].inputs[0]
-    return index
+def _unturned(found: list[Tensor]) -> list[Tensor]:
+    """Layouts without those that are an earlier one turned round: with queries for keys, and keys
+    for queries, a softmax along the wrong axis would seem right."""
+    if not found or found[0].dim() < 2 or found[0].shape[-1] != found[0].shape[-2]:
+        return found
+    turned = [f.mT for f in found]
+    return [f for n, f in enumerate(found) if not any(torch.equal(f, t) for t in turned[:n])]

@@ -12,6 +12,7 @@ from .orders import (
     other_positions,
     rotary_base,
     rotary_layout,
+    shifted_index,
     transposed_table,
 )
 from .projections import other_rows
@@ -28,6 +29,7 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     other_weights,
     another_mask,
     other_positions,
+    shifted_index,
     rotary_base,
     complex_base,
     transposed_table,
@@ -46,6 +48,15 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     term_left_out,
 )
 """What is most particular comes first: a factor explains more departures than it causes."""
+
+
+SINGLE = (shifted_index, another_number, another_axis)
+"""Changes of one number of the port, by which its own operations compute what they should."""
+
+
+def find_single_cause(evidence: Evidence) -> Cause | None:
+    """One change that explains what would otherwise take several."""
+    return next(filter(None, (experiment(evidence) for experiment in SINGLE)), None)
 
 
 def find_cause(evidence: Evidence) -> Cause | None:

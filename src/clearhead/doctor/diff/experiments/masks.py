@@ -11,6 +11,7 @@ from ..operations import SourceLine
 from ..replaying import CannotReplayError, ChangedValues, Replay
 
 _HUGE = 1e8
+_LOW = -1000
 _COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -22,7 +23,7 @@ def another_mask(evidence: Evidence) -> Cause | None:
     if own.dim() < 2:
         return None
     if not evidence.s.operations[evidence.at].from_tokens and _is_flag(own) and _is_flag(wanted):
-        return Cause("mask", _where(own != wanted))
+        return Cause("mask", _where(own != wanted)) if _hides(evidence) else None
     hidden, theirs = ~(own.abs() < _HUGE), ~(wanted.abs() < _HUGE)
     if not bool((hidden ^ theirs).any()):
         if not _are_weights(own, wanted):
@@ -33,6 +34,25 @@ def another_mask(evidence: Evidence) -> Cause | None:
     elif not _agrees_elsewhere(evidence, own, wanted, hidden | theirs):
         return None
     return Cause("mask", _where(hidden ^ theirs), _where_compared(evidence, theirs))
+
+
+def _hides(evidence: Evidence) -> bool:
+    """Whether with the reference's table other scores are hidden: not every table of two values is
+    a mask."""
+    try:
+        made = evidence.s.replay.change(evidence.cut.change)
+    except (CannotReplayError, *CALL_ERRORS):
+        return False
+    for index, tensor in made.items():
+        if index == evidence.at or not tensor.is_floating_point():
+            continue
+        before = evidence.s.replay.value(index)
+        hidden = [t < _LOW for t in (before, tensor)]
+        if evidence.s.operations[index].from_tokens:
+            hidden = [h | (t == 0) for h, t in zip(hidden, (before, tensor))]
+        if not torch.equal(*hidden):
+            return True
+    return False
 
 
 def _where_compared(evidence: Evidence, wanted: Tensor) -> tuple[SourceLine, ...]:
@@ -66,7 +86,7 @@ def _is_flag(table: Tensor) -> bool:
     if table.dim() < 2 or table.shape[-1] < 2:
         return False
     values = table.unique().tolist()
-    return len(values) <= 2 and all(value in (0, 1) or value < -1000 for value in values)
+    return len(values) <= 2 and all(value in (0, 1) or value < _LOW for value in values)
 
 
 def _are_weights(own: Tensor, wanted: Tensor) -> bool:

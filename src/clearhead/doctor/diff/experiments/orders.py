@@ -9,7 +9,7 @@ from ...form import CALL_ERRORS
 from ..evidence import Cause, Evidence
 from ..form_of_tables import base_of
 from ..layouts import relative
-from ..operations import Operation
+from ..operations import Operation, root
 from ..recording import Swap
 from ..replaying import CannotReplayError, ChangedValues
 
@@ -17,6 +17,7 @@ _REDUCE = (
     "sum", "mean", "amax", "amin", "var", "var_mean", "std", "cumsum", "cumprod", "softmax",
     "_softmax", "logsumexp", "prod", "any", "all", "max", "min", "linalg_vector_norm",
 )  # fmt: skip
+_LOOKS_UP = ("embedding", "index", "index_select", "gather")
 _SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4)
 _MAKERS = 60
 
@@ -78,8 +79,6 @@ def transposed_table(evidence: Evidence) -> Cause | None:
 
 
 def _label(evidence: Evidence) -> str:
-    from ..substituting import root
-
     return evidence.s.theirs[root(evidence.s.theirs, evidence.cut.reference)].label
 
 
@@ -89,10 +88,14 @@ def _repeats(evidence: Evidence) -> Operation | None:
     found = evidence.mine
     while found.reorders and found.inputs:
         before = evidence.s.operations[found.inputs[0]]
-        if math.prod(found.shape) > math.prod(before.shape):
+        if _n_reals(found) > _n_reals(before):
             return found
         found = before
     return None
+
+
+def _n_reals(operation: Operation) -> int:
+    return math.prod(operation.shape) * (2 if operation.dtype.is_complex else 1)
 
 
 def rotary_layout(evidence: Evidence) -> Cause | None:
@@ -129,9 +132,16 @@ def rotary_layout(evidence: Evidence) -> Cause | None:
             turned = result.unflatten(-1, (-1, n))[..., back]
             # Pairs that stay where they are rotate as well: queries and keys do so together.
             if any(evidence.is_wanted(t.reshape(evidence.wanted.shape)) for t in (turned, result)):
-                port = "pairs" if name == "halves" else "halves"
-                return Cause("rotary_layout", {"port": port, "reference": name})
+                return _layout(evidence, name)
     return None
+
+
+def _layout(evidence: Evidence, reference: str) -> Cause:
+    """Of another layout, with the line that begins to rotate."""
+    port = "pairs" if reference == "halves" else "halves"
+    first = next((o for o in evidence.region if o.from_tokens and o.line is not None), None)
+    facts = {"port": port, "reference": reference}
+    return Cause("rotary_layout", facts, first.lines[:1] if first is not None else ())
 
 
 def _layout_of_both(evidence: Evidence, sizes: set[int]) -> Cause | None:
@@ -148,8 +158,7 @@ def _layout_of_both(evidence: Evidence, sizes: set[int]) -> Cause | None:
                 for entry, value in values.items()
             }
             if evidence.s.restores(ChangedValues(replace=turned)):
-                port = "pairs" if name == "halves" else "halves"
-                return Cause("rotary_layout", {"port": port, "reference": name})
+                return _layout(evidence, name)
     return None
 
 
@@ -174,6 +183,23 @@ def other_positions(evidence: Evidence) -> Cause | None:
             theirs = wanted.narrow(axis, max(k, 0), n - abs(k))
             if _all_close(ours, theirs) and not _all_close(own, wanted):
                 return Cause("positions", {"k": k})
+    return None
+
+
+def shifted_index(evidence: Evidence) -> Cause | None:
+    """Positions by which a table is read: with k more or less the port computes what it should."""
+    if evidence.cut.kind != "replace":
+        return None
+    operations = evidence.s.operations
+    for read in (o for o in evidence.region if o.name in _LOOKS_UP):
+        for i in read.inputs:
+            if operations[i].dtype not in (torch.int64, torch.int32):
+                continue
+            counted = evidence.s.replay.value(i)
+            for k in _SHIFTS:
+                if evidence.agrees_with(ChangedValues(replace={i: counted - k})):
+                    made = operations[evidence.s.root(i)]
+                    return Cause("positions", {"k": k}, made.lines[:1] or read.lines[:1])
     return None
 
 
@@ -203,7 +229,7 @@ def complex_base(evidence: Evidence) -> Cause | None:
         return None
     other = {i for o in evidence.their_region for i in (o.index, *o.inputs)}
     other = {i for i in other if not theirs[i].from_tokens and len(theirs[i].shape) > 1}
-    values = evidence.s.reference.values(other).values()
+    values = evidence.s.their_values(other).values()
     bases = [base for value in values if (base := base_of(value)) is not None]
     for index in tables:
         table = evidence.s.replay.value(index)

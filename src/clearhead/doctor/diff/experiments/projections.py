@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from ..evidence import Cause, Evidence
-from ..operations import Operation
-from ..substituting import root
+from ..operations import Operation, root
 
 _SAME = 1e-8
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..evidence import Cause, Evidence
 from ..layouts import relative
-from ..operations import Operation, SourceLine, shared_line
-from ..substituting import root
+from ..operations import Operation, SourceLine, root, shared_line
 
+_ANOTHER = 1e-3
+"""A tensor that is nearly the right one is no other tensor: a number before it is wrong."""
 _EPSILONS = (0.0, 1e-5, 1e-6, 1e-8, 1e-12)
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "GELU (erf)": F.gelu,
@@ -154,6 +155,28 @@ def _between(
     operations: list[Operation],
     theirs: bool,
 ) -> Cause | None:
+    width = evidence.theirs.shape[-1] if evidence.theirs.shape else 1
+    if before.shape != after.shape or not before.dim():
+        return None
+    whole = before.shape[-1]
+    if 1 < width < whole and whole % width == 0:
+        # Heads may still be beside each other where the port lacks what is done to each of them.
+        of_heads = [t.unflatten(-1, (-1, width)) for t in (before, after)]
+        found = _of_rows(evidence, of_heads[0], of_heads[1], change, operations, theirs)
+        if found is not None:
+            return found
+    return _of_rows(evidence, before, after, change, operations, theirs)
+
+
+def _of_rows(
+    evidence: Evidence,
+    before: Tensor,
+    after: Tensor,
+    change: str,
+    operations: list[Operation],
+    theirs: bool,
+) -> Cause | None:
+    """What was done to each row."""
     ratio = _factor(before, after)
     if ratio is not None:
         return Cause(f"{change}_factor", {"factor": ratio})
@@ -218,6 +241,8 @@ def another_tensor(evidence: Evidence) -> Cause | None:
     wanted = root(evidence.s.theirs, evidence.cut.reference)
     if not source.from_tokens and not source.is_leaf:
         return None
+    if evidence.difference < _ANOTHER:
+        return None
     if source.from_tokens and not evidence.s.matching.is_used(wanted):
         missing = _between(
             evidence, evidence.own, evidence.wanted, "missing", evidence.their_region, True
@@ -225,8 +250,8 @@ def another_tensor(evidence: Evidence) -> Cause | None:
         if missing is not None:
             return missing
     equal = evidence.s.matching.of_reference.get(wanted)
-    if equal is None:
-        return None  # the port has the right tensor nowhere: it computes something else
+    if equal is None or equal.index > evidence.mine.index:
+        return None  # the port does not have the right tensor: it computes something else
     ours = evidence.s.operations
     facts = {"port": _name(ours, source.index), "reference": _name(ours, equal.index)}
     partner = ours[evidence.s.root(equal.index)]

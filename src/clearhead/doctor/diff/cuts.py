@@ -1,0 +1,56 @@
+"""One value in the port, and the reference's value that belongs there."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+
+from .recording import Plan, Swap
+from .replaying import ChangedValues
+
+CutKind = Literal["replace", "bypass", "insert", "operand", "order"]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One value in the port, and the reference's value that belongs there."""
+
+    kind: CutKind
+    """replace: a result is another. bypass: the reference has no such operation. insert: the port
+    lacks an operation. operand: an operation reads another tensor. order: the elements are right,
+    in another order."""
+    place: int
+    """The operation of the port: whose result is replaced, or which reads another tensor."""
+    reference: int
+    """The operation of the reference whose value belongs there."""
+    value: Tensor = field(repr=False)
+    source: int = -1
+    """insert, operand and order: the tensor of the port that is read."""
+    calls: frozenset[int] = frozenset()
+    """insert, operand and order: the calls that read it."""
+    score: int = 0
+    is_firm: bool = False
+    """Whether results that mix elements have an equal again, so that their order is right."""
+    apart: float = 0.0
+    """How far the results that have an equal again are from it, at most."""
+    also: tuple[int, ...] = ()
+    """replace: other operations that make the same table again, which are one with this one."""
+
+    @property
+    def plan(self) -> Plan:
+        """A run with the reference's value in place."""
+        return Plan(replace=self.change.replace, swaps=self.change.swaps)
+
+    @property
+    def change(self) -> ChangedValues:
+        """The same for a part of a run."""
+        if self.kind in ("replace", "bypass"):
+            return ChangedValues(replace=dict.fromkeys((self.place, *self.also), self.value))
+        return ChangedValues(swaps=(Swap(self.source, self.value, self.calls),))
+
+    @property
+    def quality(self) -> tuple[int, int, float]:
+        """What restores more is better; then what comes earlier; then what is more exact: without
+        any epsilon, the result is near the reference's as well. Sums in another order do not
+        count."""
+        return self.score, -self.place, -max(self.apart, 1e-9)
