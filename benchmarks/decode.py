@@ -43,9 +43,9 @@ from clearhead.config import (
 from clearhead.decoding import beam_search, greedy
 from clearhead.decoding.cached import CachedModel
 from clearhead.decoding.codec import Codec
+from clearhead.decoding.continuing import generate_texts
 from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
-from clearhead.decoding.text import generate_texts
-from clearhead.decoding.translating import translate_texts
+from clearhead.decoding.text import translate_texts
 from clearhead.environment import data_folder, keep_freed_memory
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.models import CausalLM, Seq2Seq, build_model

@@ -42,7 +42,7 @@ from clearhead.config import ModelConfig
 from clearhead.decoding.engine import TOKENS_TOGETHER, CTranslate2Engine
 from clearhead.decoding.opening import checked_folder, open_codec
 from clearhead.decoding.sentences import split_text
-from clearhead.decoding.translating import reader_of
+from clearhead.decoding.text import reader_of
 from clearhead.environment import data_folder
 from clearhead.interop.model_folder import save_model
 from clearhead.models import build_model

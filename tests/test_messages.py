@@ -76,7 +76,7 @@ def test_java_properties_are_neither_text_nor_lines_to_translate(said):
     write("de.properties", "menu.open=Öffnen\nmenu.close=Schließen\n" * 50)
     message = said("new", "mine", "--text", "de.properties")
     assert "is a Java properties file, and a model would learn its syntax" in message
-    assert "prop2po -t SOURCE.properties " in message and " && po2csv " in message
+    assert "prop2po -t SOURCE.properties " in message and "--table" in message
     message = said("translate", "copy-task", "--input", "de.properties")
     assert "is a Java properties file, whose lines are not sentences" in message
 

@@ -20,8 +20,7 @@ from clearhead.decoding.generation import greedy
 from clearhead.decoding.keeping import keep_spans, keeps_spans, next_spans
 from clearhead.decoding.results import Output
 from clearhead.decoding.sampling import sample
-from clearhead.decoding.text import OwnEngine
-from clearhead.decoding.translating import translate_texts
+from clearhead.decoding.text import OwnEngine, translate_texts
 from clearhead.errors import ConfigError
 from clearhead.interop.model_folder import TokenIds
 from clearhead.localise.masking import mask

@@ -116,6 +116,7 @@ READERS = {
     "training/report.py:read_metrics": "run folder: metrics.jsonl",
     "web/card.py:_last_validation": "run folder: metrics.jsonl",
     "web/card.py:_text": "model folder: README.md",
+    "web/exporting.py:_contents": OWN,
     "web/exporting.py:_copy_tokenizers": "tokenizer.json",
     "web/exporting.py:_first_example": "model folder: examples.txt",
     "web/exporting.py:export_web": "model folder: README.md",

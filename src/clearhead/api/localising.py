@@ -8,7 +8,7 @@ from clearhead.config.options import TranslateOptions
 from clearhead.decoding.between import translate_between
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.results import Output
-from clearhead.decoding.translating import encode_masked, translate_sources, translate_texts
+from clearhead.decoding.text import encode_masked, translate_sources, translate_texts
 from clearhead.errors import InputError
 from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of

@@ -42,11 +42,11 @@ from clearhead.config.options import (
 )
 from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
 from clearhead.decoding.cached import GenerativeModel
+from clearhead.decoding.continuing import generate_texts, stream_generated
 from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score_texts
 from clearhead.decoding.sentences import language_pair
-from clearhead.decoding.text import Engine, generate_texts, stream_generated, warn_of_cut
-from clearhead.decoding.translating import translate_texts
+from clearhead.decoding.text import Engine, translate_texts, warn_of_cut
 from clearhead.errors import InputError
 from clearhead.evaluation.classification import label_texts
 from clearhead.inspection.attention import AttentionMap

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     model, out = find_model(namespace.model), namespace.out
     with showing_stages(namespace):
-        certificate = export(model, out, to=namespace.to, **settings(namespace, export))
+        certificate = export(model, out, **settings(namespace, export))
     print(*certificate.lines(out), sep="\n")
     if namespace.to == "web" and namespace.single_file:
         print(f"look at   it: open {out / 'index.html'} in a browser")

@@ -1,25 +1,34 @@
 """Text in, text out: encode, run texts of similar length side by side, decode the tokens. Every
-command and the Python API do it here and in `decoding/translating.py`, so that a text means the
+command and the Python API do it here and in `decoding/continuing.py`, so that a text means the
 same tokens everywhere. What runs the model is the model itself (`OwnEngine`) or CTranslate2
 (`decoding/engine.py`)."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
+from clearhead.config.decode import TooLongSource
 from clearhead.decoding.beam import beam_search
+from clearhead.decoding.between import translate_between
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.constraints import Constraint, Constraints, one_of_strings
+from clearhead.decoding.constraints import Constraint, Constraints
 from clearhead.decoding.generation import greedy
 from clearhead.decoding.inputs import name_of
-from clearhead.decoding.results import Output
+from clearhead.decoding.keeping import can_keep, keep_spans, keeps_spans
+from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import sample
-from clearhead.decoding.streaming import StreamedPiece, stream_texts
-from clearhead.errors import InputError
-from clearhead.models import CausalLM
+from clearhead.decoding.sentences import (
+    Fits,
+    LanguagePair,
+    SplitText,
+    check_can_split,
+    split_text,
+)
+from clearhead.localise.masking import MaskedText, mask
+from clearhead.text.pieces import decode_pieces
 
 _log = logging.getLogger("clearhead")
 
@@ -138,117 +147,214 @@ def text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
     return replace(output, text=text, tokenizer=codec.target)
 
 
-class EncodedPrompt(NamedTuple):
-    """A prompt as a language model reads it."""
+NOTHING = mask("")
 
-    given: SeededPrompt
+
+def reader_of(codec: Codec, longest: int) -> Fits:
+    """Whether a model of `longest` positions can read a sentence; one of few bytes needs no
+    counting."""
+    most = codec.longest_source(longest)
+
+    def fits(sentence: str) -> bool:
+        if 4 * len(sentence) + 2 <= most:
+            return True
+        return len(codec.encode_sources([sentence])[0]) <= most
+
+    return fits
+
+
+class EncodedSource(NamedTuple):
+    """A text as the encoder reads it."""
+
+    given: list[int]
+    """Its tokens; none of an empty text, or of one that is left out."""
     n_cut: int
-    """Tokens at the front of the text that the model is not given."""
+    """Tokens of the text that the model is not given."""
+    masked: MaskedText = NOTHING
+    """The text with numbers for its spans, if the model has reserved tokens for them."""
 
 
-def encode_prompts(
+def encode_sources(
     codec: Codec,
-    prompts: Sequence[str],
+    texts: Sequence[str],
     longest: int,
-    config: GenerateConfig,
+    too_long: TooLongSource,
     *,
-    first_number: int = 1,
     names: Sequence[str] | None = None,
-) -> list[EncodedPrompt]:
-    """Each prompt as `stream_prompts` takes it, for a model that reads `longest` tokens."""
-    encoded: list[EncodedPrompt] = []
-    for index, ids in enumerate(codec.encode_prompts(prompts, config.start)):
-        name = name_of(names, index)
-        given = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
-        seed = seed_of_text(config.seed, first_number + index)
-        encoded.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
-    return encoded
+) -> list[EncodedSource]:
+    """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
+    if codec.keeps_spans:
+        return encode_masked(codec, [mask(text) for text in texts], longest, too_long, names=names)
+    filled = [index for index, text in enumerate(texts) if text.strip()]
+    encoded = dict(zip(filled, codec.encode_sources([texts[index] for index in filled])))
+    return [
+        _fitted(codec, encoded.get(index, []), longest, too_long, name_of(names, index))
+        for index in range(len(texts))
+    ]
 
 
-def generate_texts(
+def encode_masked(
+    codec: Codec,
+    texts: Sequence[MaskedText],
+    longest: int,
+    too_long: TooLongSource,
+    *,
+    names: Sequence[str] | None = None,
+) -> list[EncodedSource]:
+    """The same, of texts whose spans are known."""
+    filled = [index for index, text in enumerate(texts) if text.has_text or text.spans]
+    encoded = dict(zip(filled, codec.encode_masked([texts[index] for index in filled])))
+    fitted = [
+        _fitted(codec, encoded.get(index, []), longest, too_long, name_of(names, index))
+        for index in range(len(texts))
+    ]
+    return [source._replace(masked=text) for source, text in zip(fitted, texts)]
+
+
+def _fitted(
+    codec: Codec, ids: list[int], longest: int, too_long: TooLongSource, name: str
+) -> EncodedSource:
+    """What the model is given of a text."""
+    if too_long == "skip" and len(ids) > codec.longest_source(longest):
+        return EncodedSource([], len(ids))
+    cut = "cut" if too_long == "cut" else "refuse"
+    given = codec.fit_source(ids, longest, too_long=cut, name=name)
+    return EncodedSource(given, len(ids) - len(given))
+
+
+def translate_sources(
+    engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
+) -> list[AnsweredText]:
+    """Translations of each source, the best first, in the order of the sources."""
+    if codec.keeps_spans:
+        return _translate_keeping(engine, codec, sources, config)
+    filled = [index for index, source in enumerate(sources) if source.given]
+    by_length = sorted(filled, key=lambda index: len(sources[index].given))
+    ends = codec.decode_config(config.max_new)
+    searched = engine.translate([sources[index].given for index in by_length], ends, config)
+    outputs = dict(zip(by_length, searched))
+    return [
+        AnsweredText(
+            source.given, source.n_cut, [text_of(each, codec) for each in outputs.get(n, [])]
+        )
+        for n, source in enumerate(sources)
+    ]
+
+
+def _translate_keeping(
+    engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
+) -> list[AnsweredText]:
+    """Translations that have every span of their source: by the constraint of the decoder; or else,
+    where an engine observes none or there is no space for them, because the text between the spans
+    is translated piece by piece. Text that the model generates beside a span may still form another
+    with it (% and d); where both ways do, there is no translation."""
+    ends, constraints = codec.decode_config(config.max_new), dict[int, Constraint]()
+    for index, source in enumerate(sources):
+        prompt = 1 if codec.ids.target_start is None else len(source.given)
+        space = min(ends.max_new, engine.config.max_length - prompt)
+        if source.given and source.masked.has_text and can_keep(source.masked, codec.target, space):
+            constraints[index] = keep_spans(source.masked, codec.target, space)
+    by_length = sorted(constraints, key=lambda index: len(sources[index].given))
+    searched = engine.translate(
+        [sources[index].given for index in by_length],
+        ends,
+        config,
+        [constraints[index] for index in by_length] if engine.is_constrained else None,
+    )
+    outputs: dict[int, list[Output]] = {}
+    for index, found in zip(by_length, searched):
+        masked = sources[index].masked
+        outputs[index] = [
+            output
+            for output in (_restored(each, codec, masked) for each in found)
+            if not masked.spans
+            or (keeps_spans(masked, codec.target, output.tokens) and masked.is_kept_by(output.text))
+        ]
+    lost = [
+        index
+        for index, source in enumerate(sources)
+        if source.given and source.masked.spans and not outputs.get(index)
+    ]
+    if lost:
+        one = replace(config, beam=replace(config.beam, n_best=1))
+
+        def translate(pieces: Sequence[str]) -> list[list[Output]]:
+            answers = translate_texts(engine, codec, pieces, one)
+            return [answer.outputs for answer in answers]
+
+        between = translate_between([sources[index].masked for index in lost], translate)
+        for index, output in zip(lost, between):
+            if output is not None and sources[index].masked.is_kept_by(output.text):
+                outputs[index] = [output]
+    return [
+        AnsweredText(source.given, source.n_cut, outputs.get(n, []))
+        for n, source in enumerate(sources)
+    ]
+
+
+def _restored(output: Output, codec: Codec, masked: MaskedText) -> Output:
+    """The output with its text, the spans of the source in their places."""
+    pieces = decode_pieces(codec.target, output.tokens)
+    known = [each for each in pieces if isinstance(each, str) or each < len(masked.spans)]
+    return replace(output, text=masked.restore(known), tokenizer=codec.target)
+
+
+def translate_texts(
     engine: Engine,
     codec: Codec,
-    prompts: Sequence[str],
-    config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
+    texts: Sequence[str],
+    config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
     *,
-    first_number: int = 1,
     names: Sequence[str] | None = None,
+    split: LanguagePair | None = None,
 ) -> list[AnsweredText]:
-    """The text that follows each prompt. An empty prompt has none. A text depends on the seed and
-    on the number of its prompt (the first has `first_number`), not on the other prompts."""
+    """Translations of each text, the best first, in the order of the texts. An empty text has none.
+    `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
+    each text are translated one by one."""
     longest = engine.config.max_length
-    encoded = encode_prompts(
-        codec, prompts, longest, config, first_number=first_number, names=names
-    )
-    filled = [index for index, prompt in enumerate(prompts) if prompt]
-    by_length = sorted(filled, key=lambda index: len(encoded[index].given.tokens))
-    ends = codec.decode_config(config.max_new, config.window)
-    seeded = [encoded[index].given for index in by_length]
-    generated = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
-    outputs = dict(zip(by_length, generated))
-    decoded: list[AnsweredText] = []
-    for index, (given, n_cut) in enumerate(encoded):
-        own = [text_of(outputs[index], codec, given.tokens)] if index in outputs else []
-        decoded.append(AnsweredText(given.tokens if own else [], n_cut, own))
-    return decoded
+    if split is None:
+        sources = encode_sources(codec, texts, longest, config.too_long, names=names)
+        return translate_sources(engine, codec, sources, config)
+    check_can_split()
+    fits = reader_of(codec, longest)
+    cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
+    sentences = [sentence for each in cut for sentence in each.sentences]
+    sources = encode_sources(codec, sentences, longest, config.too_long)
+    translations = iter(translate_sources(engine, codec, sources, config))
+    return [
+        join_sentences(each, [next(translations) for _ in each.sentences], split) for each in cut
+    ]
 
 
-def stream_prompts(
-    model: CausalLM, codec: Codec, prompts: Sequence[SeededPrompt], config: GenerateConfig
-) -> Iterator[StreamedPiece]:
-    """The texts that `generate_texts` gives, side by side, piece by piece. No prompt may be
-    empty."""
-    return stream_texts(
-        model,
-        codec.target,
-        [prompt.tokens for prompt in prompts],
-        codec.decode_config(config.max_new, config.window),
-        config.choice,
-        seeds=[prompt.seed for prompt in prompts],
-        constraint=_constraint(codec, config, prompts, model.config.max_length),
-        max_rows=config.batch,
-    )
-
-
-def stream_generated(
-    model: CausalLM,
-    codec: Codec,
-    prompt: str,
-    config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
-    *,
-    number: int = 1,
-    called: str = "text",
-) -> Iterator[str]:
-    """The text that `generate_texts` gives, piece by piece, as it is generated. Without a prompt,
-    it begins at `config.start`; without that either, there is none."""
-    name, longest = f"{called} {number}", model.config.max_length
-    (encoded,) = encode_prompts(codec, [prompt], longest, config, first_number=number, names=[name])
-    given, n_cut = encoded
-    warn_of_cut(name, len(given.tokens), n_cut, longest, "its front was cut")
-    if not given.tokens:
-        return iter(())
-    pieces = stream_prompts(model, codec, [given], config)
-    return (piece.text for piece in pieces if piece.text)
-
-
-def seed_of_text(seed: int, number: int) -> int:
-    """The seed of the n-th text, from the common seed."""
-    return seed * 2**32 + number
-
-
-def _constraint(
-    codec: Codec, config: GenerateConfig, prompts: Sequence[SeededPrompt], longest: int
-) -> Constraint | None:
-    if not config.only:
-        return None
-    room = longest - max((len(prompt.tokens) for prompt in prompts), default=0)
-    needed = max(map(len, codec.target.encode_batch(config.only)))
-    if needed > room and config.window != "slide":
-        raise InputError(
-            f"the longest of the allowed texts has {needed} tokens, but after the longest prompt "
-            f"the model has space for {room}; shorten the prompt"
+def join_sentences(
+    text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
+) -> AnsweredText:
+    """One text again: its n-th translation is made of the n-th of each sentence."""
+    n_best = max((len(answer.outputs) for answer in translations), default=0)
+    outputs: list[Output] = []
+    for rank in range(n_best):
+        # A short sentence may have fewer translations than another: then its last.
+        chosen = [min(rank, len(answer.outputs) - 1) for answer in translations]
+        parts = [
+            answer.outputs[choice] for answer, choice in zip(translations, chosen) if choice >= 0
+        ]
+        written = [
+            answer.outputs[choice].text if choice >= 0 else ""
+            for answer, choice in zip(translations, chosen)
+        ]
+        early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
+        outputs.append(
+            Output(
+                text=text.joined(written, pair.joint),
+                tokenizer=parts[0].tokenizer,
+                tokens=[token for part in parts for token in part.tokens],
+                log_probs=[log_prob for part in parts for log_prob in part.log_probs],
+                score=sum(part.score for part in parts),
+                stop=early[0] if early else "end",
+            )
         )
-    return one_of_strings(config.only, codec.target, config.max_new)
+    given = [token for answer in translations for token in answer.given]
+    return AnsweredText(given, sum(answer.n_cut for answer in translations), outputs)
 
 
 def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:

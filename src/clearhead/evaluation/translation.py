@@ -13,8 +13,7 @@ from clearhead.config.evaluate import ScoringOptions
 from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.text import Engine, OwnEngine
-from clearhead.decoding.translating import translate_texts
+from clearhead.decoding.text import Engine, OwnEngine, translate_texts
 from clearhead.errors import ClearheadError, InputError
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.interop.model_folder import TokenIds

@@ -10,8 +10,8 @@ from clearhead.config.decode import MAX_WIDTH
 from clearhead.config.options import PageLanguage, SeeOptions
 from clearhead.decoding import beam_search, greedy, sample
 from clearhead.decoding.cached import evaluating
+from clearhead.decoding.continuing import seed_of_text
 from clearhead.decoding.opening import Opened
-from clearhead.decoding.text import seed_of_text
 from clearhead.errors import InputError
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.labelled import classifier_ids, see_label

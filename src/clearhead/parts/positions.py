@@ -5,7 +5,7 @@ cached tokens need no special case."""
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -82,3 +82,11 @@ class LearnedPositions(nn.Module):
 
     def forward(self, positions: Positions) -> Float[Tensor, "#batch length d_model"]:
         return self.weight[positions + self.first]
+
+
+class Rotation(NamedTuple):
+    """cos and sin of each position's angles, ready to rotate queries and keys."""
+
+    cos: Float[Tensor, "#batch 1 length d_head"]
+    sin: Float[Tensor, "#batch 1 length d_head"]
+    pairs: Pairs

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from clearhead.parts.later.alibi import AlibiPositions
-from clearhead.parts.later.rotary import RotaryPositions, Rotation
+from clearhead.parts.later.rotary import RotaryPositions
+from clearhead.parts.positions import Rotation
 from clearhead.shapes import Allowed, Bias, Int, Positions, Tensor
 
 

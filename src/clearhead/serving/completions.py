@@ -16,8 +16,9 @@ from starlette.types import Receive, Scope, Send
 
 from clearhead.config import Choice, GenerateConfig
 from clearhead.config.serve import Limits
+from clearhead.decoding.continuing import seed_of_text, stream_prompts
 from clearhead.decoding.streaming import StreamedPiece
-from clearhead.decoding.text import SeededPrompt, seed_of_text, stream_prompts
+from clearhead.decoding.text import SeededPrompt
 from clearhead.errors import nearest
 from clearhead.serving.answers import answer_json
 from clearhead.serving.bodies import (

@@ -9,8 +9,8 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
 from clearhead.decoding.opening import open_codec, open_folder
 from clearhead.decoding.sentences import LanguagePair, SplitText, split_text
-from clearhead.decoding.text import AnsweredText
-from clearhead.decoding.translating import (
+from clearhead.decoding.text import (
+    AnsweredText,
     EncodedSource,
     encode_sources,
     join_sentences,

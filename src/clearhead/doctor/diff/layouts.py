@@ -147,7 +147,7 @@ def relative(one: Tensor, other: Tensor) -> float:
 
 def column_order(wanted: Tensor, given: Tensor) -> Tensor | None:
     """The order in which the columns of one tensor are those of the other; None if there is none.
-    Columns are told apart by their products with random numbers."""
+    Columns are distinguished by their products with random numbers."""
     if wanted.shape != given.shape:
         return None
     n = wanted.shape[-1]

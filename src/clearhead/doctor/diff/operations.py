@@ -145,7 +145,7 @@ def split_shape(
     operations: list[Operation], readers: dict[int, list[int]], index: int
 ) -> tuple[int, ...]:
     """A tensor's shape before lengths and batches were merged for a product, or after they are
-    split again: by it their order can be told. Its last axis is as it was."""
+    split again: it shows their order. Its last axis is as it was."""
     here = operations[index]
 
     def fits(operation: Operation) -> bool:

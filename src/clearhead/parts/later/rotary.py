@@ -1,20 +1,10 @@
 """Rotary positions (Su et al. 2021): queries and keys are rotated."""
 
-from typing import NamedTuple
-
 import torch
 from torch import nn
 
-from clearhead.parts.positions import Pairs
+from clearhead.parts.positions import Pairs, Rotation
 from clearhead.shapes import Float, Positions, Tensor
-
-
-class Rotation(NamedTuple):
-    """cos and sin of each position's angles, ready to rotate queries and keys."""
-
-    cos: Float[Tensor, "#batch 1 length d_head"]
-    sin: Float[Tensor, "#batch 1 length d_head"]
-    pairs: Pairs
 
 
 class RotaryPositions(nn.Module):

@@ -1,6 +1,5 @@
 """Parts that shipped studies put in the place of clearhead's."""
 
-import torch
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
@@ -22,13 +21,3 @@ class NoActivation(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.up(x))
-
-
-class NoFeedForward(nn.Module):
-    """Adds nothing to the residual stream: a layer is its attention alone."""
-
-    def __init__(self, _: ModelConfig) -> None:
-        super().__init__()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)

@@ -6,7 +6,7 @@ from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.parts.attention import Heads, MultiHeadAttention
-from clearhead.parts.later.rotary import Rotation
+from clearhead.parts.positions import Rotation
 from clearhead.shapes import Stream
 
 

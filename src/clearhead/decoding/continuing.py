@@ -1,0 +1,126 @@
+"""Prompts in, their continuations out: by `generate`, or piece by piece by `stream`."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from clearhead.config import GenerateConfig
+from clearhead.decoding.codec import Codec
+from clearhead.decoding.constraints import Constraint, one_of_strings
+from clearhead.decoding.inputs import name_of
+from clearhead.decoding.streaming import StreamedPiece, stream_texts
+from clearhead.decoding.text import AnsweredText, Engine, SeededPrompt, text_of, warn_of_cut
+from clearhead.errors import InputError
+from clearhead.models import CausalLM
+
+
+class EncodedPrompt(NamedTuple):
+    """A prompt as a language model reads it."""
+
+    given: SeededPrompt
+    n_cut: int
+    """Tokens at the front of the text that the model is not given."""
+
+
+def encode_prompts(
+    codec: Codec,
+    prompts: Sequence[str],
+    longest: int,
+    config: GenerateConfig,
+    *,
+    first_number: int = 1,
+    names: Sequence[str] | None = None,
+) -> list[EncodedPrompt]:
+    """Each prompt as `stream_prompts` takes it, for a model that reads `longest` tokens."""
+    encoded: list[EncodedPrompt] = []
+    for index, ids in enumerate(codec.encode_prompts(prompts, config.start)):
+        name = name_of(names, index)
+        given = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
+        seed = seed_of_text(config.seed, first_number + index)
+        encoded.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
+    return encoded
+
+
+def generate_texts(
+    engine: Engine,
+    codec: Codec,
+    prompts: Sequence[str],
+    config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
+    *,
+    first_number: int = 1,
+    names: Sequence[str] | None = None,
+) -> list[AnsweredText]:
+    """The text that follows each prompt. An empty prompt has none. A text depends on the seed and
+    on the number of its prompt (the first has `first_number`), not on the other prompts."""
+    longest = engine.config.max_length
+    encoded = encode_prompts(
+        codec, prompts, longest, config, first_number=first_number, names=names
+    )
+    filled = [index for index, prompt in enumerate(prompts) if prompt]
+    by_length = sorted(filled, key=lambda index: len(encoded[index].given.tokens))
+    ends = codec.decode_config(config.max_new, config.window)
+    seeded = [encoded[index].given for index in by_length]
+    generated = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
+    outputs = dict(zip(by_length, generated))
+    decoded: list[AnsweredText] = []
+    for index, (given, n_cut) in enumerate(encoded):
+        own = [text_of(outputs[index], codec, given.tokens)] if index in outputs else []
+        decoded.append(AnsweredText(given.tokens if own else [], n_cut, own))
+    return decoded
+
+
+def stream_prompts(
+    model: CausalLM, codec: Codec, prompts: Sequence[SeededPrompt], config: GenerateConfig
+) -> Iterator[StreamedPiece]:
+    """The texts that `generate_texts` gives, side by side, piece by piece. No prompt may be
+    empty."""
+    return stream_texts(
+        model,
+        codec.target,
+        [prompt.tokens for prompt in prompts],
+        codec.decode_config(config.max_new, config.window),
+        config.choice,
+        seeds=[prompt.seed for prompt in prompts],
+        constraint=_constraint(codec, config, prompts, model.config.max_length),
+        max_rows=config.batch,
+    )
+
+
+def stream_generated(
+    model: CausalLM,
+    codec: Codec,
+    prompt: str,
+    config: GenerateConfig = GenerateConfig(),  # noqa: B008 (frozen)
+    *,
+    number: int = 1,
+    called: str = "text",
+) -> Iterator[str]:
+    """The text that `generate_texts` gives, piece by piece, as it is generated. Without a prompt,
+    it begins at `config.start`; without that either, there is none."""
+    name, longest = f"{called} {number}", model.config.max_length
+    (encoded,) = encode_prompts(codec, [prompt], longest, config, first_number=number, names=[name])
+    given, n_cut = encoded
+    warn_of_cut(name, len(given.tokens), n_cut, longest, "its front was cut")
+    if not given.tokens:
+        return iter(())
+    pieces = stream_prompts(model, codec, [given], config)
+    return (piece.text for piece in pieces if piece.text)
+
+
+def seed_of_text(seed: int, number: int) -> int:
+    """The seed of the n-th text, from the common seed."""
+    return seed * 2**32 + number
+
+
+def _constraint(
+    codec: Codec, config: GenerateConfig, prompts: Sequence[SeededPrompt], longest: int
+) -> Constraint | None:
+    if not config.only:
+        return None
+    room = longest - max((len(prompt.tokens) for prompt in prompts), default=0)
+    needed = max(map(len, codec.target.encode_batch(config.only)))
+    if needed > room and config.window != "slide":
+        raise InputError(
+            f"the longest of the allowed texts has {needed} tokens, but after the longest prompt "
+            f"the model has space for {room}; shorten the prompt"
+        )
+    return one_of_strings(config.only, codec.target, config.max_new)
