@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from clearhead.api.loading import load
 from clearhead.api.text_model import TextModel
@@ -17,4 +18,5 @@ def add_folder(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
 
 def open_model(namespace: argparse.Namespace) -> TextModel:
     """The model that the command line names, with the given parts."""
-    return load(namespace.model, **parts(namespace))
+    own: dict[str, Any] = dict(parts(namespace))
+    return load(namespace.model, **own)

@@ -54,7 +54,7 @@ def encode_sides(tokenizers: list[Tokenizer], texts: tuple[list[str], ...]) -> l
     most = min(len(tokenizer.placeholder_ids) for tokenizer in tokenizers)
     if len(tokenizers) != 2 or not most:
         return [encode(*side) for side in zip(tokenizers, texts)]
-    masked = [training_pair(*pair, most) for pair in zip(*texts)]
+    masked = [training_pair(source, target, most) for source, target in zip(texts[0], texts[1])]
     return [
         _ended(tokenizer, encode_pieces(tokenizer, side))
         for tokenizer, side in zip(tokenizers, zip(*masked))

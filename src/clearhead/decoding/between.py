@@ -3,7 +3,7 @@ tokens for so many: what stands between the spans is translated piece by piece."
 
 from collections.abc import Callable, Sequence
 
-from clearhead.decoding.results import Output
+from clearhead.decoding.results import Output, StopReason
 from clearhead.localise.masking import MaskedText
 
 TranslatePieces = Callable[[Sequence[str]], Sequence[Sequence[Output]]]
@@ -37,10 +37,11 @@ def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
         for piece in text.pieces
     ]
     parts = [answers[piece] for piece in _with_words(text)]
+    cut: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
     return Output(
         text=text.restore(written),
         tokens=[token for part in parts for token in part.tokens],
         log_probs=[log_prob for part in parts for log_prob in part.log_probs],
         score=sum(part.score for part in parts),
-        stop=next((part.stop for part in parts if part.stop != "end"), "end"),
+        stop=cut[0] if cut else "end",
     )

@@ -45,6 +45,7 @@ def _build(
                 for layer in (layers.query, layers.key, layers.value)
             )
             self.keys, self.values = kept[0](self.keys, keys), kept[1](self.values, values)
+            assert self.keys is not None and self.values is not None
             scores = queries @ self.keys.transpose(-2, -1) / scale(queries.shape[-1])
             weights = masked_weights(scores, mask(x.shape[1], self.keys.shape[2]))
             return layers.output(merge_heads(weights @ self.values))

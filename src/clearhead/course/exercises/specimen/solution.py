@@ -60,6 +60,7 @@ class Specimen(nn.Module):
         angles = torch.arange(128)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
         table = torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)
         self.register_buffer("positions", table)
+        self.positions: Tensor
         self.dropout = nn.Dropout(p_dropout)
         self.layers = nn.ModuleList(
             SpecimenLayer(d_model, n_heads, p_dropout) for _ in range(n_layers)
