@@ -144,7 +144,8 @@ def _needed(
         kind = None if departure.cause is None else departure.cause.kind
         groups.setdefault((departure.line, kind), []).append((cut, departure))
     known, start = set(full.of_port), replace(port.fixes, replace={}, swaps=())
-    for name in list(groups) if len(groups) > 1 else ():
+    # Of two that explain each other, the one with a cause stays.
+    for name in sorted(groups, key=lambda name: name[1] is not None) if len(groups) > 1 else ():
         others = [cut for n, group in groups.items() if n != name for cut, _ in group]
         port.fixes = _with_cuts(start, others)
         run = _again(port, full.port)
