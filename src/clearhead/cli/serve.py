@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "needs a pair of languages: a folder like multi30k-de-en, or de-en=MODEL",
     )
     words = {"host": "ADDRESS", "log_level": "LEVEL"}
-    numbers = dict.fromkeys(("workers", "beam", "max_new"), at_least_one)
+    numbers = {"workers": at_least_one, "beam": at_least_one, "max_new": at_least_one}
     names = ("host", "port", "workers", "log_level")
     add_options(parser, ServeOptions, *names, types=numbers, metavars=words)
     group = parser.add_argument_group("translators")
