@@ -1,14 +1,13 @@
-"""Pictures of the page that `clearhead see` writes and `clearhead play` serves, for the READMEs and
-the guide.
+"""Pictures of the page that `clearhead see` writes and `clearhead play` serves, for the
+guide (tools/web_film.py films it for the READMEs).
 
     python -m tools.see_pictures MODEL TEXT NAME [--off SWITCH]
     python -m tools.see_pictures tatoeba-en-zh "His father passed away last year." \\
         see-tatoeba --token 1 --off decoder.layers.0.cross_attention.heads:0    # ours
 
 Writes docs/pictures/NAME-{light-en,dark-zh,phone}.png and, with --off, NAME-live-{en,zh}.png, on
-which that head or sublayer is switched off. NAME-first-{en,zh}-{light,dark}.png is the same page,
-cut below what the switch changes: the first picture of the READMEs. Needs Playwright, Debian's
-chromium and a font with Chinese characters.
+which that head or sublayer is switched off. Needs Playwright, Debian's chromium and a font with
+Chinese characters.
 """
 
 import argparse
@@ -31,7 +30,6 @@ VIEWS: dict[str, dict[str, Any]] = {
     "dark-zh": {"viewport": WIDE, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
 }
-FIRST = {"viewport": WIDE, "device_scale_factor": 1.5}
 
 
 @contextmanager
@@ -98,15 +96,6 @@ def main() -> None:
                 page = opened(address, VIEWS["light-en"])
                 switch_off(page, arguments.off)
                 page.screenshot(path=FOLDER / f"{arguments.name}-live-{language}.png")
-                for scheme in ("light", "dark"):
-                    page = opened(address, {**FIRST, "color_scheme": scheme})
-                    switch_off(page, arguments.off)
-                    verdict = page.locator("[data-before]").bounding_box()
-                    height = verdict["y"] + verdict["height"]
-                    page.screenshot(
-                        path=FOLDER / f"{arguments.name}-first-{language}-{scheme}.png",
-                        clip={"x": 0, "y": 0, "width": WIDE["width"], "height": height},
-                    )
         browser.close()
 
 
