@@ -22,7 +22,7 @@ import numpy as np
 
 import clearhead as ch
 from benchmarks.play_time import SENTENCES
-from clearhead.inspection.seeing import see, subject_of
+from clearhead.inspection.decode_for_page import see, subject_of
 from tools.browser import opened
 from tools.result import write_result
 

@@ -15,7 +15,7 @@ PRODUCTS = {"bmm", "baddbmm", "einsum", "matmul", "scaled_dot_product_attention"
 # The doctor looks at attention that is not ours; a trace puts attention together again from pieces
 # that somebody has replaced, inside the model's own call; the exercises are attention as a learner
 # writes it.
-MAY_ATTEND = ("parts/", "doctor/", "inspection/attending.py", "course/exercises/")
+MAY_ATTEND = ("parts/", "doctor/", "inspection/attention_taps.py", "course/exercises/")
 
 MAY_PRINT = ("cli/", "doctor/command.py")
 """The command line; and that of the doctor, which is a distribution of its own as well."""

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from clearhead.api.loading import load as load
     from clearhead.api.locating import shipped_models as shipped_models
     from clearhead.api.measures import Evaluation as Evaluation
+    from clearhead.api.microscope import Microscope as Microscope
+    from clearhead.api.microscope import see as see
     from clearhead.api.planning import plan as plan
     from clearhead.api.preparing import prepare as prepare
     from clearhead.api.recipe_for import recipe_for as recipe_for
     from clearhead.api.recipes import recipe as recipe
-    from clearhead.api.seeing import Microscope as Microscope
-    from clearhead.api.seeing import see as see
     from clearhead.api.serving import serve as serve
     from clearhead.api.studying import Study as Study
     from clearhead.api.studying import study as study

@@ -1,5 +1,6 @@
 """A default, its explanation and its check have one home: the class of the operation's options."""
 
+import importlib
 import inspect
 import warnings
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from clearhead.api import texts
 from clearhead.config import evaluate, options, tasks
 from clearhead.config.explain import explanations
 from clearhead.errors import ClearheadError, ConfigError
+from clearhead.inspection import decode_for_page
 
 CLASSES = [
     kind
@@ -155,6 +157,12 @@ def test_old_names_of_edits_are_the_new_ones():
         with pytest.warns(DeprecationWarning, match=rf"write clearhead\.edit\.{name}"):
             assert getattr(ch, name) is getattr(ch.edit, name)
         assert name not in ch.__all__
+
+
+def test_a_module_that_the_guide_of_0_2_imported_still_opens_under_its_old_name():
+    with pytest.warns(DeprecationWarning, match=r"import from clearhead\.inspection\.decode_for"):
+        old = importlib.import_module("clearhead.inspection.seeing")
+    assert old.subject_of is decode_for_page.subject_of
 
 
 @pytest.mark.parametrize("old", ["pairs", "columns", "files", "texts", "paths", "table", "labels"])

@@ -25,9 +25,9 @@ from clearhead.decoding import score
 from clearhead.decoding.sampling import probabilities
 from clearhead.errors import ConfigError, InputError
 from clearhead.inspection import page as page_module
+from clearhead.inspection.decode_for_page import see
 from clearhead.inspection.lens import logit_lens
 from clearhead.inspection.page import MODULES, joined_script, page
-from clearhead.inspection.seeing import see
 from clearhead.inspection.trace import trace
 from clearhead.inspection.walk import _source as walk_source
 from clearhead.inspection.walk import walk

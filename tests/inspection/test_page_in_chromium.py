@@ -12,8 +12,8 @@ import torch
 
 from clearhead.config import Choice
 from clearhead.decoding.sampling import probabilities
+from clearhead.inspection.decode_for_page import see
 from clearhead.inspection.page import page as as_page
-from clearhead.inspection.seeing import see
 from clearhead.inspection.trace import trace
 from tests.inspection.subjects import CONFIGS, subject
 

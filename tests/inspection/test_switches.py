@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from clearhead.errors import ClearheadError
+from clearhead.inspection.decode_for_page import finished_text, see
 from clearhead.inspection.look import log_prob, pass_over
-from clearhead.inspection.seeing import finished_text, see
 from clearhead.inspection.switches import see_without, switches
 from clearhead.inspection.trace import trace
 from tests.inspection.subjects import CONFIGS, subject

@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 
 import clearhead as ch
 from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError
-from clearhead.inspection.seeing import encoder_ids, subject_of
+from clearhead.inspection.decode_for_page import encoder_ids, subject_of
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.huggingface.llama import LLAMA

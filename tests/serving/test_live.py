@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from clearhead.inspection.seeing import see
+from clearhead.inspection.decode_for_page import see
 from clearhead.inspection.switches import see_without
 from clearhead.serving.asking import MAX_BODY, MAX_CHARACTERS, LookRequest
 from clearhead.serving.live import LiveModel, Snapshot

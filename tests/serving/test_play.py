@@ -15,7 +15,7 @@ import pytest
 
 import clearhead as ch
 from clearhead.cli import main
-from clearhead.inspection.seeing import subject_of
+from clearhead.inspection.decode_for_page import subject_of
 from clearhead.inspection.switches import see_without
 from tests.signals import listen_to_ctrl_c
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from clearhead.inspection.decode_for_page import see
 from clearhead.inspection.look import Subject
-from clearhead.inspection.seeing import see
 from clearhead.inspection.switches import see_without
 from clearhead.inspection.trace import trace
 from clearhead.serving.asking import LookRequest

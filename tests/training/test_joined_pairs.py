@@ -15,7 +15,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.scoring import score_texts
 from clearhead.errors import ClearheadError, ConfigError, InputError
-from clearhead.inspection.seeing import finished_text, subject_of
+from clearhead.inspection.decode_for_page import finished_text, subject_of
 from clearhead.training.beforehand import fit_model
 from clearhead.training.loss import Objective
 from tests.data.small_corpora import make_corpus, write_pairs

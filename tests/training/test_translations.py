@@ -9,7 +9,7 @@ import torch
 
 from clearhead.api.exporting import export
 from clearhead.api.loading import load
-from clearhead.api.seeing import see
+from clearhead.api.microscope import see
 from clearhead.api.training import train
 from clearhead.cli import main
 from clearhead.config import load_recipe, recipe_toml

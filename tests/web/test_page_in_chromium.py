@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import clearhead as ch
+from clearhead.inspection.decode_for_page import look_at_text, see, subject_of
 from clearhead.inspection.edits import zero
 from clearhead.inspection.look import Subject
-from clearhead.inspection.seeing import look_at_text, see, subject_of
 from clearhead.inspection.switches import see_without, switches
 from clearhead.inspection.trace import trace
 from clearhead.interop.model_folder import save_model

@@ -15,7 +15,7 @@ from clearhead.localise.filling import Draft, Filled, fill, memory_of
 from clearhead.localise.masking import MaskedText
 
 
-def fill_catalogue(
+def fill_open_entries(
     model: TokenizedModel,
     engine: Engine,
     path: Path,

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from clearhead.api.attending import text_attention
 from clearhead.api.keywords import chosen, takes
 from clearhead.api.old_calls import OLD, old_classify, old_generate, old_score, old_translate
 from clearhead.api.old_calls import old_stream as old_stream_options
 from clearhead.api.results import Classified, classified
+from clearhead.api.text_attention import text_attention
 from clearhead.api.texts import (
     Evaluating,
     Generating,
@@ -70,8 +70,8 @@ class TextModel(TokenizedModel):
     def translate(self, texts: Texts, **options: Any) -> Any:
         """Each text in the other language. An empty text stays empty."""
         if OLD & options.keys():
-            return old_translate(self, texts, options, translations)
-        answers = translations(self, as_list(texts), chosen(TranslateOptions, options))
+            return old_translate(self, texts, options, find_translations)
+        answers = find_translations(self, as_list(texts), chosen(TranslateOptions, options))
         return _alike(texts, [outputs[0].text if outputs else "" for outputs in answers])
 
     @overload
@@ -83,7 +83,7 @@ class TextModel(TokenizedModel):
         """The best translations of each text, with their tokens and scores. An empty text has
         none."""
         wanted = chosen(NBestOptions, options)
-        answers = translations(self, as_list(texts), wanted, n_best=wanted.n_best)
+        answers = find_translations(self, as_list(texts), wanted, n_best=wanted.n_best)
         return _alike(texts, answers)
 
     @takes(TranslateOptions)
@@ -102,10 +102,10 @@ class TextModel(TokenizedModel):
         memory: other catalogues, whose translations of the very same text come first.
         pieces: translate what stands between placeholders and tags piece by piece.
         """
-        from clearhead.api.localising import fill_catalogue  # only catalogues need its imports
+        from clearhead.api.localising import fill_open_entries  # only catalogues need its imports
 
         wanted, given = chosen(TranslateOptions, options), as_path("path", path)
-        return fill_catalogue(
+        return fill_open_entries(
             self,
             _engine(self, self.opened.translator, wanted),
             given,
@@ -123,8 +123,8 @@ class TextModel(TokenizedModel):
     def generate(self, prompts: Texts, **options: Any) -> Any:
         """The text that follows each prompt. An empty prompt stays empty."""
         if OLD & options.keys():
-            return old_generate(self, prompts, options, continuations)
-        answers = continuations(self, as_list(prompts), chosen(GenerateOptions, options))
+            return old_generate(self, prompts, options, generate_continuations)
+        answers = generate_continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, ["" if answer is None else answer.text for answer in answers])
 
     @overload
@@ -136,7 +136,7 @@ class TextModel(TokenizedModel):
     @takes(GenerateOptions)
     def continuations(self, prompts: Texts, **options: Any) -> Any:
         """What `generate` gives, with its tokens and scores; None for an empty prompt."""
-        answers = continuations(self, as_list(prompts), chosen(GenerateOptions, options))
+        answers = generate_continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, answers)
 
     @takes(SamplingOptions)
@@ -145,7 +145,7 @@ class TextModel(TokenizedModel):
         Without a prompt, it begins at `start`."""
         named = old_stream_options(options)
         text = one_string(prompt)
-        return streamed(self, text, chosen(SamplingOptions, options), **named)
+        return stream_continuation(self, text, chosen(SamplingOptions, options), **named)
 
     @overload
     def score(
@@ -160,7 +160,7 @@ class TextModel(TokenizedModel):
         """log p of each text. A translator scores `targets`, given the texts as sources. A
         language model scores whole texts; without a `start`, their first token is given."""
         if OLD & options.keys():
-            return old_score(self, texts, targets, options, token_scores)
+            return old_score(self, texts, targets, options, score_tokens)
         scores = self._scores(texts, targets, chosen(ScoreOptions, options))
         return _alike(texts, [scored.log_prob for scored in scores])
 
@@ -181,7 +181,7 @@ class TextModel(TokenizedModel):
         sources, wanted = as_list(texts), None if targets is None else as_list(targets)
         if wanted is not None and isinstance(texts, str) != isinstance(targets, str):
             raise InputError("text and target must be of one type; give two strings or two lists")
-        return token_scores(self, sources, wanted, options)
+        return score_tokens(self, sources, wanted, options)
 
     @overload
     def classify(self, texts: str, **options: Unpack[Labelling]) -> str | None: ...
@@ -191,9 +191,9 @@ class TextModel(TokenizedModel):
     def classify(self, texts: Texts, **options: Any) -> Any:
         """Each text's label; None for an empty text, and for one that is skipped."""
         if OLD & options.keys():
-            return old_classify(self, texts, options, label_probabilities)
+            return old_classify(self, texts, options, compute_label_probabilities)
         settings = chosen(ClassifyOptions, options)
-        answers = label_probabilities(self, as_list(texts), settings)
+        answers = compute_label_probabilities(self, as_list(texts), settings)
         return _alike(texts, [None if answer is None else answer.label for answer in answers])
 
     @overload
@@ -208,7 +208,7 @@ class TextModel(TokenizedModel):
     def label_probabilities(self, texts: Texts, **options: Any) -> Any:
         """What `classify` decides by: the probability of every label of each text."""
         settings = chosen(ClassifyOptions, options)
-        return _alike(texts, label_probabilities(self, as_list(texts), settings))
+        return _alike(texts, compute_label_probabilities(self, as_list(texts), settings))
 
     def attention(
         self,
@@ -255,9 +255,9 @@ class TextModel(TokenizedModel):
         example: str | None = ExportOptions.example,
     ) -> "Certificate":
         """Write a new folder that other software opens: see `clearhead.export`."""
-        from clearhead.api.exporting import export
+        from clearhead.api import exporting
 
-        return export(
+        return exporting.export(
             self,
             out,
             to=to,
@@ -268,11 +268,11 @@ class TextModel(TokenizedModel):
         )
 
 
-# What the methods of the same names answer, with names for the texts: the command line calls these,
-# and its messages speak of lines. Without names, they are "text 1", "text 2", …
+# The methods above call these functions. So does the command line, which names each text by its
+# line; without names, messages speak of "text 1", "text 2", …
 
 
-def translations(
+def find_translations(
     model: TokenizedModel,
     texts: Sequence[str],
     options: TranslateOptions,
@@ -293,7 +293,7 @@ def translations(
     return [answer.outputs for answer in decoded]
 
 
-def continuations(
+def generate_continuations(
     model: TokenizedModel,
     prompts: Sequence[str],
     options: GenerateOptions,
@@ -312,7 +312,7 @@ def continuations(
     return [answer.outputs[0] if answer.outputs else None for answer in decoded]
 
 
-def streamed(
+def stream_continuation(
     model: TokenizedModel,
     prompt: str,
     options: SamplingOptions,
@@ -320,14 +320,14 @@ def streamed(
     number: int = 1,
     called: str = "text",
 ) -> Iterator[str]:
-    """The same for one prompt, piece by piece, by the model itself."""
+    """What follows one prompt, piece by piece, by the model itself."""
     opened = model.opened
     return stream_generated(
         opened.language_model, opened.codec, prompt, options.config(), number=number, called=called
     )
 
 
-def token_scores(
+def score_tokens(
     model: TokenizedModel,
     texts: Sequence[str],
     targets: Sequence[str] | None,
@@ -350,7 +350,7 @@ def token_scores(
     return score_texts(writer, model.opened.codec, texts, targets, start=options.start, names=names)
 
 
-def label_probabilities(
+def compute_label_probabilities(
     model: TokenizedModel,
     texts: Sequence[str],
     options: ClassifyOptions,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from clearhead.api.results import Classified
-from clearhead.api.text_model import TextModel, label_probabilities
+from clearhead.api.text_model import TextModel, compute_label_probabilities
 from clearhead.cli.calling import options_of
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import (
@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
     options = options_of(namespace, ClassifyOptions)
-    label_probabilities(model, [], options)  # refuses before a line is read
+    compute_label_probabilities(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]
-        probabilities = label_probabilities(model, lines, options, names_of(chunk))
+        probabilities = compute_label_probabilities(model, lines, options, names_of(chunk))
         return [
             _shown(namespace, number, line, classified)
             for (number, line), classified in zip(chunk, probabilities)

@@ -5,7 +5,7 @@ empty."""
 import argparse
 import json
 
-from clearhead.api.text_model import TextModel, continuations, streamed
+from clearhead.api.text_model import TextModel, generate_continuations, stream_continuation
 from clearhead.cli.calling import options_of
 from clearhead.cli.engines import add_engine_arguments
 from clearhead.cli.folders import add_folder, open_model
@@ -58,11 +58,11 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.greedy:
         namespace.temperature = 0.0
     model, options = open_model(namespace), options_of(namespace, GenerateOptions)
-    continuations(model, [], options)  # refuses before a line is read
+    generate_continuations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines, first = [line for _, line in chunk], chunk[0][0]
-        outputs = continuations(model, lines, options, names_of(chunk), first_number=first)
+        outputs = generate_continuations(model, lines, options, names_of(chunk), first_number=first)
         shown: list[str] = []
         for (number, line), output in zip(chunk, outputs):
             if namespace.format == "jsonl":
@@ -77,7 +77,7 @@ def run(namespace: argparse.Namespace) -> int:
         """Prints one text, token by token (by another engine, at once)."""
         if namespace.engine == "clearhead":
             how = options_of(namespace, SamplingOptions)
-            for piece in streamed(model, line, how, number=number, called="line"):
+            for piece in stream_continuation(model, line, how, number=number, called="line"):
                 print(piece, end="", flush=True)
             print(flush=True)
         else:

@@ -12,7 +12,7 @@ from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import at_least_one
 from clearhead.decoding.opening import model_folder
 from clearhead.errors import ClearheadError
-from clearhead.inspection.seeing import subject_of
+from clearhead.inspection.decode_for_page import subject_of
 from clearhead.interop.folders import has_file, read_text
 
 EXAMPLES = "examples.txt"  # beside a model: a text a line, the first of which is shown first

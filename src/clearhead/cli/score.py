@@ -5,7 +5,7 @@ import argparse
 import json
 
 from clearhead.api.results import Scored
-from clearhead.api.text_model import TextModel, token_scores
+from clearhead.api.text_model import TextModel, score_tokens
 from clearhead.cli.calling import options_of
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import add_line_arguments, answer_lines, names_of
@@ -35,7 +35,7 @@ def run(namespace: argparse.Namespace) -> int:
         if pairs:
             split = [_pair(number, line) for number, line in chunk]
             texts, targets = [source for source, _ in split], [target for _, target in split]
-        scores = token_scores(model, texts, targets, options, names_of(chunk))
+        scores = score_tokens(model, texts, targets, options, names_of(chunk))
         return [
             _shown(namespace, number, text, scored)
             for (number, _), text, scored in zip(chunk, texts, scores)

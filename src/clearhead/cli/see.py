@@ -4,7 +4,7 @@ tensor's shape. With --html: a page that needs no network; without: a summary in
 import argparse
 from pathlib import Path
 
-from clearhead.api.seeing import see
+from clearhead.api.microscope import see
 from clearhead.cli.calling import settings
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import at_least_one

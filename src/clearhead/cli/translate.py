@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from clearhead.api.results import Output
-from clearhead.api.text_model import TextModel, translations
+from clearhead.api.text_model import TextModel, find_translations
 from clearhead.api.trained_run import TrainedRun
 from clearhead.cli.calling import options_of
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments
@@ -127,12 +127,12 @@ def run(namespace: argparse.Namespace) -> int:
             f"--details needs a run, whose training text is known, but {namespace.model} is only a "
             "model; name the run, or leave --details out"
         )
-    translations(model, [], options)  # refuses before a line is read
+    find_translations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         nonlocal picture
         lines = [line for _, line in chunk]
-        answers = translations(model, lines, options, names_of(chunk), n_best=options.n_best)
+        answers = find_translations(model, lines, options, names_of(chunk), n_best=options.n_best)
         first = next((pair for pair in zip(lines, answers) if pair[1]), None)
         if picture is not None and first is not None:
             line, (best, *_) = first

@@ -10,9 +10,9 @@ from typing import Any, Literal, Unpack, get_args
 import torch
 
 from clearhead.errors import ConfigError, InputError, closest, nearest
+from clearhead.inspection.decode_for_page import HowToDecode, finished_text, see
 from clearhead.inspection.edits import Edit, put, zero
 from clearhead.inspection.look import Subject, log_prob, pass_over
-from clearhead.inspection.seeing import HowToDecode, finished_text, see
 from clearhead.inspection.sites import sites
 from clearhead.inspection.trace import mean_of, trace
 from clearhead.models import Model

@@ -24,7 +24,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import Checkpoi
 from torch.utils.hooks import RemovableHandle
 
 from clearhead.errors import InputError
-from clearhead.inspection.attending import Tap, per_head, tap_attention
+from clearhead.inspection.attention_taps import Tap, per_head, tap_attention
 from clearhead.inspection.edits import Counted, Edit, counted
 from clearhead.inspection.sites import Site, TowerName, embedding_of, matching, sites
 from clearhead.models import Model

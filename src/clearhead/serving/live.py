@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, InputError
+from clearhead.inspection.decode_for_page import see
 from clearhead.inspection.look import Subject
-from clearhead.inspection.seeing import see
 from clearhead.inspection.switches import see_without, switches
 from clearhead.models import Classifier
 from clearhead.serving.asking import MAX_BEAM, MAX_CHARACTERS, MAX_TOKENS, LookRequest

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from clearhead.decoding.codec import Codec
+from clearhead.inspection.decode_for_page import encoder_ids
 from clearhead.inspection.lens import stage_names
 from clearhead.inspection.look import Subject, Text, facts_of, pass_over
-from clearhead.inspection.seeing import encoder_ids
 from clearhead.inspection.trace import trace
 from clearhead.inspection.walk import walk
 from clearhead.models import Classifier, MaskedLM, Model, Seq2Seq

@@ -10,9 +10,9 @@ import torch
 
 from clearhead.decoding.opening import open_folder, run_name
 from clearhead.errors import InputError
+from clearhead.inspection.decode_for_page import look_at_text, subject_of
 from clearhead.inspection.look import Subject
 from clearhead.inspection.page import page
-from clearhead.inspection.seeing import look_at_text, subject_of
 from clearhead.inspection.switches import switches
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.folders import has_file, read_text, whole_or_absent

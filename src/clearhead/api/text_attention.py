@@ -12,9 +12,9 @@ from clearhead.decoding.cached import evaluating
 from clearhead.decoding.opening import Opened
 from clearhead.errors import InputError, nearest
 from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
+from clearhead.inspection.decode_for_page import encoder_ids, subject_of
 from clearhead.inspection.look import Text, look
 from clearhead.inspection.page import page
-from clearhead.inspection.seeing import encoder_ids, subject_of
 from clearhead.models import CausalLM, Classifier, MaskedLM, Seq2Seq
 
 

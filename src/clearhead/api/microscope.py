@@ -17,7 +17,7 @@ from clearhead.config.checks import as_path
 from clearhead.config.options import PageLanguage, SeeOptions
 from clearhead.data.learnt_from import LearntFrom
 from clearhead.errors import ConfigError, DataError
-from clearhead.inspection import seeing
+from clearhead.inspection import decode_for_page
 from clearhead.inspection.labelled import FORMAT, label_page, label_text
 from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
@@ -104,9 +104,9 @@ def see(
         training_text=training_text,
     )
     text_model = as_text_model(model)
-    subject = seeing.subject_of(text_model.opened, text_model.name)
+    subject = decode_for_page.subject_of(text_model.opened, text_model.name)
     settings = {name: value for name, value in vars(options).items() if name != "training_text"}
-    document = seeing.see(subject, one_string(text), **settings)
+    document = decode_for_page.see(subject, one_string(text), **settings)
     if not options.training_text:
         return Microscope(document)
     if not isinstance(text_model, TrainedRun):
