@@ -107,3 +107,11 @@ def test_a_manifest_of_another_format_is_refused(prepared: Path):
     path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
     with pytest.raises(DataError, match="has format 99, but this clearhead reads 1"):
         open_corpus(prepared)
+
+
+@pytest.mark.parametrize("instead_of", ["1000000000", '{"no_setting": 1}'])
+def test_settings_that_cannot_stand_on_top_of_a_recipe_are_refused(prepared: Path, instead_of: str):
+    path = prepared / "manifest.json"
+    path.write_text(path.read_text().replace('"instead_of": {}', f'"instead_of": {instead_of}'))
+    with pytest.raises(DataError, match="is not a manifest"):
+        open_corpus(prepared)

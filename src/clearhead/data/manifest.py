@@ -171,6 +171,8 @@ def _check(manifest: Manifest) -> None:
     """Raises ValueError or TypeError where somebody has written something else than a manifest."""
     sides = SIDES[manifest.task]
     _of(dict, manifest.data)
+    for setting in _of(dict, manifest.instead_of):
+        manifest.data[setting]  # KeyError: what is in its place is not there
     for entry in _of(list, manifest.inputs):
         _names(entry["path"], entry["sha256"])
         _count(entry["bytes"])
