@@ -1,5 +1,6 @@
 """Every call with what it cannot take: an error of ours that says what to do, and nothing else."""
 
+import ast
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -171,6 +172,15 @@ def test_a_name_that_is_not_offered_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         ch.trian  # noqa: B018
     assert set(ch.__all__) <= set(dir(ch)) and all(getattr(ch, name) for name in ch.__all__)
+
+
+def test_a_type_checker_reads_the_same_names_from_the_same_modules():
+    stub = ast.parse(Path(ch.__file__).with_suffix(".pyi").read_text("utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    typed = {alias.name: node.module for node in imports for alias in node.names}
+    assert typed | {"edit": "clearhead.inspection.edit"} == ch._HOMES  # pyright: ignore
+    assert typed["edit"] == "clearhead.inspection"
+    assert list(ch._HOMES) == ch.__all__, "in alphabetical order"  # pyright: ignore
 
 
 def test_no_name_is_also_that_of_a_package_which_would_take_its_place_when_imported():

@@ -25,7 +25,6 @@ SYSTEM = "a file of the system"
 ANY = "whatever its callers name, which are listed themselves"
 
 READERS = {
-    "__init__.py:_homes": PACKAGE,
     "api/examining.py:open_module": "model folder: config.json",
     "api/loading.py:load": "model folder",
     "api/locating.py:locate": "model folder: config.json",
