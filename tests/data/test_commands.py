@@ -85,6 +85,7 @@ def test_data_of_other_settings_are_not_shown(capsys: pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         (["prepare", "pairs.toml", "--data.vocb_size", "4"], "did you mean '--data.vocab_size'?"),
+        (["prepare", "pairs.toml", "--data.vocab_size", "1000000000000"], "at most 1,048,576; try"),
         (["prepare", "pairs.toml", "more"], "does not take 'more'; see clearhead prepare --help"),
         (["prepare", "pears"], "there is no recipe 'pears'"),
         (["data", "pairs.toml"], "make it with: clearhead prepare pairs.toml"),

@@ -26,6 +26,9 @@ INVALID_INPUT: tuple[InvalidInput, ...] = get_args(InvalidInput)
 DEFECTS: tuple[Defect, ...] = get_args(Defect)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
+MOST_TOKENS = 2**20
+"""Of a new vocabulary: the trainer of tokenizers reserves memory for all of them, and ends the
+process where it gets none."""
 MAX_PLACEHOLDERS = 1024
 
 
@@ -238,7 +241,8 @@ class DataConfig:
             rule = "must be a number with tokenizer='bpe'"
             raise ConfigError("vocab_size", self.vocab_size, rule, "try vocab_size=8000")
         if self.vocab_size is not None:
-            check_at_least("vocab_size", self.vocab_size, N_BYTES + len(self.control_tokens))
+            lowest = N_BYTES + len(self.control_tokens)
+            check_between("vocab_size", self.vocab_size, lowest, MOST_TOKENS)
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
