@@ -25,7 +25,7 @@ FOLDER = "repository"
 """Where the pages are, in the site of each language."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 BLOCK = re.compile(r"^```.*?^```\n|`[^`\n]+`", flags=re.M | re.S)
-PICTURES = (".svg", ".png")
+PICTURES = (".svg", ".png", ".webp")
 
 
 def slug(heading: str) -> str:
