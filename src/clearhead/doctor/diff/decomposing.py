@@ -39,7 +39,17 @@ _FUSED = (
 def table() -> dict[Any, Callable[..., Any]]:
     """Fused operation → the function that computes it step by step."""
     known = [getattr(torch.ops.aten, name, None) for name in _FUSED]
-    return dict(get_decompositions([packet for packet in known if packet is not None]))
+    found = dict(get_decompositions([packet for packet in known if packet is not None]))
+    return {**found, torch.ops.aten.addmm.default: _product_and_bias}
+
+
+def _product_and_bias(
+    bias: Tensor, one: Tensor, other: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """Torch's own formula multiplies both by 1, behind which a bias is no parameter any more."""
+    product = one.mm(other)
+    product = product if alpha == 1 else product * alpha
+    return product + (bias if beta == 1 else bias * beta)
 
 
 @contextmanager

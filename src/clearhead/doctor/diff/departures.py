@@ -15,13 +15,12 @@ from .fingerprints import distance
 from .layouts import relative
 from .matching import Matching, add_noise, loops, side_by_side
 from .narrowing import narrowed
-from .operations import SourceLine
+from .operations import LOW, SourceLine
 from .places import port_line, region_lines
 from .recording import Plan, Recording
 from .sides import Program
 from .substituting import Substitution
 
-LOW = (torch.bfloat16, torch.float16)
 _TIMES_NOISE = 8
 _EXACT = 1e-9
 _USUAL_NOISE = 1e-7
@@ -263,6 +262,9 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 def _observed(substitution: Substitution, cut: Cut, cause: Cause | None = None) -> Departure:
     evidence = Evidence(substitution, cut)
     cause = cause or find_cause(evidence)
+    bypass = substitution.as_bypass(cut) if cause is None else None
+    if bypass is not None and (cause := find_cause(Evidence(substitution, bypass))) is not None:
+        evidence = Evidence(substitution, bypass)
     mine, theirs = evidence.mine, substitution.matching.whole(evidence.theirs)
     return Departure(
         line=port_line(evidence, cause),

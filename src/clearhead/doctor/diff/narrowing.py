@@ -50,11 +50,18 @@ def _other_operands(s: Substitution, cut: Cut, source: int, theirs: int, depth: 
     weights."""
     place = s.root(source)
     operation = s.operations[place]
-    if not (operation.from_tokens and depth and _only_views(s, source, place)):
+    if not operation.from_tokens or operation.dtype.is_complex or not depth:
         return []
-    made = Cut("replace", place, theirs, cut.value.reshape(operation.shape), score=cut.score)
-    behind = narrowed(s, made, depth - 1)
-    return behind if all(c.kind == "operand" for c in behind) else []
+    values = [cut.value.reshape(operation.shape)]
+    if not _only_views(s, source, place):
+        theirs = root(s.theirs, theirs)
+        values = s.layouts(place, theirs)[:1]
+    for value in values:
+        made = Cut("replace", place, theirs, value, score=cut.score)
+        behind = narrowed(s, made, depth - 1)
+        if all(c.kind == "operand" for c in behind):
+            return behind
+    return []
 
 
 def _are_weights(s: Substitution, cuts: list[Cut]) -> bool:
@@ -270,7 +277,8 @@ def _behind(
         same = ours is not None and others is not None and distance(ours, others) < near
         if same or _is_read_only_by(s, calls, place):
             behind = _other_operands(s, replace(cut, value=value), source, theirs, depth)
-            if (same and behind) or _are_weights(s, behind):
+            # Whose order is right, only views show.
+            if _are_weights(s, behind) or (same and behind and _only_views(s, source, place)):
                 return behind
         if same:
             return [_out_of_order(s, cut, source, index, value)]
@@ -285,6 +293,8 @@ def _behind(
     others = s.layouts(place, theirs)[:4]
     if _only_views(s, source, place):
         others = [value.reshape(operation.shape)]
+    right = [layout for layout in others if _leads_to(s, place, layout, source, value)]
+    others = right[:1] or others
     for layout in others:
         tried = s.scored(s.at(operation, theirs, layout))
         if best is None or tried.score > best.score:
@@ -293,6 +303,17 @@ def _behind(
     if best is None or (best.score <= 0 and len(others) > 1):
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
     return narrowed(s, best, depth - 1)
+
+
+def _leads_to(s: Substitution, place: int, layout: Tensor, source: int, value: Tensor) -> bool:
+    """Whether with this layout of one tensor another, which is only reordered from it, is right."""
+    if source == place:
+        return False
+    try:
+        made = s.replay.change(ChangedValues(replace={place: layout}), stop_after=source)
+    except (CannotReplayError, *CALL_ERRORS):
+        return False
+    return source in made and close(made[source], value.reshape(made[source].shape), _ROUNDED)
 
 
 def _is_read_only_by(s: Substitution, calls: frozenset[int], index: int) -> bool:

@@ -30,6 +30,8 @@ class SourceLine:
         return f"{Path(self.file).name}:{self.line}"
 
 
+LOW = (torch.bfloat16, torch.float16)
+"""A cast to one of these rounds."""
 LEAVES = ("parameter", "buffer", "input", "constant")
 """What no operation of the run made: a constant is a tensor that is neither of the others."""
 

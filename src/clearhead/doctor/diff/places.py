@@ -5,6 +5,7 @@ from .operations import Operation, SourceLine, shared_line
 from .settings_in_source import (
     where_assigned,
     where_built,
+    where_default,
     where_passed_on,
     where_returned,
     where_set,
@@ -28,11 +29,13 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
     if cause is None or cause.kind not in _NUMBERS:
         return _caller_to_blame(evidence, line)
     number, other = cause.facts["port"], cause.facts["reference"]
+    if abs(number) == 1:  # nobody's setting
+        return line
     every = [line, *(o.line for o in evidence.region if o.line is not None)]
     files = {other.file: other for other in reversed(every)}  # the line's own file first
     found = next(filter(None, (where_set(files[f], number) for f in reversed(files))), None)
     if found is None and abs(number * other - 1) > 1e-6:  # not a factor by which the port divides
-        found = where_assigned(line, number, evidence.s.port.model)
+        found = where_assigned(line, number, evidence.s.port.model) or where_default(line)
     if found is None and cause.kind == "epsilon" and evidence.mine.part_of:
         found = where_built(line)
     return found or line
@@ -56,6 +59,8 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
             if cause.kind.endswith(_TERMS) and _all_add(readers):
                 return _same_line(readers) or readers[0].line  # one summand more
             source = _first_with_its_values(operations, source)
+            if cause.kind == "missing_bias":
+                return source.line  # it belongs to the layer whose weights made the tensor
             behind = _readers(evidence, source.index)
             return shared_line(source, (behind or readers)[:1]) or source.line
         # A cast or a view in the line that makes a tensor does not read it.

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from .decomposing import AttentionByFormula, table, without_fused_kernels
 from .fingerprints import Fingerprint, fingerprint
-from .operations import Leaf, Operation, SourceLine, own_folders, root
+from .operations import LOW, Leaf, Operation, SourceLine, own_folders, root
 
 # Above it, a parameter in double precision is not kept from one operation to the next.
 _KEPT = 1_000_000
@@ -214,8 +214,7 @@ class _Recorder(TorchDispatchMode):
         return mapped(result, keep)
 
     def _count_low(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        low = (torch.bfloat16, torch.float16)
-        asked = kwargs.get("dtype") in low or any(a in low for a in args if _is_dtype(a))
+        asked = kwargs.get("dtype") in LOW or any(a in LOW for a in args if _is_dtype(a))
         if asked and "_to_copy" in str(func):
             self.n_low += 1
 
@@ -296,8 +295,10 @@ class _Recorder(TorchDispatchMode):
         known = None
         if inherits and instead is None and made.reorders and made.inputs and tensor.numel():
             whole = self.operations[made.inputs[0]]
-            if whole.fingerprint is not None and tensor.numel() % whole.fingerprint.count == 0:
-                known = whole.fingerprint
+            rounds = tensor.dtype in LOW and whole.dtype not in LOW
+            printed = None if rounds else whole.fingerprint
+            if printed is not None and tensor.numel() % printed.count == 0:
+                known = printed
         self._append(tensor, made, known=known)
         self.steps[made.call].results.append(index)
         storage = _storage(tensor)
@@ -395,6 +396,5 @@ def _numbers(
 @cache
 def _is_users(file: str) -> bool:
     """Not torch's, the doctor's or Python's own, and not a wrapper around somebody's function."""
-    wrappers = ("/jaxtyping/", "/beartype/", "/contextlib.py", "/functools.py", "/_pytest/")
-    parts = (*wrappers, "/pluggy/")
+    parts = "/jaxtyping/", "/beartype/", "/contextlib.py", "/functools.py", "/_pytest/", "/pluggy/"
     return not file.startswith((*own_folders(), "<")) and not any(part in file for part in parts)

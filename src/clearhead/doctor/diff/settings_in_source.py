@@ -46,6 +46,34 @@ def where_assigned(line: SourceLine, number: float, model: nn.Module) -> SourceL
     return _assigned(tree, line.file, names)
 
 
+def where_default(line: SourceLine) -> SourceLine | None:
+    """The line that gives a default to the only parameter with one that a line computes with, as in
+    `def buckets(n, furthest=128)`, if no call in the file gives it another value."""
+    tree = _tree(line.file)
+    functions = [] if tree is None else list(_on(tree, line, ast.FunctionDef))
+    if tree is None or not functions:
+        return None
+    function = max(functions, key=lambda node: node.lineno)
+    names = [argument.arg for argument in function.args.args]
+    read = {node.id for node in _on(tree, line, ast.Name)}
+    defaults = zip(reversed(names), reversed(function.args.defaults))
+    found = [(name, node) for name, node in defaults if name in read and _is_plain(node)]
+    if len(found) != 1:
+        return None
+    name, default = found[0]
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        is_called = ast.unparse(call.func).split(".")[-1] == function.name
+        before = names.index(name) - (names[0] == "self")
+        if is_called and (len(call.args) > before or name in {word.arg for word in call.keywords}):
+            return None
+    return _at(tree, line.file, default.lineno)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    number = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(number, int | float) and not isinstance(number, bool)
+
+
 def where_passed_on(source: Operation, readers: list[Operation]) -> SourceLine | None:
     """The line that only passes a tensor on, between the one that makes it and those that read it:
     `memory = x`, or the `return x` of a function that does not read it."""

@@ -136,7 +136,9 @@ def _drawn(one: Patient, other: Patient) -> CallInputs:
         max_length=min(lengths) if lengths else None,
         equal_lengths=one.equal_lengths or other.equal_lengths,
     )
-    drawn = common.draw(BATCH)
+    # As long as the target, so that either may be read in the place of the other, and far
+    # neighbours show how their distance counts.
+    drawn = common.draw(BATCH, source_length=common.length)
     if other.pad_id is None or other.pad_id == one.pad_id:
         return drawn
 

@@ -223,9 +223,9 @@ class Substitution:
                 for n, value in enumerate(self._fitting(place, index)):
                     yield rank + 2 * n, self.at(mine, index, value)
         for i, place in enumerate(ours[: _NEAR // 2]):
-            mine = self.operations[place]
+            mine, made_of = self.operations[place], self.sources_of(place)
             for source in entries:
-                if not mine.from_tokens or mine.is_leaf:
+                if not mine.from_tokens or mine.is_leaf or self.root(source) not in made_of:
                     continue
                 for value in _unturned(list(layouts(own[source], mine.shape)))[:2]:
                     theirs = self.matching.of_port[source].index
@@ -287,6 +287,30 @@ class Substitution:
                     views.append(i)
         found = list(dict.fromkeys(found))[:4]
         return found + [i for i in dict.fromkeys(views) if i not in found][:4]
+
+    def sources_of(self, place: int) -> set[int]:
+        """Known tensors of which unknown operations make this one."""
+        todo, seen, found = [place], {place}, set[int]()
+        while todo:
+            for i in self.operations[todo.pop()].inputs:
+                if self.operations[i].from_tokens and i not in seen:
+                    seen.add(i)
+                    known = self.matching.knows(i)
+                    found |= {self.root(i)} if known else set()
+                    todo += [] if known else [i]
+        return found
+
+    def as_bypass(self, cut: Cut) -> Cut | None:
+        """The same cut, where the reference's value is what the port's operations begin with."""
+        equal = self.matching.of_reference.get(root(self.theirs, cut.reference))
+        if equal is None or cut.kind != "replace":
+            return None
+        source = self.root(equal.index)
+        return (
+            replace(cut, kind="bypass", source=source)
+            if source in self.sources_of(cut.place)
+            else None
+        )
 
     def root(self, index: int) -> int:
         """The tensor of which this one is a view."""

@@ -4,7 +4,13 @@ from collections.abc import Callable
 
 from ..evidence import Cause, Evidence
 from .masks import another_mask
-from .numbers import another_number, constant_added, constant_factor, number_added
+from .numbers import (
+    another_number,
+    another_sign,
+    constant_added,
+    constant_factor,
+    number_added,
+)
 from .orders import (
     another_axis,
     another_order,
@@ -39,6 +45,7 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     superfluous_operation,
     another_tensor,
     another_number,
+    another_sign,
     another_axis,
     another_function,
     rotary_layout,

@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from ..evidence import Cause, Evidence
 from ..operations import Operation
 from ..replaying import ChangedValues
 
 _TRIALS = 60
+_SUMS = 4
 
 
 def another_number(evidence: Evidence) -> Cause | None:
@@ -23,10 +25,34 @@ def another_number(evidence: Evidence) -> Cause | None:
             tried += 1
             if tried > _TRIALS:
                 return None
-            if evidence.agrees_with(ChangedValues(scalars={operation.call: (scalar, other)})):
+            change = ChangedValues(scalars={operation.call: (scalar, other)})
+            # Of a table, parts that nothing reads may be anything.
+            is_table = not evidence.mine.from_tokens
+            if evidence.agrees_with(change) or (is_table and evidence.s.restores(change)):
                 facts = {"port": scalar, "reference": other, "operation": operation.name}
                 return Cause(_kind(evidence, operation), facts, operation.lines[:1])
     return None
+
+
+def another_sign(evidence: Evidence) -> Cause | None:
+    """A term that the port adds and the reference subtracts, or the other way round."""
+    if evidence.cut.kind != "replace":
+        return None
+    sums = [o for o in evidence.region if o.name in ("add", "sub") and len(o.inputs) == 2]
+    sums = [o for o in sums if o.from_tokens and not o.scalars]
+    # A rotation has two of them.
+    for chosen in (*([o] for o in sums[-_SUMS:]), sums[-2:]):
+        turned = {o.index: _with_other_sign(evidence, o) for o in chosen}
+        if chosen and evidence.agrees_with(ChangedValues(replace=turned)):
+            sign = -1 if chosen[0].name == "sub" else 1
+            facts = {"port": sign, "reference": -sign, "operation": chosen[0].name}
+            return Cause("factor", facts, chosen[0].lines[:1])
+    return None
+
+
+def _with_other_sign(evidence: Evidence, operation: Operation) -> Tensor:
+    one, other = (evidence.value(i) for i in operation.inputs)
+    return one + other if operation.name == "sub" else one - other
 
 
 def number_added(evidence: Evidence) -> Cause | None:

@@ -141,10 +141,19 @@ def superfluous_operation(evidence: Evidence) -> Cause | None:
     if evidence.cut.kind != "bypass":
         return None
     if evidence.mine.name in ("add", "add_", "sub"):
-        added = term_left_out(evidence)
+        added = term_left_out(evidence) or _own_term(evidence)
         if added is not None:
             return added
     return _between(evidence, evidence.wanted, evidence.own, "superfluous", evidence.region, False)
+
+
+def _own_term(evidence: Evidence) -> Cause | None:
+    """The other operand of a sum or difference of which one operand alone is right."""
+    operations, kept = evidence.s.operations, evidence.s.root(evidence.cut.source)
+    others = [i for i in evidence.mine.inputs if evidence.s.root(i) != kept]
+    if len(others) != 1 or len(evidence.mine.inputs) != 2:
+        return None
+    return _of_term("superfluous", operations[evidence.s.root(others[0])])
 
 
 def _between(
@@ -250,7 +259,7 @@ def another_tensor(evidence: Evidence) -> Cause | None:
         if missing is not None:
             return missing
     equal = evidence.s.matching.of_reference.get(wanted)
-    if equal is None or equal.index > evidence.mine.index:
+    if equal is None or evidence.mine.index in evidence.makers(equal.index):
         return None  # the port does not have the right tensor: it computes something else
     ours = evidence.s.operations
     facts = {"port": _name(ours, source.index), "reference": _name(ours, equal.index)}
@@ -259,8 +268,9 @@ def another_tensor(evidence: Evidence) -> Cause | None:
     if source.selects and partner.line == source.line and partner.inputs == source.inputs:
         line = source.line  # parts of one tensor whose names are mixed up: the line that names them
     elif source.from_tokens and not partner.is_leaf:
-        # Where the right tensor is at hand as well, the wrong one was taken.
-        line = shared_line(evidence.mine, [partner])
+        # The wrong one was taken where either is at hand: in the innermost call of these.
+        lines = [shared_line(evidence.mine, [made]) for made in (source, partner)]
+        line = min(filter(None, lines), key=evidence.mine.lines.index, default=None)
     return Cause("tensor", facts, () if line is None else (line,))
 
 
