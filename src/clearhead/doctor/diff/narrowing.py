@@ -52,16 +52,16 @@ def _other_operands(s: Substitution, cut: Cut, source: int, theirs: int, depth: 
     operation = s.operations[place]
     if not operation.from_tokens or operation.dtype.is_complex or not depth:
         return []
-    values = [cut.value.reshape(operation.shape)]
-    if not _only_views(s, source, place):
+    if _only_views(s, source, place):
+        fitting = [cut.value.reshape(operation.shape)]
+    else:
         theirs = root(s.theirs, theirs)
-        values = s.layouts(place, theirs)[:1]
-    for value in values:
-        made = Cut("replace", place, theirs, value, score=cut.score)
-        behind = narrowed(s, made, depth - 1)
-        if all(c.kind == "operand" for c in behind):
-            return behind
-    return []
+        fitting = s.layouts(place, theirs)[:1]
+    if not fitting:
+        return []
+    made = Cut("replace", place, theirs, fitting[0], score=cut.score)
+    behind = narrowed(s, made, depth - 1)
+    return behind if all(c.kind == "operand" for c in behind) else []
 
 
 def _are_weights(s: Substitution, cuts: list[Cut]) -> bool:
@@ -313,7 +313,9 @@ def _leads_to(s: Substitution, place: int, layout: Tensor, source: int, value: T
         made = s.replay.change(ChangedValues(replace={place: layout}), stop_after=source)
     except (CannotReplayError, *CALL_ERRORS):
         return False
-    return source in made and close(made[source], value.reshape(made[source].shape), _ROUNDED)
+    if source not in made or made[source].numel() != value.numel():
+        return False
+    return close(made[source], value.reshape(made[source].shape), _ROUNDED)
 
 
 def _is_read_only_by(s: Substitution, calls: frozenset[int], index: int) -> bool:
