@@ -62,7 +62,7 @@ _HOMES = {
 type checker; a test compares the two."""
 _MOVED = dict.fromkeys(("add", "change", "multiply", "names", "put", "zero"), "edit")
 """Names of 0.2 that version 0.3 still has, with a warning."""
-__all__ = sorted(_HOMES)
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

@@ -82,7 +82,7 @@ def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
     translator.translate(["aei", long], **cut)
     (told,) = caplog.messages
     longest = translator.config.max_length
-    assert told == f"text 2 has 121 tokens, and the model takes {longest}: it was cut"
+    assert told == f"text 2 has 121 tokens, but the model takes {longest}: it was cut"
     found = translator.attention(long, "iea", too_long="cut")
     assert len(found.source) == longest
     caplog.clear()
@@ -342,7 +342,7 @@ def test_a_model_computes_where_and_in_what_it_is_loaded(translator: ch.TrainedR
     assert {p.dtype for p in shipped.model.parameters()} == {torch.bfloat16}
     with pytest.raises(ch.ClearheadError, match=r"device='toaster' cannot be used .*device='cpu'"):
         ch.load("copy-task", device="toaster")
-    with pytest.raises(ch.ClearheadError, match="dtype='half' is not a dtype of weights"):
+    with pytest.raises(ch.ClearheadError, match="dtype='half' is not a floating-point dtype"):
         ch.load("copy-task", dtype="half")  # pyright: ignore
 
 

@@ -278,7 +278,9 @@ def test_what_would_be_ignored_or_misread_is_refused(tmp_path: Path):
         ch.evaluate(decoder, text=["a"], document="File")  # pyright: ignore
     with pytest.raises(ClearheadError, match="give one of its columns"):
         decoder.generate(Frame())  # pyright: ignore
-    with pytest.raises(ClearheadError, match=r"nowhere is no folder with a tokenizer\.json"):
+    with pytest.raises(
+        ClearheadError, match=r"nowhere is not a folder that holds a tokenizer\.json"
+    ):
         ch.save_model(decoder.model, tmp_path / "x", tokenizer="nowhere")
     assert not (tmp_path / "x").exists()
 

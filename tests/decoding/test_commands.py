@@ -288,7 +288,7 @@ def test_scores_are_those_of_the_model_and_evaluation_says_how_it_was_done(
     [
         ("translate", "mt", b"a dog\ncaf\xe9\n", "line 2: byte 4 (0xe9) is not UTF-8"),
         ("generate", "lm", b"caf\xe9\n", "line 1: byte 4 (0xe9) is not UTF-8"),
-        ("generate", "lm", b"x" * 200, "line 1 has 200 tokens, and the model takes 40"),
+        ("generate", "lm", b"x" * 200, "line 1 has 200 tokens, but the model takes 40"),
         (
             "translate",
             "lm",
@@ -318,7 +318,7 @@ def test_a_line_that_is_too_long_is_cut_if_asked_and_reported(folder: Path, insi
         "translate", folder / "mt", "--max-new", 3, "--too-long", "cut", given="x" * 99 + "\na\n"
     )
     assert run.returncode == 0 and run.stdout.count("\n") == 2
-    assert run.stderr == "clearhead: line 1 has 100 tokens, and the model takes 40: it was cut\n"
+    assert run.stderr == "clearhead: line 1 has 100 tokens, but the model takes 40: it was cut\n"
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_a_decoder_is_not_given_a_source_that_leaves_no_room_for_its_target():
     joined = Codec(source=TOKENIZER, target=TOKENIZER, ids=TokenIds(target_start=1))
     assert (CODEC.longest_source(20), joined.longest_source(20)) == (20, 15)
     assert len(joined.fit_source([5] * 15, 20)) == 15
-    with pytest.raises(InputError, match="has 16 tokens, and the model takes 15; split it"):
+    with pytest.raises(InputError, match="has 16 tokens, but the model takes 15; split it"):
         joined.fit_source([5] * 16, 20)
     (skipped,) = encode_sources(joined, ["a b c d e f g h i j k l m"], 8, "skip")
     assert skipped.given == [] and skipped.n_cut > 6
@@ -96,7 +96,7 @@ def test_texts_come_back_in_order_with_what_the_model_was_given():
 def test_a_text_that_is_too_long_is_refused_by_its_name_or_cut_before_its_end():
     long = "dog " * 30
     how = TranslateConfig(too_long="refuse")
-    with pytest.raises(InputError, match=r"line 7 has .* tokens, and the model takes 20"):
+    with pytest.raises(InputError, match=r"line 7 has .* tokens, but the model takes 20"):
         translate_texts(OwnEngine(MT), CODEC, [long], how, names=["line 7"])
     (skipped,) = translate_texts(OwnEngine(MT), CODEC, [long])
     assert skipped.outputs == [] and skipped.n_cut > 20
@@ -105,7 +105,7 @@ def test_a_text_that_is_too_long_is_refused_by_its_name_or_cut_before_its_end():
     )
     whole = CODEC.encode_sources([long])[0]
     assert cut.given == [*whole[:19], TOKENIZER.eos_id] and cut.n_cut == len(whole) - 20
-    with pytest.raises(InputError, match=r"text 1 has .* tokens, and the model takes 20"):
+    with pytest.raises(InputError, match=r"text 1 has .* tokens, but the model takes 20"):
         generate_texts(OwnEngine(LM), CODEC, [long])
     (cut,) = generate_texts(OwnEngine(LM), CODEC, [long], GenerateConfig(too_long="cut"))
     assert cut.given == CODEC.encode_prompts([long])[0][-10:]

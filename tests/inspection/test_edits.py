@@ -368,10 +368,10 @@ def test_a_position_that_the_other_run_does_not_have_is_refused():
     long, short = torch.arange(3, 12)[None], torch.arange(3, 10)[None]
     with torch.no_grad(), trace(model) as t:
         model(short)
-    message = "position 8 is asked for, and the value has 7 positions; choose positions that both"
+    message = "position 8 is beyond the value, which has 7 positions; choose positions that both"
     with pytest.raises(InputError, match=message):
         run(model, put(STREAM, t[STREAM], positions=[3, 8]), inputs=(long,))
-    with pytest.raises(InputError, match="position 8 is asked for"):
+    with pytest.raises(InputError, match="position 8 is beyond"):
         run(model, put(STREAM, t[STREAM]), inputs=(long,))
     run(model, put(STREAM, t[STREAM], positions=[6]), inputs=(long,))
 
@@ -413,7 +413,7 @@ def test_a_position_from_the_end_is_that_of_each_run():
     )
     with torch.no_grad():
         assert grid.values.item() == pytest.approx(last(model(torch.tensor([long]))).item())
-    with pytest.raises(InputError, match="position 6 is asked for, and the other run has 6"):
+    with pytest.raises(InputError, match="position 6 is beyond the other run, which has 6"):
         patching(model, lambda: None, last, source=t, pattern=name, positions=[6])
 
 

@@ -315,7 +315,7 @@ def test_a_start_token_with_the_id_of_padding_is_looked_at():
 def test_a_decoder_is_shown_the_continuation_as_it_was_given():
     document = see(subject("decoder"), "The bride", target="\n seems")
     assert document["text"] == "\n seems"
-    with pytest.raises(InputError, match=r"the target has .* tokens, and the model takes 224"):
+    with pytest.raises(InputError, match=r"the target has .* tokens, but the model takes 224"):
         see(subject("decoder"), "The bride", target="pretty " * 224)
 
 
@@ -351,7 +351,7 @@ def test_a_map_of_attention_shows_parts_of_a_character_as_the_page_does():
     model = ch.load("tatoeba-en-zh")
     found = model.attention("漢字", "hi")
     assert found.source[0].startswith("⟨") and "\ufffd" not in "".join(found.source)
-    with pytest.raises(InputError, match="the text is empty, so nothing can be looked at"):
+    with pytest.raises(InputError, match="the text is empty; give some text to look at"):
         model.attention("")
 
 
@@ -379,5 +379,5 @@ def test_a_text_may_fill_the_model_to_its_last_position():
     n = 225 - len(decoder.source.encode("We"))  # the last token is predicted, and not fed
     document = see(decoder, "We", target="~" * n)
     assert len(document["tokens"]["fed"]) == 224
-    with pytest.raises(InputError, match="has 225 tokens, and the model takes 224"):
+    with pytest.raises(InputError, match="has 225 tokens, but the model takes 224"):
         see(decoder, "We", target="~" * (n + 1))

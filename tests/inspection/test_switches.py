@@ -94,8 +94,8 @@ def test_afterwards_the_model_is_as_it_was():
 @pytest.mark.parametrize(
     ("off", "replace", "complaint"),
     [
-        (["decoder.layers.9.self_attention.heads:0"], "zero", "nothing that can be switched off"),
-        (["logits"], "zero", "nothing that can be switched off"),
+        (["decoder.layers.9.self_attention.heads:0"], "zero", "cannot be switched off"),
+        (["logits"], "zero", "cannot be switched off"),
         ([], "median", "is not a choice"),
     ],
 )

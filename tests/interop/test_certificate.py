@@ -222,7 +222,7 @@ def test_the_commands_tell_what_they_did(tmp_path: Path, capsys: pytest.CaptureF
         f"without   a tokenizer: {out} has no tokenizer.json",
     ]
     assert main(["import", out, back]) == 2
-    assert "is already there; name a new folder" in capsys.readouterr().err
+    assert "already exists; name a new folder" in capsys.readouterr().err
 
 
 def test_what_has_no_home_is_refused_before_anything_is_written(

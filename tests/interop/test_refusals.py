@@ -78,7 +78,7 @@ def test_a_sharded_folder_is_read(sharded: Path):
         ({"n_embd": True}, "d_model=True must be int"),
         ({"n_embd": None}, "d_model=None must be int"),
         ({"n_embd": [24]}, "must be int"),
-        ({"vocab_size": 54}, r"has the shape \(53, 24\), and config.json makes it \(54, 24\)"),
+        ({"vocab_size": 54}, r"has the shape \(53, 24\), but config.json makes it \(54, 24\)"),
         ({"n_positions": 2**28}, "makes a table of more than"),
         ({"n_inner": 0}, "d_ff=0 must be"),
         ({"n_head": 5}, "n_heads=5 must divide d_model=24"),
@@ -112,7 +112,7 @@ def test_keys_that_change_nothing_are_taken_as_they_come(folder: Path, tmp_path:
     [
         ("", "not valid JSON"),
         ("[]", "holds list, not an object"),
-        ('{"model_type": "gpt2", "n_embd": NaN}', "NaN is no number"),
+        ('{"model_type": "gpt2", "n_embd": NaN}', "NaN is not a JSON number"),
         ('{"n_embd": ' + "9" * 5000 + "}", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
         ('{"a": ' * 100_000, "not valid JSON"),
@@ -262,7 +262,7 @@ def test_a_folder_that_is_there_is_not_overwritten(folder: Path):
     out = folder.parent / "out"
     out.mkdir()
     (out / "precious").touch()
-    with pytest.raises(FolderError, match="is already there; name a new folder"):
+    with pytest.raises(FolderError, match="already exists; name a new folder"):
         import_model(folder, out)
     assert [path.name for path in out.iterdir()] == ["precious"]
 

@@ -157,7 +157,7 @@ def test_only_the_own_page_is_answered(here: TestClient, headers: dict[str, str]
         ('{"text": "a", "checkpoint": 1e9}', 400, "whole number"),
         ('{"text": "a", "off": "x"}', 400, "list of names"),
         ('{"text": "a", "off": [[]]}', 400, "must be names; write them in quotes"),
-        ('{"text": "a", "off": ["logits"]}', 400, "nothing that can be switched off"),
+        ('{"text": "a", "off": ["logits"]}', 400, "cannot be switched off"),
         (json.dumps({"text": "a", "off": ["x"] * 65}), 400, "at most 64 names"),
         ('{"text": "a", "replace": "median"}', 400, "is not a choice"),
         ('{"text": "a", "language": "<b>"}', 400, "is not a choice"),

@@ -149,7 +149,7 @@ def test_one_line_that_is_too_long_does_not_cost_the_labels_of_the_others(
     assert ask(monkeypatch, lines, trained) == 0
     out, said = capsys.readouterr()
     assert out == "fine\n\nwet\n"
-    assert "line 2 has" in said and "and the model takes 120: left empty; shorten it, or" in said
+    assert "line 2 has" in said and "but the model takes 120: left empty; shorten it, or" in said
     assert ask(monkeypatch, lines, trained, "--too-long", "cut") == 0
     out, said = capsys.readouterr()
     assert out == "fine\nwet\nwet\n" and "takes 120: it was cut" in said

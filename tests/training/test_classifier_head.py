@@ -202,7 +202,7 @@ def test_a_classifier_of_theirs_gives_its_labels_here(tmp_path: Path):
         ({"id2label": {"0": "a", "2": "b"}}, "must name the labels from '0' on"),
         ({"id2label": ["a", "b", "c"]}, "must name the labels from '0' on"),
         ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "must be at least two different strings"),
-        ({"id2label": {"0": "a", "1": 5, "2": "b"}}, "labels=.* must be a list of texts"),
+        ({"id2label": {"0": "a", "1": 5, "2": "b"}}, "labels=.* must be a list of strings"),
         ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight' in .* has the shape"),
     ],
 )
@@ -335,7 +335,7 @@ def test_a_folder_of_an_earlier_version_has_no_labels_in_its_configuration(tmp_p
     assert load_model(tmp_path / "model").config.labels == ()
     content["model"]["labels"] = "ab"
     (tmp_path / "model" / "config.json").write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match="labels='ab' must be a list of texts"):
+    with pytest.raises(ConfigError, match="labels='ab' must be a list of strings"):
         load_model(tmp_path / "model")
 
 

@@ -34,7 +34,7 @@ def text_attention(
         raise InputError(f"too_long={too_long!r:.60} is not a choice; {remedy}")
     model, codec = opened.model, opened.codec
     if not text.strip():
-        raise InputError("the text is empty, so nothing can be looked at; give some text")
+        raise InputError("the text is empty; give some text to look at")
     if not isinstance(model, Seq2Seq):
         if target is not None:
             raise InputError("only an encoder-decoder has a target; leave it out")

@@ -69,10 +69,10 @@ class LearnState:
         for each in exercises.values():
             counts = [each.attempts, each.hints, *each.mistakes.values()]
             if not all(isinstance(n, int) and n >= 0 for n in counts):
-                raise ValueError("a count is no number")
+                raise ValueError("a count is not a whole number")
         current = document["current"]
         if not isinstance(current, str | None):
-            raise ValueError("the current exercise is no name")
+            raise ValueError("the name of the current exercise is not a string")
         return cls(document["language"], current, exercises)
 
     def write(self, folder: Path) -> None:

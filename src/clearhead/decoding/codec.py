@@ -112,7 +112,7 @@ class Codec:
             return ids
         if too_long == "refuse":
             takes = self.longest_source(longest)
-            what = f"{name} has {len(ids)} tokens, and the model takes {takes}"
+            what = f"{name} has {len(ids)} tokens, but the model takes {takes}"
             raise InputError(f"{what}; split it, or have it cut: too_long='cut'")
         if self.ids.target_start is not None:
             longest //= 2  # a decoder needs the other half for the target
@@ -126,7 +126,7 @@ class Codec:
         if len(ids) <= longest:
             return ids
         if too_long == "refuse":
-            what = f"{name} has {len(ids)} tokens, and the model takes {longest}"
+            what = f"{name} has {len(ids)} tokens, but the model takes {longest}"
             remedy = "shorten it, or have its front cut: too_long='cut'"
             raise InputError(f"{what}; {remedy}")
         return ids[-(longest // 2) :]  # half of the window is left for new tokens

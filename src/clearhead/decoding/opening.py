@@ -178,7 +178,10 @@ def _open(path: Path, ids: TokenIds, config: ModelConfig) -> Tokenizer:
         index = next(i for i in known if i is not None)
         name = library.id_to_token(index)
         if name is None:
-            raise FolderError(f"{path} has no token {index}, which config.json names as {role}")
+            raise FolderError(
+                f"{path} has no token {index}, which config.json names as {role}; copy the "
+                "tokenizer that the model was trained with"
+            )
         names.append(name)
     if config.family == "encoder":
         contents = {token.content for token in added.values()}

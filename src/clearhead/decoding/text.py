@@ -360,5 +360,5 @@ def join_sentences(
 def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
     """Warns if the model is not given all of a text."""
     if n_cut:
-        told = "%s has %d tokens, and the model takes %d: %s"
+        told = "%s has %d tokens, but the model takes %d: %s"
         _log.warning(told, name, n_given + n_cut, longest, what)

@@ -99,7 +99,7 @@ def label_texts(
         tokens = codec.source.encode(codec.as_in_training(text))
         if (n := len(tokens) + 2) > longest:  # the mask or the start, and the end
             if too_long == "refuse":
-                what = f"{names[index]} has {n} tokens, and the model takes {longest}"
+                what = f"{names[index]} has {n} tokens, but the model takes {longest}"
                 raise InputError(f"{what}; shorten it, or have it cut: {CUT}")
             skips = too_long == "skip"
             done = f"left empty; shorten it, or have it cut: {CUT}" if skips else "it was cut"

@@ -158,7 +158,7 @@ def encoder_ids(subject: Subject, text: str) -> list[int]:
     *before, last = subject.codec.as_in_training(text).replace(own, MASK).split(MASK)
     if before and tokenizer.mask_id is None:
         raise InputError(
-            f"{MASK} stands in the text, and this tokenizer has no such token; leave it out"
+            f"the text contains {MASK}, but this tokenizer has no such token; leave it out"
         )
     ids: list[int] = []
     for piece in before:
@@ -182,6 +182,6 @@ def _fitting(subject: Subject, ids: list[int], *, what: str = "text") -> list[in
     longest = subject.model.config.max_length
     if len(ids) > longest:
         raise InputError(
-            f"the {what} has {len(ids)} tokens, and the model takes {longest}; shorten it"
+            f"the {what} has {len(ids)} tokens, but the model takes {longest}; shorten it"
         )
     return ids

@@ -190,7 +190,7 @@ class Edit:
             numbers = numbers.masked_fill(~tokens.chosen(self.positions), -1)
         if (last := int(numbers.max())) >= columns:
             raise InputError(
-                f"{self}: position {last} is asked for, and the value has {columns} positions; "
+                f"{self}: position {last} is beyond the value, which has {columns} positions; "
                 "choose positions that both runs have"
             )
 
@@ -232,7 +232,7 @@ def multiply(name: str, factor: float, **where: Unpack[Where]) -> Edit:
 def change(name: str, function: Callable[[Tensor], Tensor], **where: Unpack[Where]) -> Edit:
     """Whatever the function returns. It is given a copy, of all heads and positions."""
     if not callable(function):
-        raise InputError(f"function={function!r:.60} cannot be called; give one of a tensor")
+        raise InputError(f"function={function!r:.60} is not callable; give a function of a tensor")
     return Edit(name, "change", lambda x, _: function(x), **where)
 
 

@@ -108,7 +108,7 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     if not hasattr(checked_trace(t).model, pattern):
         other = "causal" if kind == "self" else "self"
         raise InputError(
-            f"kind={kind!r} needs the {pattern}, and the model has none; try {other!r}"
+            f"kind={kind!r} needs the {pattern}, which the model does not have; try {other!r}"
         )
     flow: Tensor | None = None
     for index in range(len(getattr(t.model, pattern).layers)):

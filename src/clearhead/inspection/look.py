@@ -186,7 +186,8 @@ def _check_size(model: Model, text: Text) -> None:
     if size > MAX_BYTES:
         raise InputError(
             f"the attention of {m} + {n} tokens in {layers} layers of {config.n_heads} heads takes "
-            f"{size // 1_000_000} MB; a page takes {MAX_BYTES // 1_000_000} MB: shorten the text"
+            f"{size // 1_000_000} MB, but a page holds {MAX_BYTES // 1_000_000} MB; shorten the "
+            "text"
         )
 
 

@@ -98,7 +98,7 @@ def _from(source: Trace, name: str, position: int) -> Edit:
         chosen = counted(real).chosen([position])
         if not chosen.any(dim=1).all():
             raise InputError(
-                f"position {position} is asked for, and the other run has "
+                f"position {position} is beyond the other run, which has "
                 f"{int(real.sum(dim=1).min())} positions; choose positions that both runs have"
             )
         column = chosen.int().argmax(dim=1).view(-1, *[1] * (value.dim() - 1))
@@ -110,8 +110,8 @@ def _check_no_padding(run: Trace, name: str) -> None:
     keys = [run.real("encoder")] if ".cross_attention." in name else []
     if not all(real.all() for real in (run.real_of(name), *keys)):
         raise InputError(
-            f"{name} cannot be taken from or put into a run with padding: its keys would stand "
-            "elsewhere; run one text at a time"
+            f"{name} cannot be taken from or put into a run with padding: its keys would have "
+            "other positions; run one text at a time"
         )
 
 

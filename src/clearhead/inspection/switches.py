@@ -77,8 +77,7 @@ def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | Non
     if unknown := [each for each in off if each not in known]:
         close = [each] if (each := closest(unknown[0], known)) else known[:3]
         raise InputError(
-            f"{unknown[0]!r} is nothing that can be switched off in this model; "
-            f"{nearest(unknown[0], close)}"
+            f"{unknown[0]!r} cannot be switched off in this model; {nearest(unknown[0], close)}"
         )
     heads: dict[str, list[int] | None] = {}
     for each in dict.fromkeys(off):

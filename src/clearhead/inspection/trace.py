@@ -73,7 +73,10 @@ class Trace:
         self._waiting = list(edits)
         for one in edits:
             if not isinstance(one, Edit):
-                raise InputError(f"edit={one!r:.60} is no edit; make one, as: ch.edit.zero(name)")
+                raise InputError(
+                    f"edit={one!r:.60} is a {type(one).__name__}; give an edit, such as "
+                    "ch.edit.zero(name)"
+                )
             for name in matching(one.name, known):
                 one.check(self._sites[name])
                 self._edits[name].append(one)
@@ -140,9 +143,9 @@ class Trace:
         return torch.cat(calls, dim=1 if site.form == "stream" else 2)
 
     def real(self, tower: TowerName) -> Bool[Tensor, "batch length"]:
-        """Which tokens of a tower are no padding, over all calls."""
+        """Which tokens of a tower are not padding, over all calls."""
         if tower not in self._tokens:
-            raise InputError(f"the {tower} was not reached inside the trace")
+            raise InputError(f"the {tower} did not run inside the trace; call it there")
         calls = [real for _, real in self._tokens[tower]]
         if len({len(real) for real in calls}) > 1:
             rows = ", ".join(str(len(real)) for real in calls)
@@ -153,7 +156,7 @@ class Trace:
         return torch.cat(calls, dim=1)
 
     def real_of(self, name: str) -> Bool[Tensor, "batch length"]:
-        """Which tokens of an activation are no padding."""
+        """Which tokens of an activation are not padding."""
         return self.real(self._sites[name].tower)
 
     def _stored(self, name: str) -> list[Tensor]:
@@ -222,8 +225,8 @@ class Trace:
         self._handles = []
         if kind is None and self._waiting:
             raise InputError(
-                f"{self._waiting[0]} changed nothing: no call inside the trace reached that place; "
-                "with a cache, keys and values of the source are made by new_cache"
+                f"{self._waiting[0]} changed nothing: no call inside the trace reached that "
+                "activation; with a cache, keys and values of the source are made by new_cache"
             )
 
     def _hooks(self) -> Iterator[RemovableHandle | Tap]:
@@ -325,7 +328,10 @@ def mean_of(
             )
         site = t._sites[name]
         if site.form == "matrix":
-            raise InputError(f"{name} has a column for each key; there is no mean over texts")
+            raise InputError(
+                f"{name} has a column for each key, so it has no mean over texts; take another "
+                "name from ch.edit.names(model)"
+            )
         real = t.real(site.tower)
         x = t.joined(name)
         lengths = real if site.form == "stream" else real[:, None]
@@ -333,7 +339,7 @@ def mean_of(
         sums = part if sums is None else sums + part
         n_tokens += int(real.sum())
     if sums is None or not n_tokens:
-        raise InputError(f"the mean of {name} needs at least one run with a token")
+        raise InputError(f"the mean of {name} needs at least one token; give a run that has one")
     return sums / n_tokens
 
 
@@ -341,7 +347,7 @@ def checked_trace(t: Trace) -> Trace:
     """The trace that was given; anything else is refused by name."""
     if not isinstance(t, Trace):
         raise InputError(
-            f"{type(t).__name__} is no trace; give the t of: with ch.trace(model) as t"
+            f"t={t!r:.60} is a {type(t).__name__}; give the trace t of: with ch.trace(model) as t"
         )
     return t
 

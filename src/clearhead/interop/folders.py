@@ -68,7 +68,7 @@ def read_json(folder: Path, name: str, *, most: int = MAX_CONFIG_BYTES) -> dict[
 
 
 def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
@@ -83,9 +83,9 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
     of it is on the disk. After an error nothing is left; after a kill, at most a hidden folder
     beside it, which the next start removes."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FolderError(f"{folder} is already there; name a new folder, or remove it first")
+        raise FolderError(f"{folder} already exists; name a new folder, or remove it first")
     if folder.name in ("", ".."):
-        raise FolderError(f"{folder} is no name for a new folder; give one, such as {folder}/model")
+        raise FolderError(f"{folder} is not a valid name for a new folder; try {folder}/model")
     with folder_beside(folder) as unfinished:
         yield unfinished
         unfinished.chmod(0o755)  # a new hidden folder is private, and so are safetensors' files

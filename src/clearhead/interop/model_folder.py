@@ -99,7 +99,9 @@ def save_model(
     folder = _as_path("folder", folder)
     tokenizer = None if tokenizer is None else _as_path("tokenizer", tokenizer)
     if tokenizer is not None and not (has_tokenizer(tokenizer) or has_file(tokenizer, SOURCE)):
-        raise FolderError(f"{tokenizer} is no folder with a {TOKENIZER}; name one that is")
+        raise FolderError(
+            f"{tokenizer} is not a folder that holds a {TOKENIZER}; name one that does"
+        )
     if not isinstance(ids, TokenIds):
         raise InputError(f"ids={ids!r:.60} is a {type(ids).__name__}; give TokenIds")
     token_ids(asdict(ids), model.config)
@@ -136,9 +138,7 @@ def load_model(
     cannot make us run code."""
     folder = _as_path("folder", folder)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise InputError(
-            f"dtype={dtype!r:.60} is not a dtype of weights; give one, such as torch.float32"
-        )
+        raise InputError(f"dtype={dtype!r:.60} is not a floating-point dtype; try torch.float32")
     description = read_description(folder)
     config = description.model
     _check_own_parts(folder, description, own_parts)
@@ -171,12 +171,12 @@ def _check_own_parts(folder: Path, description: Description, given: OwnParts) ->
         saved = description.own_parts.get(role)
         if saved is None:
             raise FolderError(
-                f"{folder} was saved with our own {role}, and {part.__name__} would replace it; "
-                "leave it out"
+                f"{folder} was saved with clearhead's own {role}, which {part.__name__} would "
+                "replace; leave it out"
             )
         if saved.rpartition(":")[2] != part.__qualname__:
             raise FolderError(
-                f"{folder} was saved with {role}={saved}, and this is {part.__qualname__}; give "
+                f"{folder} was saved with {role}={saved}, but this is {part.__qualname__}; give "
                 "the class of that name"
             )
 
@@ -222,13 +222,14 @@ def check_tensors(
     """Raises unless exactly the expected tensors are there, with their shapes."""
     if missing := sorted(expected.keys() - found.keys()):
         raise FolderError(
-            f"{folder} lacks the tensors {listed(missing)} that its config.json needs"
+            f"{folder} lacks the tensors {listed(missing)} that its config.json needs; is it "
+            "complete?"
         )
     if surplus := sorted(found.keys() - expected.keys()):
         raise FolderError(f"{folder} has tensors that no rule covers: {listed(surplus)}")
     for name, shape in expected.items():
         if found[name] != shape:
-            rule = f"{found[name]}, and config.json makes it {shape}"
+            rule = f"{found[name]}, but config.json makes it {shape}; is it damaged?"
             raise FolderError(f"{name!r} in {folder} has the shape {rule}")
 
 
@@ -287,7 +288,9 @@ def checked_fields(kind: type, values: Any) -> dict[str, Any]:
             raise FolderError(f"config.json: there is no option {name!r}; {nearest(name, hints)}")
         if get_origin(hints[name]) is tuple:  # of texts
             if not isinstance(value, list | tuple) or not all(isinstance(t, str) for t in value):
-                raise ConfigError(name, value, "must be a list of texts", "is config.json damaged?")
+                raise ConfigError(
+                    name, value, "must be a list of strings", "is config.json damaged?"
+                )
             continue
         types = _json_types(hints[name])
         if type(value) not in types:

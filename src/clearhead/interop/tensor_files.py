@@ -70,8 +70,8 @@ class TensorFiles:
             least, greatest = tensor.aminmax()  # NaN passes through both
             if not math.isfinite(least.item()) or not math.isfinite(greatest.item()):
                 raise FolderError(
-                    f"{name!r} in {self.folder} holds NaN or infinite numbers, and nothing that "
-                    "such a model answers means anything; is the file damaged, or did its training "
+                    f"{name!r} in {self.folder} holds NaN or infinite numbers, so the model's "
+                    "output would mean nothing; is the file damaged, or did its training "
                     "diverge? Use an earlier checkpoint"
                 )
         return tensor
@@ -99,7 +99,9 @@ class TensorFiles:
                 self.shapes[name] = tuple(header.get_shape())
                 self._dtypes[name] = header.get_dtype()
         except (SafetensorError, OSError) as error:
-            raise FolderError(f"{path} is not a safetensors file ({error}); damaged?") from None
+            raise FolderError(
+                f"{path} is not a safetensors file ({error}); is it damaged?"
+            ) from None
 
     def _check_index(self, index: dict[str, str]) -> None:
         homes = self._homes
@@ -122,7 +124,9 @@ def _shard_index(folder: Path) -> dict[str, str]:
         raise FolderError(f"{folder} has no {WHOLE}; {remedy}")
     index = read_json(folder, INDEX, most=MAX_JSON_BYTES).get("weight_map")
     if not isinstance(index, dict) or not index:
-        raise FolderError(f"{folder / INDEX} has no 'weight_map' from tensors to files; damaged?")
+        raise FolderError(
+            f"{folder / INDEX} has no 'weight_map' from tensors to files; is it damaged?"
+        )
     for name, file in index.items():
         if not isinstance(file, str) or not file.endswith(".safetensors"):
             rule = "a shard is a .safetensors file in the same folder"

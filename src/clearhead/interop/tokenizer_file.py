@@ -30,7 +30,7 @@ def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
     except ClearheadError:
         raise
     except Exception as error:  # the library raises nothing narrower
-        raise FolderError(f"{folder / name} is not a tokenizer ({error}); damaged?") from None
+        raise FolderError(f"{folder / name} is not a tokenizer ({error}); is it damaged?") from None
     tokenizer.encode_special_tokens = True
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -153,7 +153,7 @@ class Completions:
         longest = decoder.model.config.max_length
         for number, ids in enumerate(encoded, start=1):
             if len(ids) > longest:
-                what = f"prompt {number} has {len(ids)} tokens, and the model takes {longest}"
+                what = f"prompt {number} has {len(ids)} tokens, but the model takes {longest}"
                 raise RequestError(400, f"{what}; shorten it")
         repeated = [ids for ids in encoded for _ in range(n)]
         prompts = [

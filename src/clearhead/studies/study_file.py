@@ -187,7 +187,9 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
             raise ClearheadError(f"{path}: {key} is missing; a study needs it")
     recipe = tables["recipe"]
     if not isinstance(recipe, str):
-        raise ConfigError("recipe", recipe, "is not a text", 'write the name: recipe = "copy-task"')
+        raise ConfigError(
+            "recipe", recipe, "is not a string", 'write the name: recipe = "copy-task"'
+        )
     own = path.parent / recipe
     base = load_recipe(own if recipe.endswith(".toml") and own.is_file() else recipe)
     base = revise_recipe(base, _tables(path, "settings", tables.get("settings", {})))
@@ -323,7 +325,7 @@ def _texts(key: str, value: Any) -> ByLanguage:
         return dict.fromkeys(LANGUAGES, value)
     texts = value.values() if isinstance(value, dict) else ()
     if not texts or set(value) != set(LANGUAGES) or not all(isinstance(t, str) for t in texts):
-        raise ConfigError(key, value, "is not a text", "write a text, or one for each of en and zh")
+        raise ConfigError(key, value, "is not a string", "write one, or one for each of en and zh")
     return value
 
 

@@ -238,7 +238,7 @@ class _Parser:
         if code := self.taken(r"x\{([0-9A-Fa-f]{1,6})\}|x([0-7][0-9A-Fa-f])|u([0-9A-Fa-f]{4})"):
             number = int(code[1] or code[2] or code[3], 16)
             if number > 0x10FFFF or 0xD800 <= number < 0xE000:
-                self.refuse(f"\\{code[0]} is no character")
+                self.refuse(f"\\{code[0]} is not a character")
             return chr(number)
         letter = self.take()
         if letter in CONTROLS:

@@ -127,7 +127,7 @@ class Keys:
             what = "is not a key" if len(unknown) == 1 else "are not keys"
             raise FolderError(
                 f"config.json: {', '.join(map(repr, unknown))} {what} that clearhead knows of "
-                f"{model_type!r}; what changes nothing in what the model computes can be taken out"
+                f"{model_type!r}; remove keys that do not change what the model computes"
             )
 
 
@@ -193,7 +193,7 @@ class HuggingFaceFamily:
         tokens = {key: _one_id(key, keys.take(key, value)) for key, value in self.ids.items()}
         options["pad_id"] = tokens.pop("pad_token_id")
         if options.get("family") == "decoder" and options["pad_id"] in tokens.values():
-            options["pad_id"] = None  # a token that starts or ends a text is no padding here
+            options["pad_id"] = None  # here, padding is never a token that starts or ends a text
         options |= self.read_more(keys, options)
         for key, value in self.fixed.items():
             if (given := keys.take(key, value)) != value:
@@ -203,7 +203,9 @@ class HuggingFaceFamily:
         config = self.formed(ModelConfig(**checked_fields(ModelConfig, options)))
         for need in self.unmet(config):
             value = getattr(config, need.option)
-            raise ConfigError(need.option, value, f"is no {self.name}", need.remedy(config))
+            raise ConfigError(
+                need.option, value, f"is not supported by {self.name}", need.remedy(config)
+            )
         for key, value in tokens.items():
             if type(value) is int and value >= config.output_vocab_size:
                 if value != self.ids[key]:  # which nobody has chosen

@@ -42,7 +42,7 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
         )
     content = read_json(folder, CONFIG)
     if content.get("format") == FORMAT:
-        raise FolderError(f"{folder} is a model folder already; every verb opens it as it is")
+        raise FolderError(f"{folder} is already a model folder; every command opens it as it is")
     family = family_of(content)
     config, ids = family.read_config(content)
     ids = with_own_ids(folder, ids, config)
