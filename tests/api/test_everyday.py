@@ -82,7 +82,7 @@ def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
     translator.translate(["aei", long], **cut)
     (told,) = caplog.messages
     longest = translator.config.max_length
-    assert told == f"text 2 has 121 tokens, but the model takes {longest}: it was cut"
+    assert told == f"text 2 has 121 tokens, but the model takes {longest}: its end was cut"
     found = translator.attention(long, "iea", too_long="cut")
     assert len(found.source) == longest
     caplog.clear()
@@ -90,6 +90,18 @@ def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
     assert "".join(language_model.stream(long, **cut)) == whole
     assert [told.split(":")[1] for told in caplog.messages] == [" its front was cut"] * 2
     assert list(language_model.stream("")) == []
+
+
+def test_a_text_too_long_to_translate_is_empty_with_a_warning_that_names_limit_and_remedy(
+    translator: ch.TrainedRun, caplog
+):
+    long, longest = "aei" * 40, translator.config.max_length
+    limit = f"text 1 has 121 tokens, but the model takes {longest}"
+    assert translator.translate(long) == "" and translator.translations(long) == []
+    remedy = "its translation is empty; split it, or have it cut: too_long='cut'"
+    assert caplog.messages == [f"{limit}: {remedy}"] * 2
+    with pytest.raises(ch.ClearheadError, match=f"{limit}; split it, or have it cut: too_long="):
+        translator.translate(long, too_long="refuse")
 
 
 def test_scores_are_the_log_probabilities_of_what_is_generated(

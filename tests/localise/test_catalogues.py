@@ -53,6 +53,19 @@ def test_a_catalogue_is_filled_and_the_work_of_persons_stays(po: Path, model: cl
     assert lines == before
 
 
+def test_an_entry_that_is_too_long_stays_open_with_a_warning(
+    po: Path, model: clearhead.TextModel, caplog
+):
+    long = "I love you. " * 100
+    po.write_text(PO + f'\nmsgid "{long.strip()}"\nmsgstr ""\n', encoding="utf-8")
+    filled = model.fill_catalogue(po, pieces=True, beam=1, max_new=40)
+    assert filled.open == [long.strip()] and filled.translated == 6
+    (warning,) = caplog.messages
+    assert (
+        warning.startswith(f"{long[:40]!r} has ") and "the model takes 256: its transl" in warning
+    )
+
+
 def test_every_form_keeps_the_spans_of_its_source(po: Path, model: clearhead.TextModel):
     model.fill_catalogue(po, pieces=True, beam=1, max_new=40)
     menu, _, _, cats, plural, lines, again, hello, alone = targets(po)

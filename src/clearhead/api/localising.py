@@ -8,7 +8,12 @@ from clearhead.config.options import TranslateOptions
 from clearhead.decoding.between import translate_between
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.results import Output
-from clearhead.decoding.text import encode_masked, translate_sources, translate_texts
+from clearhead.decoding.text import (
+    encode_masked,
+    translate_sources,
+    translate_texts,
+    warn_of_too_long,
+)
 from clearhead.errors import InputError
 from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
@@ -32,7 +37,9 @@ def fill_open_entries(
     config = options.config()
 
     def translate_strings(strings: Sequence[str]) -> list[list[Output]]:
-        return [answer.outputs for answer in translate_texts(engine, codec, strings, config)]
+        answers = translate_texts(engine, codec, strings, config)
+        warn_of_too_long([repr(string[:40]) for string in strings], answers, codec, engine.config)
+        return [answer.outputs for answer in answers]
 
     def translate(texts: Sequence[MaskedText]) -> list[Draft | None]:
         if pieces:
@@ -40,6 +47,8 @@ def fill_open_entries(
         elif codec.keeps_spans:
             sources = encode_masked(codec, texts, engine.config.max_length, config.too_long)
             answers = translate_sources(engine, codec, sources, config)
+            names = [repr(text.restore(text.pieces)[:40]) for text in texts]
+            warn_of_too_long(names, answers, codec, engine.config)
             outputs = [answer.outputs[0] if answer.outputs else None for answer in answers]
         else:
             _refuse_spans(path, texts)

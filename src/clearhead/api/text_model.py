@@ -46,7 +46,7 @@ from clearhead.decoding.continuing import generate_texts, stream_generated
 from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score_texts
 from clearhead.decoding.sentences import language_pair
-from clearhead.decoding.text import Engine, translate_texts, warn_of_cut
+from clearhead.decoding.text import Engine, translate_texts, warn_of_cut, warn_of_too_long
 from clearhead.errors import InputError
 from clearhead.evaluation.classification import label_texts
 from clearhead.inspection.attention import AttentionMap
@@ -286,10 +286,7 @@ def find_translations(
     pair = None if options.split is None else language_pair(options.split)
     config = options.config(n_best)
     decoded = translate_texts(engine, codec, texts, config, names=names, split=pair)
-    longest = codec.longest_source(engine.config.max_length)
-    for name, answer in zip(names, decoded):
-        done = "it was cut" if answer.outputs else "left empty; split it, or try too_long='cut'"
-        warn_of_cut(name, len(answer.given), answer.n_cut, longest, done)
+    warn_of_too_long(names, decoded, codec, engine.config)
     return [answer.outputs for answer in decoded]
 
 

@@ -357,6 +357,17 @@ def join_sentences(
     return AnsweredText(given, sum(answer.n_cut for answer in translations), outputs)
 
 
+def warn_of_too_long(
+    names: Sequence[str], answers: Sequence[AnsweredText], codec: Codec, config: ModelConfig
+) -> None:
+    """Warns of each text that was too long to translate whole: its name, the limit, the remedy."""
+    longest = codec.longest_source(config.max_length)
+    empty = "its translation is empty; split it, or have it cut: too_long='cut'"
+    for name, answer in zip(names, answers):
+        what = "its end was cut" if answer.given else empty
+        warn_of_cut(name, len(answer.given), answer.n_cut, longest, what)
+
+
 def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
     """Warns if the model is not given all of a text."""
     if n_cut:
