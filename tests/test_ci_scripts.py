@@ -99,7 +99,7 @@ def test_a_name_that_another_script_does_not_have_is_found(tmp_path: Path):
 
 
 def test_the_scripts_are_of_two_kinds():
-    assert {path.name for path in IN_PYTHON} == {"doctor_wheel", "own_text", "wheel"}
+    assert {path.name for path in IN_PYTHON} == {"doctor_wheel", "own_text", "small", "wheel"}
     assert {"run", "nightly", "docs", "environment"} <= {path.name for path in IN_SHELL}
 
 
