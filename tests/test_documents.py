@@ -134,7 +134,7 @@ READMES = pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
 @READMES
 def test_the_front_page_stays_short(name: str):
     text = (ROOT / name).read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 120
+    assert len(text.splitlines()) <= 130
     programs = [*blocks(text, "bash"), *blocks(text, "python")]
     assert [len(block.splitlines()) for block in programs if len(block.splitlines()) > 6] == []
     assert [len(block.splitlines()) for block in blocks(text, "text")] == [1, 8, 3, 2]
