@@ -95,7 +95,14 @@ FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no pr
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST | FRAGMENTS]
 # Pages that train, export or decode for ten seconds and more.
 LONG = {"07-encoder-decoder.md", "09-translation.md", "10-decoding.md", "decoding.md", "interop.md"}
-LONG |= {"12-elsewhere.md", "see.md", "training.md", "scale.md", "healthy.md"}
+LONG |= {
+    "11-modern-decoders.md",
+    "12-elsewhere.md",
+    "see.md",
+    "training.md",
+    "scale.md",
+    "healthy.md",
+}
 
 
 @pytest.mark.parametrize(
