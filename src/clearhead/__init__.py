@@ -26,6 +26,7 @@ _HOMES = {
     "TrainedRun": "clearhead.api.trained_run",
     "attribution": "clearhead.inspection.lens",
     "build_model": "clearhead.api.building",
+    "calibrate": "clearhead.api.calibrating",
     "count_parameters": "clearhead.models",
     "diff": "clearhead.api.comparing",
     "edit": "clearhead.inspection.edit",

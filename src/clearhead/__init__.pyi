@@ -1,6 +1,7 @@
 """The public names for a type checker. At run time, `__init__.py` imports each on first use."""
 
 from clearhead.api.building import build_model as build_model
+from clearhead.api.calibrating import calibrate as calibrate
 from clearhead.api.comparing import diff as diff
 from clearhead.api.evaluating import evaluate as evaluate
 from clearhead.api.examining import examine as examine

@@ -81,6 +81,7 @@ READERS = {
     "files.py:open_plain": ANY,
     "files.py:sync": OWN,
     "inspection/page.py:_read": PACKAGE,
+    "interop/calibration.py:read_calibration": "model folder: calibration.json",
     "interop/folders.py:read_bytes": ANY,
     "interop/folders.py:read_json": ANY,
     "interop/folders.py:read_text": ANY,

@@ -11,12 +11,17 @@ pytest.importorskip("ctranslate2", reason="needs the extra serve")
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.interop.calibration import Calibration, write_calibration
 from clearhead.interop.model_folder import save_model
 from clearhead.text.train import train_bpe
 from tests.decoding.reference import vivid
 from tests.drawing import random_model
 from tests.serving.process import RunningServer
 
+CURVE = Calibration(
+    constant=1.0, of_log_prob=0.5, of_length=-0.1,
+    least_log_prob=-9.0, most_log_prob=0.0, least_length=0.0, most_length=4.0,
+)  # fmt: skip
 TEXT = ["ein Hund läuft. Er ist groß!", "a dog runs on the green grass 你好。世界？"]
 
 
@@ -33,6 +38,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     model = vivid(random_model(config, seed=4, dtype=torch.float32))
     save_model(model, folder / "random-de-zh", tokenizer=folder / "tokenizer")
+    write_calibration(folder / "random-de-zh", CURVE, {})
     return folder
 
 

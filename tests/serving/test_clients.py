@@ -85,6 +85,29 @@ def test_alternatives_are_the_next_best_translations(server: RunningServer, mode
     assert server.ask("/translate", asked)[1] == {"translatedText": best, "alternatives": others}
 
 
+def test_confidence_is_given_to_who_asks_for_it(server: RunningServer, models: Path):
+    own, folder = ch.load(models / "random-de-zh"), models / "cache" / "ctranslate2"
+    asked = {"q": ["ein Hund. Er ist groß!", " "], "source": "de", "target": "zh"}
+    expected = own.translations(
+        asked["q"][0], engine="ctranslate2", engine_folder=folder, split="de-zh", max_new=20
+    )
+    sure = expected[0].calibrated
+    assert sure is not None and 0 < sure < 1
+    plain = server.ask("/translate", asked)[1]
+    status, found = server.ask("/translate", {**asked, "confidence": True})
+    assert (status, found) == (200, plain | {"confidence": [pytest.approx(sure, abs=1e-4), None]})
+    one = server.ask("/translate", {**asked, "q": "ein Hund", "confidence": "true"})[1]
+    assert 0 < one["confidence"] < 1
+    for wrong, reason in [
+        ({"confidence": 2}, "must be true or false"),
+        ({"confidence": [1]}, "must be true or false"),
+        ({"confidence": True, "format": "html"}, "confidence is for texts"),
+        ({"confidence": True, "source": "en"}, "en-zh is not calibrated"),
+    ]:
+        status, refused = server.ask("/translate", asked | wrong)
+        assert status == 400 and reason in refused["error"]
+
+
 def test_the_source_language_is_detected(server: RunningServer):
     text = "Der Hund läuft über die grüne Wiese und bellt."
     status, found = server.ask("/translate", {"q": text, "source": "auto", "target": "zh"})

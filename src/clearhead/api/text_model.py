@@ -11,6 +11,7 @@ from clearhead.api.results import Classified, classified
 from clearhead.api.text_attention import text_attention
 from clearhead.api.texts import (
     Evaluating,
+    Filling,
     Generating,
     Labelling,
     ManyTexts,
@@ -32,6 +33,7 @@ from clearhead.config.evaluate import (
     TranslatorEvaluation,
 )
 from clearhead.config.options import (
+    CatalogueOptions,
     ClassifyOptions,
     EngineOptions,
     GenerateOptions,
@@ -86,34 +88,18 @@ class TextModel(TokenizedModel):
         answers = find_translations(self, as_list(texts), wanted, n_best=wanted.n_best)
         return _alike(texts, answers)
 
-    @takes(TranslateOptions)
+    @takes(CatalogueOptions)
     def fill_catalogue(
-        self,
-        path: str | Path,
-        output: str | Path | None = None,
-        *,
-        memory: Sequence[str | Path] = (),
-        pieces: bool = False,
-        **options: Unpack[Translating],
+        self, path: str | Path, output: str | Path | None = None, **options: Unpack[Filling]
     ) -> "Filled":
         """Fill the open entries of a PO or XLIFF file and write it to `output`, or in its place.
-        What a person has translated is not touched; what is new is marked as fuzzy.
-
-        memory: other catalogues, whose translations of the very same text come first.
-        pieces: translate what stands between placeholders and tags piece by piece.
-        """
+        What a person has translated is not touched; what is new is marked as fuzzy."""
         from clearhead.api.localising import fill_open_entries  # only catalogues need its imports
 
-        wanted, given = chosen(TranslateOptions, options), as_path("path", path)
-        return fill_open_entries(
-            self,
-            _engine(self, self.opened.translator, wanted),
-            given,
-            given if output is None else as_path("output", output),
-            [as_path("memory", each) for each in memory],
-            wanted,
-            pieces=pieces,
-        )
+        wanted, given = chosen(CatalogueOptions, options), as_path("path", path)
+        engine = _engine(self, self.opened.translator, wanted)
+        target = given if output is None else as_path("output", output)
+        return fill_open_entries(self, engine, given, target, wanted)
 
     @overload
     def generate(self, prompts: str, **options: Unpack[Generating]) -> str: ...
@@ -285,7 +271,9 @@ def find_translations(
     codec, names = model.opened.codec, _named(texts, names)
     pair = None if options.split is None else language_pair(options.split)
     config = options.config(n_best)
-    decoded = translate_texts(engine, codec, texts, config, names=names, split=pair)
+    decoded = translate_texts(
+        engine, codec, texts, config, names=names, split=pair, calibration=model.calibration
+    )
     warn_of_too_long(names, decoded, codec, engine.config)
     return [answer.outputs for answer in decoded]
 

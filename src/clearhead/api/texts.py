@@ -1,6 +1,6 @@
 """One text or many, as they are given, and what can be said of how they are answered."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -57,6 +57,21 @@ class NBest(Translating, total=False):
     """`NBestOptions`."""
 
     n_best: int
+
+
+class Filling(Translating, total=False):
+    """`CatalogueOptions`."""
+
+    memory: Sequence[str | Path]
+    pieces: bool
+    leave_below: float
+
+
+class Calibrating(HowToSearch, total=False):
+    """`CalibrateOptions`."""
+
+    lines: int
+    save: bool
 
 
 class Sampling(TypedDict, total=False):

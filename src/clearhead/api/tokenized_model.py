@@ -12,6 +12,7 @@ from clearhead.config.options import EngineOptions
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.engine import Engine, engine_of
 from clearhead.decoding.opening import Opened, model_folder, open_folder
+from clearhead.interop.calibration import Calibration, read_calibration
 from clearhead.interop.labels import write_labels
 from clearhead.interop.model_folder import load_model, save_model
 from clearhead.models import Model
@@ -44,6 +45,11 @@ class TokenizedModel:
         self._engines: dict[tuple[EngineName, EnginePrecision, Path | None], Engine] = {}
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether its folder ends with this object."""
+        return self._keeps is not None
+
+    @property
     def folder(self) -> Path:
         """As it was given, while that leads there: the working directory may change."""
         return self._given if self._given.absolute() == self._place else self._place
@@ -54,6 +60,11 @@ class TokenizedModel:
         return open_folder(
             self.folder, own_parts=self.own_parts, dtype=self.dtype, device=self.device
         )
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What turns scores into confidence, if the model folder has it (`clearhead.calibrate`)."""
+        return read_calibration(model_folder(self.folder))
 
     def open(self) -> None:
         """Read the weights now rather than when they are first needed."""

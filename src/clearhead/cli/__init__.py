@@ -18,6 +18,7 @@ from clearhead.cli.terminal import discard, output_may_close, text_only_terminal
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
+    "calibrate": "a translator's confidence, made to mean its chrF++",
     "classify": "a label for each line",
     "data": "what the model will see; public corpora: clearhead data get NAME",
     "describe": "a recipe with every key explained, or a preset's sizes",

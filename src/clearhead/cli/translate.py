@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,13 +27,14 @@ from clearhead.cli.lines import (
     names_of,
     talk,
 )
-from clearhead.cli.options import add_options
+from clearhead.cli.options import add_option, add_options
 from clearhead.cli.terminal import one_line, visible
-from clearhead.config.options import NBestOptions, TranslateOptions
+from clearhead.config.options import CatalogueOptions, NBestOptions
 from clearhead.errors import ClearheadError, DataError
 from clearhead.inspection.attention import AttentionMap
 
 CALLS = TextModel.translations
+_OF_CATALOGUES = ("memory", "pieces", "leave_below")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--details",
         action="store_true",
-        help="say on standard error, for each line, how often the training text of the run has its "
-        "pieces, and which training pairs are most like it",
+        help="say on standard error, for each line, the confidence (of a calibrated model), how "
+        "often the training text of the run has its pieces, and which training pairs are most like "
+        "it",
     )
     parser.add_argument(
         "--attention",
@@ -79,20 +82,9 @@ def _add_catalogue_arguments(parser: argparse.ArgumentParser) -> None:
         help="fill the open entries of this PO or XLIFF file, in its place or into --output; what "
         "is new is marked as fuzzy, what a person has translated stays",
     )
-    group.add_argument(
-        "--memory",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="take translations of the very same text from these catalogues first",
-    )
-    group.add_argument(
-        "--pieces",
-        action="store_true",
-        help="translate what stands between placeholders and tags piece by piece: for a model that "
-        "has not learnt to keep them",
-    )
+    add_option(group, CatalogueOptions, "memory", type=Path, nargs="+", metavar="FILE")
+    add_options(group, CatalogueOptions, "pieces", "leave_below")
+    group.set_defaults(**{name: getattr(CatalogueOptions, name) for name in _OF_CATALOGUES})
 
 
 def _svg(text: str) -> Path:
@@ -112,9 +104,10 @@ def run(namespace: argparse.Namespace) -> int:
         raise ClearheadError("--attention draws one sentence; leave --split out")
     if namespace.catalogue is not None:
         return _fill(namespace)
-    for name in ("memory", "pieces"):
+    for name in _OF_CATALOGUES:
         if getattr(namespace, name):
-            raise ClearheadError(f"--{name} belongs to --catalogue; leave it out, or add that")
+            flag = f"--{name.replace('_', '-')}"
+            raise ClearheadError(f"{flag} belongs to --catalogue; leave it out, or add that")
     model, options = open_model(namespace), options_of(namespace, NBestOptions)
     picture: Path | None = namespace.attention
     if picture is not None and model.model.config.family != "encoder-decoder":
@@ -122,11 +115,15 @@ def run(namespace: argparse.Namespace) -> int:
             "--attention draws what a target looks at in its source, but this model is a decoder; "
             "leave --attention out"
         )
-    if namespace.details and not isinstance(model, TrainedRun):
-        raise ClearheadError(
-            f"--details needs a run, whose training text is known, but {namespace.model} is only a "
-            "model; name the run, or leave --details out"
-        )
+    if namespace.details and model.calibration is None:
+        if not isinstance(model, TrainedRun):
+            raise ClearheadError(
+                f"--details needs a run, whose training text is known, or a calibrated model, but "
+                f"{namespace.model} is only a model; name the run, calibrate the model (clearhead "
+                "calibrate), or leave --details out"
+            )
+        told = "no confidence: the model is not calibrated; do that with: clearhead calibrate"
+        print(f"{told} {namespace.model}", file=sys.stderr)
     find_translations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
@@ -140,11 +137,10 @@ def run(namespace: argparse.Namespace) -> int:
                 picture, model.attention(line, best.tokens, layer=namespace.layer, too_long="cut")
             )
             picture = None
-        if namespace.details:
-            assert isinstance(model, TrainedRun)
-            for number, line in chunk:
-                if line.strip():
-                    print(visible(f"line {number}: {model.learnt_from(line)}"), file=sys.stderr)
+        for (number, line), outputs in zip(chunk, answers):
+            if namespace.details and line.strip():
+                for told in _details(model, line, outputs):
+                    print(visible(f"line {number}: {told}"), file=sys.stderr)
         return [_shown(namespace, *numbered, outputs) for numbered, outputs in zip(chunk, answers)]
 
     def show(number: int, line: str) -> None:
@@ -155,24 +151,31 @@ def run(namespace: argparse.Namespace) -> int:
     return answer_lines(namespace, answer)
 
 
+def _details(model: TextModel, line: str, outputs: list[Output]) -> Iterator[str]:
+    if outputs and outputs[0].calibrated is not None:
+        confidence = outputs[0].calibrated
+        yield f"confidence {confidence:.2f}: translations like this have a chrF++ of about " + (
+            f"{100 * confidence:.0f} on held-out text"
+        )
+    if isinstance(model, TrainedRun):
+        yield str(model.learnt_from(line))
+
+
 def _fill(namespace: argparse.Namespace) -> int:
     for name in ("input", "attention", "details", "scores", "split"):
         if getattr(namespace, name):
             raise ClearheadError(f"--{name} is for lines; leave it out with --catalogue")
     model = open_model(namespace)
     out = namespace.output or namespace.catalogue
-    filled = model.fill_catalogue(
-        namespace.catalogue,
-        out,
-        memory=namespace.memory,
-        pieces=namespace.pieces,
-        **asdict(options_of(namespace, TranslateOptions)),
-    )
+    options = asdict(options_of(namespace, CatalogueOptions))
+    filled = model.fill_catalogue(namespace.catalogue, out, **options)
     print(
         f"{out}: of {filled.entries:,} entries, {filled.kept:,} stay as they were, "
         f"{filled.remembered:,} are from the memory, {filled.translated:,} are translated, "
-        f"{len(filled.open):,} stay open"
+        f"{len(filled.open) + len(filled.unsure):,} stay open"
     )
+    if filled.unsure:
+        print(f"{len(filled.unsure):,} of these because their confidence is too low")
     if filled.left_out:
         print(
             f"{filled.left_out:,} more are left out: the header does not say Plural-Forms (PO), or "
@@ -198,7 +201,11 @@ def _draw(path: Path, attention: AttentionMap) -> None:
 
 def _shown(namespace: argparse.Namespace, number: int, line: str, outputs: list[Output]) -> str:
     if namespace.format == "jsonl":
-        whole = {"line": number, "source": line, "translations": [as_json(one) for one in outputs]}
+        shown = [as_json(one) for one in outputs]
+        for record, output in zip(shown, outputs):
+            if namespace.details and output.calibrated is not None:
+                record["confidence"] = output.calibrated
+        whole = {"line": number, "source": line, "translations": shown}
         return json.dumps(whole, ensure_ascii=False) + "\n"
     if namespace.scores or namespace.n_best > 1:
         return "".join(f"{number}\t{one.score:.4f}\t{one_line(one.text)}\n" for one in outputs)

@@ -44,6 +44,20 @@ class TranslatorEvaluation(ScoringOptions, SearchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrateOptions(SearchOptions):
+    """How a translator is calibrated."""
+
+    lines: int = 1000
+    """Most lines to translate, chosen at random (seeded)."""
+    save: bool = True
+    """Write the curve into the model folder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least("lines", self.lines, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LanguageModelEvaluation:
     """How a language model is measured."""
 

@@ -5,7 +5,7 @@ An option whose default is a field of another class (`top_k = Choice.top_k`) has
 explanation too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -103,6 +103,32 @@ class NBestOptions(TranslateOptions):
     def __post_init__(self) -> None:
         check_between("n_best", self.n_best, 1, MAX_WIDTH)
         super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogueOptions(TranslateOptions):
+    """How a catalogue is filled."""
+
+    memory: Sequence[str | Path] = ()
+    """Other catalogues, whose translations of the very same text come first."""
+    pieces: bool = False
+    """Translate what stands between placeholders and tags piece by piece: for a model that has not
+    learnt to keep them."""
+    leave_below: float = 0.0
+    """Leave an entry open if the confidence of its translation is below this, such as 0.4; needs a
+    calibrated model; 0: fill all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.leave_below <= 1:
+            rule, remedy = "must be from 0 to 1", "use 0 to fill every entry"
+            raise ConfigError("leave_below", self.leave_below, rule, remedy)
+        if isinstance(self.memory, str | Path):
+            remedy = f"give a list: [{str(self.memory)!r}]"
+            raise ConfigError("memory", self.memory, "is one path", remedy)
+        if self.split is not None:
+            rule = "is for texts: the entries of a catalogue are translated as they are"
+            raise ConfigError("split", self.split, rule, "leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@ tokens for so many: what stands between the spans is translated piece by piece."
 
 from collections.abc import Callable, Sequence
 
+from clearhead.decoding.rating import joint_confidence
 from clearhead.decoding.results import Output, StopReason
 from clearhead.localise.masking import MaskedText
 
@@ -44,4 +45,5 @@ def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
         log_probs=[log_prob for part in parts for log_prob in part.log_probs],
         score=sum(part.score for part in parts),
         stop=cut[0] if cut else "end",
+        calibrated=joint_confidence(parts),
     )

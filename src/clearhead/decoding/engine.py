@@ -26,6 +26,7 @@ from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.text import Engine, OwnEngine, SeededPrompt
 from clearhead.environment import cache_folder
 from clearhead.errors import ConfigError, FolderError, InputError, ModelError, nearest
+from clearhead.interop.calibration import CALIBRATION
 from clearhead.interop.certificate import PARITY
 from clearhead.interop.ctranslate2.exporting import (
     export_ctranslate2,
@@ -220,12 +221,15 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
 
 
 def model_hash(model_folder: Path) -> str:
-    """Of the weights, the configuration and the tokenizers, and of the versions in use."""
+    """Of the weights, the configuration and the tokenizers, and of the versions in use; not of a
+    calibration, which no engine reads."""
     hashed = hashlib.sha256()
     for package in ("clearhead", "ctranslate2"):
         hashed.update(f"{package} {version(package)}\n".encode())
     names = sorted(
-        path.name for path in model_folder.iterdir() if path.suffix in (".json", ".safetensors")
+        path.name
+        for path in model_folder.iterdir()
+        if path.suffix in (".json", ".safetensors") and path.name != CALIBRATION
     )
     for name in names:
         with regular_file(model_folder, name).open("rb") as file:

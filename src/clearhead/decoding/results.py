@@ -29,6 +29,9 @@ class Output:
     text: str = ""
     """What the tokens say, where a tokenizer has decoded them."""
     tokenizer: Tokenizer | None = field(default=None, repr=False, compare=False)
+    calibrated: float | None = None
+    """The chrF++, from 0 to 1, that translations of held-out text with such scores have; None: the
+    model is not calibrated (`clearhead.calibrate`)."""
 
     @property
     def log_prob(self) -> float:

@@ -18,6 +18,7 @@ from clearhead.decoding.constraints import Constraint, Constraints
 from clearhead.decoding.generation import greedy
 from clearhead.decoding.inputs import name_of
 from clearhead.decoding.keeping import can_keep, keep_spans, keeps_spans
+from clearhead.decoding.rating import joint_confidence, rated
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentences import (
@@ -27,6 +28,7 @@ from clearhead.decoding.sentences import (
     check_can_split,
     split_text,
 )
+from clearhead.interop.calibration import Calibration
 from clearhead.localise.masking import MaskedText, mask
 from clearhead.text.pieces import decode_pieces
 
@@ -223,11 +225,29 @@ def _fitted(
 
 
 def translate_sources(
+    engine: Engine,
+    codec: Codec,
+    sources: Sequence[EncodedSource],
+    config: TranslateConfig,
+    calibration: Calibration | None = None,
+) -> list[AnsweredText]:
+    """Translations of each source, the best first, in the order of the sources; with a calibration,
+    each has its confidence."""
+    if codec.keeps_spans:
+        answers = _translate_keeping(engine, codec, sources, config, calibration)
+    else:
+        answers = _translate_plain(engine, codec, sources, config)
+    if calibration is None:
+        return answers
+    return [
+        answer._replace(outputs=[rated(each, calibration, config.beam) for each in answer.outputs])
+        for answer in answers
+    ]
+
+
+def _translate_plain(
     engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
 ) -> list[AnsweredText]:
-    """Translations of each source, the best first, in the order of the sources."""
-    if codec.keeps_spans:
-        return _translate_keeping(engine, codec, sources, config)
     filled = [index for index, source in enumerate(sources) if source.given]
     by_length = sorted(filled, key=lambda index: len(sources[index].given))
     ends = codec.decode_config(config.max_new)
@@ -242,7 +262,11 @@ def translate_sources(
 
 
 def _translate_keeping(
-    engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
+    engine: Engine,
+    codec: Codec,
+    sources: Sequence[EncodedSource],
+    config: TranslateConfig,
+    calibration: Calibration | None,
 ) -> list[AnsweredText]:
     """Translations that have every span of their source: by the constraint of the decoder; or else,
     where an engine observes none or there is no space for them, because the text between the spans
@@ -279,7 +303,7 @@ def _translate_keeping(
         one = replace(config, beam=replace(config.beam, n_best=1))
 
         def translate(pieces: Sequence[str]) -> list[list[Output]]:
-            answers = translate_texts(engine, codec, pieces, one)
+            answers = translate_texts(engine, codec, pieces, one, calibration=calibration)
             return [answer.outputs for answer in answers]
 
         between = translate_between([sources[index].masked for index in lost], translate)
@@ -307,20 +331,22 @@ def translate_texts(
     *,
     names: Sequence[str] | None = None,
     split: LanguagePair | None = None,
+    calibration: Calibration | None = None,
 ) -> list[AnsweredText]:
     """Translations of each text, the best first, in the order of the texts. An empty text has none.
     `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
-    each text are translated one by one."""
+    each text are translated one by one. With a `calibration`, each translation has its
+    confidence."""
     longest = engine.config.max_length
     if split is None:
         sources = encode_sources(codec, texts, longest, config.too_long, names=names)
-        return translate_sources(engine, codec, sources, config)
+        return translate_sources(engine, codec, sources, config, calibration)
     check_can_split()
     fits = reader_of(codec, longest)
     cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
     sentences = [sentence for each in cut for sentence in each.sentences]
     sources = encode_sources(codec, sentences, longest, config.too_long)
-    translations = iter(translate_sources(engine, codec, sources, config))
+    translations = iter(translate_sources(engine, codec, sources, config, calibration))
     return [
         join_sentences(each, [next(translations) for _ in each.sentences], split) for each in cut
     ]
@@ -351,6 +377,7 @@ def join_sentences(
                 log_probs=[log_prob for part in parts for log_prob in part.log_probs],
                 score=sum(part.score for part in parts),
                 stop=early[0] if early else "end",
+                calibrated=joint_confidence(parts),
             )
         )
     given = [token for answer in translations for token in answer.given]

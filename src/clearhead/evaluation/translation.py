@@ -229,6 +229,11 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
     return dict(zip(SCORES, (bleu, CHRF(word_order=2, lowercase=lowercase))))
 
 
+def chrf() -> Any:
+    """sacrebleu's chrF++."""
+    return _metrics("13a", lowercase=False)[SCORES[1]]
+
+
 def _check(translations: Sequence[str], references: Sequence[str]) -> None:
     if len(translations) != len(references):
         raise InputError(

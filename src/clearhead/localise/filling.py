@@ -16,7 +16,8 @@ class Draft(NamedTuple):
 
     text: str
     confidence: float
-    """The model's mean probability of a token."""
+    """The model's mean probability of a token; calibrated: the chrF++ to expect, from 0 to 1."""
+    is_calibrated: bool = False
 
 
 TranslateMasked = Callable[[Sequence[MaskedText]], Sequence[Draft | None]]
@@ -44,11 +45,14 @@ class Filled:
     translated: int = 0
     open: list[str] = field(default_factory=list)
     """The texts of entries for which there is no translation that keeps all spans."""
+    unsure: list[str] = field(default_factory=list)
+    """Those of entries that stay open as well: the confidence is too low."""
 
     @property
     def kept(self) -> int:
         """Entries that a person had translated before, or begun to."""
-        return self.entries - self.remembered - self.translated - len(self.open)
+        n_open = len(self.open) + len(self.unsure)
+        return self.entries - self.remembered - self.translated - n_open
 
 
 class _Text(NamedTuple):
@@ -58,9 +62,15 @@ class _Text(NamedTuple):
     menu_key: MenuKey | None
 
 
-def fill(catalogue: Catalogue, memory: TranslationMemory, translate: TranslateMasked) -> Filled:
+def fill(
+    catalogue: Catalogue,
+    memory: TranslationMemory,
+    translate: TranslateMasked,
+    *,
+    leave_below: float = 0.0,
+) -> Filled:
     """Fills the entries that are open. Each is translated once, whatever its number of forms that
-    come from the same text."""
+    come from the same text. Translations with a confidence below `leave_below` are not written."""
     filled = Filled(len(catalogue.entries), catalogue.left_out)
     waiting: list[CatalogueEntry] = []
     for entry in catalogue.entries:
@@ -84,8 +94,13 @@ def fill(catalogue: Catalogue, memory: TranslationMemory, translate: TranslateMa
         if None in written:
             filled.open.append(entry.sources[0])
             continue
-        confidence = min(answer.confidence for key in keys if (answer := answers[key]))
-        entry.fill([text for text in written if text is not None], f"confidence {confidence:.2f}")
+        least = min(filter(None, (answers[key] for key in keys)), key=lambda each: each.confidence)
+        if least.confidence < leave_below:
+            filled.unsure.append(entry.sources[0])
+            continue
+        calibrated = ", calibrated" if least.is_calibrated else ""
+        note = f"confidence {least.confidence:.2f}{calibrated}"
+        entry.fill([text for text in written if text is not None], note)
         filled.translated += 1
     return filled
 

@@ -189,6 +189,16 @@ def whole_field(fields: Fields, name: str, default: int, lowest: int, highest: i
     return value
 
 
+def flag_field(fields: Fields, name: str) -> bool:
+    """A field that is true or false (if it is left out); a form has it as text."""
+    value = fields.get(name)
+    if value is None or value is False or value in ("", "false", "0"):
+        return False
+    if value is True or value in ("true", "1"):
+        return True
+    raise RequestError(400, f"the field {name!r} must be true or false")
+
+
 def number_field(fields: Fields, name: str, default: float, lowest: float, highest: float) -> float:
     """A field that is a number."""
     value = fields.get(name)

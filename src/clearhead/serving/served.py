@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.decoding.codec import Codec
@@ -17,6 +18,7 @@ from clearhead.decoding.text import (
     reader_of,
     translate_sources,
 )
+from clearhead.interop.calibration import read_calibration
 from clearhead.models import CausalLM
 from clearhead.serving.batching import N_QUEUES
 
@@ -47,6 +49,15 @@ class Searching:
     engine_folder: Path | None
 
 
+class ServedText(NamedTuple):
+    """A translation."""
+
+    text: str
+    confidence: float | None = None
+    """The chrF++ to expect, from 0 to 1; None: the model is not calibrated, or there was nothing to
+    translate."""
+
+
 class SplitTexts:
     """The texts of a request as sentences of a translator."""
 
@@ -60,13 +71,14 @@ class SplitTexts:
         sentences = [sentence for text in self.texts for sentence in text.sentences]
         self.sources = encode_sources(translator.codec, sentences, translator.longest, "refuse")
 
-    def joined(self, answered: Sequence[AnsweredText]) -> list[list[str]]:
+    def joined(self, answered: Sequence[AnsweredText]) -> list[list[ServedText]]:
         """The translations of each text, the best first. A text of blanks is its own."""
         rest = iter(answered)
-        answers: list[list[str]] = []
+        answers: list[list[ServedText]] = []
         for text in self.texts:
             own = join_sentences(text, [next(rest) for _ in text.sentences], self.pair)
-            answers.append(own.texts or [text.between[0]])
+            found = [ServedText(output.text, output.calibrated) for output in own.outputs]
+            answers.append(found or [ServedText(text.between[0])])
         return answers
 
 
@@ -81,6 +93,7 @@ class ServedTranslator:
         )
         self.codec: Codec = open_codec(given.folder)
         self.longest = self.engine.config.max_length
+        self.calibration = read_calibration(given.folder)
 
     def split(self, texts: Sequence[str]) -> SplitTexts:
         """The texts as sentences that the model can read."""
@@ -90,7 +103,7 @@ class ServedTranslator:
         """The n best translations of each sentence."""
         beam = BeamConfig(width=max(self.how.beam, n_best), n_best=n_best)
         config = TranslateConfig(beam=beam, max_new=self.how.max_new)
-        return translate_sources(self.engine, self.codec, sources, config)
+        return translate_sources(self.engine, self.codec, sources, config, self.calibration)
 
 
 class ServedDecoder:

@@ -16,6 +16,7 @@ from clearhead.serving.bodies import (
     Fields,
     SentFile,
     check_size,
+    flag_field,
     read_body,
     read_fields,
     text_field,
@@ -25,7 +26,7 @@ from clearhead.serving.bodies import (
 from clearhead.serving.languages import Detector, find_language, language_name
 from clearhead.serving.markup import HtmlText
 from clearhead.serving.refusals import RequestError
-from clearhead.serving.served import ServedTranslator
+from clearhead.serving.served import ServedText, ServedTranslator
 from clearhead.serving.stored import StoredFiles
 
 MANY_CHARACTERS = 2_000
@@ -74,13 +75,20 @@ class Translation:
             documents = await asyncio.to_thread(lambda: [HtmlText(text) for text in texts])
         to_read = [text for each in documents or [] for text in each.wanted] or texts
         source, target, detected = self._languages(fields, to_read)
+        with_confidence = flag_field(fields, "confidence")
+        if with_confidence:
+            self._check_confidence(kind, source, target)
         work = self._answers(texts, documents, source, target, 1 + n_alternatives)
-        translations: list[list[str]] = await self.wait(request, work)
-        best = [each[0] for each in translations]
+        translations: list[list[ServedText]] = await self.wait(request, work)
+        best = [each[0].text for each in translations]
         answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
         if n_alternatives:
-            others = [each[1:] for each in translations]
+            others = [[other.text for other in each[1:]] for each in translations]
             answer["alternatives"] = others if is_list else others[0]
+        if with_confidence:
+            sure = [each[0].confidence for each in translations]
+            rounded = [None if each is None else round(each, 4) for each in sure]
+            answer["confidence"] = rounded if is_list else rounded[0]
         if detected is not None:
             answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected
         return answer_json(answer)
@@ -142,8 +150,9 @@ class Translation:
         check_size([text], self.limits)
         source, target, _ = self._languages(fields, [text])
         work = self._answers([text], None, source, target, 1)
-        translations: list[list[str]] = await self.wait(request, work)
-        name = await asyncio.to_thread(self.stored.put, translations[0][0].encode(), client)
+        translations: list[list[ServedText]] = await self.wait(request, work)
+        content = translations[0][0].text.encode()
+        name = await asyncio.to_thread(self.stored.put, content, client)
         url = request.url_for("download_file", name=name)
         return answer_json({"translatedFileUrl": str(url)})
 
@@ -202,33 +211,43 @@ class Translation:
         source: str,
         target: str,
         n_best: int,
-    ) -> list[list[str]]:
+    ) -> list[list[ServedText]]:
         """The translations of each text, or of each document; the text itself, if it is in the
         target language and there is nothing that translates that."""
         if (source, target) not in self.models:
-            return [[text] * n_best for text in texts]
+            return [[ServedText(text)] * n_best for text in texts]
         if documents is None:
             return await self._plain(texts, source, target, n_best)
         wanted = list(dict.fromkeys(text for each in documents for text in each.wanted))
         translations = await self._plain(wanted, source, target, n_best)
-        answers: list[list[str]] = []
+        answers: list[list[ServedText]] = []
         for document in documents:
             ranks = [
-                {text: each[min(rank, len(each) - 1)] for text, each in zip(wanted, translations)}
+                {
+                    text: each[min(rank, len(each) - 1)].text
+                    for text, each in zip(wanted, translations)
+                }
                 for rank in range(n_best)
             ]
-            answers.append([document.translated(known) for known in ranks])
+            answers.append([ServedText(document.translated(known)) for known in ranks])
         return answers
 
     async def _plain(
         self, texts: list[str], source: str, target: str, n_best: int
-    ) -> list[list[str]]:
+    ) -> list[list[ServedText]]:
         model, batcher = self.models[source, target]
         if sum(map(len, texts)) > MANY_CHARACTERS:
             split = await asyncio.to_thread(model.split, texts)
         else:
             split = model.split(texts)
         return split.joined(await batcher.answer(split.sources, n_best))
+
+    def _check_confidence(self, kind: str, source: str, target: str) -> None:
+        if kind == "html":
+            raise RequestError(400, "confidence is for texts; use format='text', or leave it out")
+        if (source, target) in self.models and self.models[source, target][0].calibration is None:
+            remedy = "leave the field 'confidence' out, or calibrate it with: clearhead calibrate"
+            raise RequestError(400, f"the model {source}-{target} is not calibrated; {remedy}")
 
     def _language(self, code: str) -> dict[str, Any]:
         targets = sorted(target for source, target in self.models if source == code)

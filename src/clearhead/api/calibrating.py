@@ -1,0 +1,119 @@
+"""Confidence that means something: a model's own scores, calibrated on held-out text."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from clearhead.api.keywords import chosen, takes
+from clearhead.api.loading import as_text_model
+from clearhead.api.locating import SHIPPED
+from clearhead.api.measures import Evaluation, pairs_to_translate
+from clearhead.api.text_model import TextModel
+from clearhead.api.texts import Calibrating, LinesGiven
+from clearhead.config.evaluate import CalibrateOptions, Split
+from clearhead.data.order import derive_key, permute
+from clearhead.decoding.opening import model_folder
+from clearhead.decoding.rating import mean_log_prob
+from clearhead.decoding.text import translate_texts
+from clearhead.errors import ConfigError, FolderError
+from clearhead.evaluation import calibrating
+from clearhead.evaluation.calibrating import JudgedTranslation, MeasuredCalibration
+from clearhead.evaluation.translation import check_scoring
+from clearhead.interop.calibration import write_calibration
+
+_stages = logging.getLogger("clearhead.progress")
+
+
+@takes(CalibrateOptions)
+def calibrate(
+    model: TextModel | str | Path,
+    split: Split | None = None,
+    *,
+    source: LinesGiven | None = None,
+    reference: LinesGiven | None = None,
+    **options: Unpack[Calibrating],
+) -> Evaluation:
+    """Measure how good a translator's translations of held-out text are by its own scores, and
+    write the curve into its model folder (`calibration.json`). From then on, translations have a
+    confidence: the chrF++, from 0 to 1, to expect.
+
+    A run is calibrated on its validation text, or the `split`, unless you give the lines of
+    `source` and of `reference`, which the model must not have been trained on. Figures are of
+    sentences that the curve was not fitted to.
+    """
+    wanted, opened = chosen(CalibrateOptions, options), as_text_model(model)
+    translator = opened.opened.translator
+    if wanted.save:
+        _refuse_others_folder(opened)
+    if split is not None and (source is not None or reference is not None):
+        rule = "is a part of the run's own data"
+        raise ConfigError("split", split, rule, "leave it out, or the files")
+    check_scoring(None, lowercase=False)  # before translating, which takes its time
+    split = split or ("valid" if source is None and reference is None else None)
+    sources, references, where = pairs_to_translate(opened, split, source, reference)
+    n = min(wanted.lines, len(sources))
+    numbers = permute(np.arange(n), len(sources), derive_key("calibration", "lines")).tolist()
+    _stages.info(f"translating {n:,} lines")
+    engine = opened.engine(translator, wanted.engine, wanted.precision, wanted.engine_folder)
+    config = replace(wanted.config(), too_long="skip")
+    texts = [sources[number] for number in numbers]
+    answers = translate_texts(engine, opened.opened.codec, texts, config)
+    translated = [
+        (answer.outputs[0], references[number])
+        for number, answer in zip(numbers, answers)
+        if answer.outputs and answer.outputs[0].tokens
+    ]
+    qualities = calibrating.sentence_qualities(
+        [output.text for output, _ in translated], [reference for _, reference in translated]
+    )
+    measured = calibrating.calibrate(
+        [
+            JudgedTranslation(mean_log_prob(output, config.beam), len(output.tokens), quality)
+            for (output, _), quality in zip(translated, qualities)
+        ]
+    )
+    written = None
+    if wanted.save:
+        # The name of a file alone: a model folder is handed on, and paths are private.
+        text = split or (Path(source).name if isinstance(source, str | Path) else "given lines")
+        facts = measured.facts | {"text": text, "beam": wanted.beam}
+        written = write_calibration(model_folder(opened.folder), measured.calibration, facts)
+        opened.__dict__.pop("calibration", None)
+    return _evaluation(measured, where, written)
+
+
+def _refuse_others_folder(model: TextModel) -> None:
+    folder = model_folder(model.folder).absolute()
+    if model.is_temporary or folder.is_relative_to(SHIPPED):
+        raise FolderError(
+            f"{folder.name} is no folder of yours to write to; save the model into one "
+            "(model.save in Python) and calibrate that, or only measure: save=False"
+        )
+
+
+def _evaluation(measured: MeasuredCalibration, where: str, written: Path | None) -> Evaluation:
+    found = measured.worst_found
+    lines = [
+        f"{where}: {measured.n:,} lines, in tenths by confidence",
+        "confidence    chrF++, from 0 to 1",
+        *(
+            f"{point.confidence:10.3f}    {point.measured:.3f} ± {point.half_interval:.3f}"
+            for point in measured.points
+        ),
+        f"calibration error {measured.error:.3f} (mean probability of a token: "
+        f"{measured.error_before:.3f})",
+        f"of the worst tenth, the lowest tenth has {found['confidence']:.0%} (the longest tenth "
+        f"{found['length']:.0%}, chance {found['chance']:.0%})",
+    ]
+    if written is not None:
+        lines.append(f"written: {written}")
+    values = {
+        "error": measured.error,
+        "error_before": measured.error_before,
+        **{f"worst_found_by_{name}": value for name, value in found.items()},
+    }
+    facts: dict[str, Any] = measured.facts
+    return Evaluation(values=values, records=[*facts.pop("points"), facts], lines=lines)

@@ -1,0 +1,40 @@
+"""Translations with their calibrated confidence."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clearhead.config import BeamConfig
+from clearhead.decoding.results import Output
+from clearhead.interop.calibration import Calibration
+
+
+def mean_log_prob(output: Output, beam: BeamConfig) -> float:
+    """Of a token. An engine that gives no log-probabilities of tokens gives the score, which the
+    beam has divided."""
+    n_tokens = max(1, len(output.tokens))
+    total = output.log_prob or output.score * beam.normaliser(len(output.tokens))
+    return total / n_tokens
+
+
+def rated(output: Output, calibration: Calibration, beam: BeamConfig) -> Output:
+    """The output with its confidence, unless its parts have brought it one."""
+    if output.calibrated is not None:
+        return output
+    if not output.tokens:  # nothing that had to be translated, or no space for a token
+        return replace(output, calibrated=1.0 if output.stop == "end" else 0.0)
+    confidence = calibration.confidence(mean_log_prob(output, beam), len(output.tokens))
+    return replace(output, calibrated=confidence)
+
+
+def joint_confidence(parts: Sequence[Output]) -> float | None:
+    """Of a text that is made of these: their mean, by tokens. None: one has none, or there is no
+    part."""
+    n_tokens = sum(len(part.tokens) for part in parts)
+    if not n_tokens:
+        return None
+    total = 0.0
+    for part in parts:
+        if part.calibrated is None:
+            return None
+        total += len(part.tokens) * part.calibrated
+    return total / n_tokens
