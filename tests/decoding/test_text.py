@@ -15,8 +15,9 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.continuing import generate_texts, stream_generated
 from clearhead.decoding.scoring import score_texts
 from clearhead.decoding.sentences import LanguagePair
+from clearhead.decoding.sources import encode_sources
 from clearhead.decoding.streaming import TextStream
-from clearhead.decoding.text import OwnEngine, encode_sources, translate_texts
+from clearhead.decoding.text import OwnEngine, translate_texts
 from clearhead.errors import InputError
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.text.tokenizer import Tokenizer

@@ -123,6 +123,37 @@ def test_translations_of_any_text_keep_its_spans(model: Seq2Seq, codec: Codec, w
     assert answers[11].outputs == []
 
 
+class ForgetfulEngine(OwnEngine):
+    """The same model in a software that knows no constraints."""
+
+    is_constrained = False  # pyright: ignore[reportAssignmentType,reportIncompatibleMethodOverride]
+    n_opened = 0
+
+    @property
+    def constrained(self) -> OwnEngine:
+        self.n_opened += 1
+        return OwnEngine(self.model)
+
+    def translate(self, sources, ends, how, constraints=None):
+        assert constraints is None
+        return super().translate(sources, ends, how)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_another_engine_has_lost_is_decoded_again(model: Seq2Seq, codec: Codec, width: int):
+    texts = ["open the file", "a <b>cat</b>, open %s", "a cat {name}", "%d", ""]
+    config = TranslateConfig(beam=BeamConfig(width=width), max_new=10)
+    forgetful = ForgetfulEngine(model)
+    answers = translate_texts(forgetful, codec, texts, config)
+    expected = translate_texts(OwnEngine(model), codec, texts, config)
+    assert [answer.again for answer in answers] == [False, True, True, False, False]
+    assert [answer.texts for answer in answers[1:]] == [answer.texts for answer in expected[1:]]
+    assert forgetful.n_opened == 1
+    translate_texts(forgetful, codec, texts[:1], config)
+    assert forgetful.n_opened == 1, "the model itself is read only where it is needed"
+    assert not any(answer.again for answer in expected)
+
+
 def test_the_limit_of_length_leaves_space_for_missing_spans(model: Seq2Seq, codec: Codec):
     text = mask("a %(a)s b %(b)s c %(c)s")
     for max_new in (4, 5, 9):

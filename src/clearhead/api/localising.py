@@ -1,6 +1,7 @@
 """Catalogues that are filled by a model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from clearhead.api.tokenized_model import TokenizedModel
@@ -10,14 +11,17 @@ from clearhead.decoding.between import translate_between
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.rating import rated
 from clearhead.decoding.results import Output
+from clearhead.decoding.sources import encode_masked
 from clearhead.decoding.text import (
-    encode_masked,
+    AnsweredText,
     translate_sources,
     translate_texts,
     warn_of_too_long,
 )
-from clearhead.errors import InputError
-from clearhead.localise.catalogues import Catalogue, read_pairs
+from clearhead.errors import DataError, InputError
+from clearhead.intake.tables import in_language, read_units
+from clearhead.intake.unpack import open_bytes
+from clearhead.localise.catalogues import Catalogue, TranslatedPair, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
 from clearhead.localise.masking import MaskedText
 
@@ -28,8 +32,9 @@ def fill_open_entries(
     """Fills the open entries of a PO or XLIFF file, and writes it to `output`."""
     catalogue, codec, config = Catalogue(path), model.opened.codec, options.config()
     own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
-    others = (pair for each in options.memory for pair in read_pairs(as_path("memory", each)))
-    calibration = model.calibration
+    paths = [as_path("memory", each) for each in options.memory]
+    others = (pair for each in paths for pair in _remembered(each, catalogue.language))
+    calibration, n_again = model.calibration, 0
     if options.leave_below and calibration is None:
         raise InputError(
             f"leave_below={options.leave_below} needs a confidence that means something, and "
@@ -39,7 +44,12 @@ def fill_open_entries(
     def translate_strings(strings: Sequence[str]) -> list[list[Output]]:
         answers = translate_texts(engine, codec, strings, config, calibration=calibration)
         warn_of_too_long([repr(string[:40]) for string in strings], answers, codec, engine.config)
-        return [answer.outputs for answer in answers]
+        return [counted(answer).outputs for answer in answers]
+
+    def counted(answer: AnsweredText) -> AnsweredText:
+        nonlocal n_again
+        n_again += answer.again
+        return answer
 
     def translate(texts: Sequence[MaskedText]) -> list[Draft | None]:
         if options.pieces:
@@ -49,7 +59,8 @@ def fill_open_entries(
             answers = translate_sources(engine, codec, sources, config, calibration)
             names = [repr(text.restore(text.pieces)[:40]) for text in texts]
             warn_of_too_long(names, answers, codec, engine.config)
-            outputs = [answer.outputs[0] if answer.outputs else None for answer in answers]
+            drafts = [counted(answer).outputs for answer in answers]
+            outputs = [draft[0] if draft else None for draft in drafts]
         else:
             _refuse_spans(path, texts)
             answers = translate_strings([text.restore(text.pieces) for text in texts])
@@ -65,8 +76,31 @@ def fill_open_entries(
 
     memory = memory_of([*others, *own_pairs])
     filled = fill(catalogue, memory, translate, leave_below=options.leave_below)
+    filled.again = n_again
     catalogue.write(output)
     return filled
+
+
+def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:
+    """What persons have translated into the language of a catalogue: in another one, or in a TMX
+    file, where every other language counts as a source."""
+    if not path.name.lower().endswith((".tmx", ".tmx.gz", ".tmx.zst")):
+        yield from read_pairs(path)
+        return
+    wanted, known, is_empty = language.lower().replace("_", "-"), set[str](), True
+    with ExitStack() as stack:
+        for unit in read_units(open_bytes(path, stack)):
+            known |= unit.keys()
+            target = in_language(unit, wanted) or unit.get(wanted.split("-")[0])
+            for text in unit.values():
+                if target and text and text != target:
+                    is_empty = False
+                    yield TranslatedPair(text, target)
+    if is_empty:
+        raise DataError(
+            f"{path} has no translation into {wanted!r}, the language of the catalogue (there are "
+            f"{', '.join(map(repr, sorted(known))) or 'no languages'}); name another memory"
+        )
 
 
 def _refuse_spans(path: Path, texts: Sequence[MaskedText]) -> None:

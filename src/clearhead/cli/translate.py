@@ -176,6 +176,11 @@ def _fill(namespace: argparse.Namespace) -> int:
     )
     if filled.unsure:
         print(f"{len(filled.unsure):,} of these because their confidence is too low")
+    if filled.again:
+        print(
+            f"{filled.again:,} texts were decoded again by clearhead: {namespace.engine} had lost "
+            "a placeholder or a tag"
+        )
     if filled.left_out:
         print(
             f"{filled.left_out:,} more are left out: the header does not say Plural-Forms (PO), or "

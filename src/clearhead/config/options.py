@@ -110,7 +110,7 @@ class CatalogueOptions(TranslateOptions):
     """How a catalogue is filled."""
 
     memory: Sequence[str | Path] = ()
-    """Other catalogues, whose translations of the very same text come first."""
+    """Other catalogues, or TMX files, whose translations of the very same text come first."""
     pieces: bool = False
     """Translate what stands between placeholders and tags piece by piece: for a model that has not
     learnt to keep them."""

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, Translat
 from clearhead.config.decode import EngineName, EnginePrecision
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.constraints import Constraint, Constraints
+from clearhead.decoding.opening import open_folder
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.text import Engine, OwnEngine, SeededPrompt
 from clearhead.environment import cache_folder
@@ -52,11 +53,14 @@ class CTranslate2Engine:
         precision: EnginePrecision = "float32",
         folder: Path | None = None,
         n_calls: int = 1,
+        own: GenerativeModel | None = None,
     ) -> None:
         """`folder`: where CTranslate2's folders are kept, instead of the user's cache directory.
-        `n_calls`: calls from several threads that run at the same time, with the same weights."""
+        `n_calls`: calls from several threads that run at the same time, with the same weights.
+        `own`: the model itself, if it has been read already."""
         description = read_description(model_folder)
         self._config = description.model
+        self._model_folder, self._own = model_folder, own
         self.precision, self.n_calls = precision, n_calls
         self.folder = engine_folder(model_folder, folder)
         self.names = names_of_tokens(model_folder, description)
@@ -72,6 +76,12 @@ class CTranslate2Engine:
     def is_constrained(self) -> bool:
         """CTranslate2 knows no constraints."""
         return False
+
+    @cached_property
+    def constrained(self) -> Engine:
+        """The model itself, read when something has to be decoded again."""
+        model = self._own or open_folder(self._model_folder, dtype=torch.float32).translator
+        return OwnEngine(model)
 
     def translate(
         self,
@@ -268,7 +278,7 @@ def engine_of(
         if value not in known:
             raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), known)}")
     if engine == "ctranslate2":
-        return CTranslate2Engine(model_folder, precision=precision, folder=folder)
+        return CTranslate2Engine(model_folder, precision=precision, folder=folder, own=model)
     if precision != "float32":
         raise InputError(
             f"precision={precision!r} is not supported by the engine clearhead; use the engine "

@@ -4,32 +4,30 @@ same tokens everywhere. What runs the model is the model itself (`OwnEngine`) or
 (`decoding/engine.py`)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
-from clearhead.config.decode import TooLongSource
 from clearhead.decoding.beam import beam_search
 from clearhead.decoding.between import translate_between
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, Constraints
 from clearhead.decoding.generation import greedy
-from clearhead.decoding.inputs import name_of
 from clearhead.decoding.keeping import can_keep, keep_spans, keeps_spans
 from clearhead.decoding.rating import joint_confidence, rated
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentences import (
-    Fits,
     LanguagePair,
     SplitText,
     check_can_split,
     split_text,
 )
+from clearhead.decoding.sources import EncodedSource, encode_sources, reader_of
 from clearhead.interop.calibration import Calibration
-from clearhead.localise.masking import MaskedText, mask
+from clearhead.localise.masking import MaskedText
 from clearhead.text.pieces import decode_pieces
 
 _log = logging.getLogger("clearhead")
@@ -54,6 +52,11 @@ class Engine(Protocol):
     @property
     def is_constrained(self) -> bool:
         """Whether it observes constraints; what another engine translates is looked at after."""
+        ...
+
+    @property
+    def constrained(self) -> "Engine":
+        """An engine of the same model that observes constraints, read when it is first needed."""
         ...
 
     def translate(
@@ -92,6 +95,11 @@ class OwnEngine:
     def is_constrained(self) -> bool:
         """It observes constraints."""
         return True
+
+    @property
+    def constrained(self) -> Engine:
+        """Itself."""
+        return self
 
     def translate(
         self,
@@ -136,6 +144,9 @@ class AnsweredText(NamedTuple):
     n_cut: int
     """Tokens of the text that the model was not given."""
     outputs: list[Output]
+    again: bool = False
+    """Whether clearhead has decoded it again, since the translation of another engine had lost
+    something."""
 
     @property
     def texts(self) -> list[str]:
@@ -147,81 +158,6 @@ def text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
     """The output with its text, which may depend on the tokens that it stands behind."""
     text = codec.target.decode(output.tokens, behind=behind)
     return replace(output, text=text, tokenizer=codec.target)
-
-
-NOTHING = mask("")
-
-
-def reader_of(codec: Codec, longest: int) -> Fits:
-    """Whether a model of `longest` positions can read a sentence; one of few bytes needs no
-    counting."""
-    most = codec.longest_source(longest)
-
-    def fits(sentence: str) -> bool:
-        if 4 * len(sentence) + 2 <= most:
-            return True
-        return len(codec.encode_sources([sentence])[0]) <= most
-
-    return fits
-
-
-class EncodedSource(NamedTuple):
-    """A text as the encoder reads it."""
-
-    given: list[int]
-    """Its tokens; none of an empty text, or of one that is left out."""
-    n_cut: int
-    """Tokens of the text that the model is not given."""
-    masked: MaskedText = NOTHING
-    """The text with numbers for its spans, if the model has reserved tokens for them."""
-
-
-def encode_sources(
-    codec: Codec,
-    texts: Sequence[str],
-    longest: int,
-    too_long: TooLongSource,
-    *,
-    names: Sequence[str] | None = None,
-) -> list[EncodedSource]:
-    """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
-    if codec.keeps_spans:
-        return encode_masked(codec, [mask(text) for text in texts], longest, too_long, names=names)
-    filled = [index for index, text in enumerate(texts) if text.strip()]
-    encoded = dict(zip(filled, codec.encode_sources([texts[index] for index in filled])))
-    return [
-        _fitted(codec, encoded.get(index, []), longest, too_long, name_of(names, index))
-        for index in range(len(texts))
-    ]
-
-
-def encode_masked(
-    codec: Codec,
-    texts: Sequence[MaskedText],
-    longest: int,
-    too_long: TooLongSource,
-    *,
-    names: Sequence[str] | None = None,
-) -> list[EncodedSource]:
-    """The same, of texts whose spans are known."""
-    filled = [index for index, text in enumerate(texts) if text.has_text or text.spans]
-    encoded = dict(zip(filled, codec.encode_masked([texts[index] for index in filled])))
-    fitted = [
-        _fitted(codec, encoded.get(index, []), longest, too_long, name_of(names, index))
-        for index in range(len(texts))
-    ]
-    return [source._replace(masked=text) for source, text in zip(fitted, texts)]
-
-
-def _fitted(
-    codec: Codec, ids: list[int], longest: int, too_long: TooLongSource, name: str
-) -> EncodedSource:
-    """What the model is given of a text."""
-    if too_long == "skip" and len(ids) > codec.longest_source(longest):
-        return EncodedSource([], len(ids))
-    cut = "cut" if too_long == "cut" else "refuse"
-    given = codec.fit_source(ids, longest, too_long=cut, name=name)
-    return EncodedSource(given, len(ids) - len(given))
 
 
 def translate_sources(
@@ -268,32 +204,33 @@ def _translate_keeping(
     config: TranslateConfig,
     calibration: Calibration | None,
 ) -> list[AnsweredText]:
-    """Translations that have every span of their source: by the constraint of the decoder; or else,
-    where an engine observes none or there is no space for them, because the text between the spans
-    is translated piece by piece. Text that the model generates beside a span may still form another
-    with it (% and d); where both ways do, there is no translation."""
+    """Translations that have every span of their source: by the constraint of the decoder. What an
+    engine without constraints has lost is decoded again by clearhead. Where there is no space for
+    all spans, the text between them is translated piece by piece. Text that the model generates
+    beside a span may still form another with it (% and d); where both ways do, there is no
+    translation."""
     ends, constraints = codec.decode_config(config.max_new), dict[int, Constraint]()
     for index, source in enumerate(sources):
         prompt = 1 if codec.ids.target_start is None else len(source.given)
         space = min(ends.max_new, engine.config.max_length - prompt)
         if source.given and source.masked.has_text and can_keep(source.masked, codec.target, space):
             constraints[index] = keep_spans(source.masked, codec.target, space)
-    by_length = sorted(constraints, key=lambda index: len(sources[index].given))
-    searched = engine.translate(
-        [sources[index].given for index in by_length],
-        ends,
-        config,
-        [constraints[index] for index in by_length] if engine.is_constrained else None,
-    )
-    outputs: dict[int, list[Output]] = {}
-    for index, found in zip(by_length, searched):
-        masked = sources[index].masked
-        outputs[index] = [
-            output
-            for output in (_restored(each, codec, masked) for each in found)
-            if not masked.spans
-            or (keeps_spans(masked, codec.target, output.tokens) and masked.is_kept_by(output.text))
-        ]
+
+    def search(indices: Iterable[int], by: Engine) -> dict[int, list[Output]]:
+        order = sorted(indices, key=lambda index: len(sources[index].given))
+        observed = [constraints[index] for index in order] if by.is_constrained else None
+        found = by.translate([sources[index].given for index in order], ends, config, observed)
+        return {
+            index: _kept(outputs, codec, sources[index].masked)
+            for index, outputs in zip(order, found)
+        }
+
+    outputs = search(constraints, engine)
+    again = [index for index, found in outputs.items() if not found]
+    if again and not engine.is_constrained:
+        outputs |= search(again, engine.constrained)
+    else:
+        again = []
     lost = [
         index
         for index, source in enumerate(sources)
@@ -311,8 +248,18 @@ def _translate_keeping(
             if output is not None and sources[index].masked.is_kept_by(output.text):
                 outputs[index] = [output]
     return [
-        AnsweredText(source.given, source.n_cut, outputs.get(n, []))
+        AnsweredText(source.given, source.n_cut, outputs.get(n, []), n in again)
         for n, source in enumerate(sources)
+    ]
+
+
+def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[Output]:
+    """Those that have every span, with their texts."""
+    return [
+        output
+        for output in (_restored(each, codec, masked) for each in outputs)
+        if not masked.spans
+        or (keeps_spans(masked, codec.target, output.tokens) and masked.is_kept_by(output.text))
     ]
 
 

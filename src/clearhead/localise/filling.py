@@ -45,6 +45,9 @@ class Filled:
     translated: int = 0
     open: list[str] = field(default_factory=list)
     """The texts of entries for which there is no translation that keeps all spans."""
+    again: int = 0
+    """Texts that clearhead decoded again, since the translation of another engine had lost a
+    span."""
     unsure: list[str] = field(default_factory=list)
     """Those of entries that stay open as well: the confidence is too low."""
 

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from clearhead.config.serve import Limits
-from clearhead.decoding.text import EncodedSource
+from clearhead.decoding.sources import EncodedSource
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.refusals import RequestError
 

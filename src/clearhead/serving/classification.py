@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from clearhead.config.serve import Limits
 from clearhead.decoding.opening import open_folder
-from clearhead.decoding.text import EncodedSource
+from clearhead.decoding.sources import EncodedSource
 from clearhead.errors import nearest
 from clearhead.evaluation.classification import label_rows
 from clearhead.serving.access import key_in_head

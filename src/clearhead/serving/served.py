@@ -10,14 +10,8 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
 from clearhead.decoding.opening import open_codec, open_folder
 from clearhead.decoding.sentences import LanguagePair, SplitText, split_text
-from clearhead.decoding.text import (
-    AnsweredText,
-    EncodedSource,
-    encode_sources,
-    join_sentences,
-    reader_of,
-    translate_sources,
-)
+from clearhead.decoding.sources import EncodedSource, encode_sources, reader_of
+from clearhead.decoding.text import AnsweredText, join_sentences, translate_sources
 from clearhead.interop.calibration import read_calibration
 from clearhead.models import CausalLM
 from clearhead.serving.batching import N_QUEUES
