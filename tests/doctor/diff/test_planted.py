@@ -4,8 +4,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from clearhead.doctor.diff import assert_same, diff
+from clearhead.doctor.diff.sides import first_output
 from tests.doctor.diff.planted import BUGS, Bug, kind_of, port, reference
 
 QUICK = {"gpt2/scale", "llama/base", "bert/no_scale"}
@@ -35,6 +37,11 @@ def test_a_bug_is_found_at_its_line_and_named(bug: Bug, tmp_path: Path):
     assert first.cause is not None and first.cause.kind in bug.causes, str(report)
 
 
+def both_fit(one: Bug, other: Bug) -> bool:
+    """Whether both edits can be made in one source, and each is found alone."""
+    return not (one.old in other.old or other.old in one.old or one.miss or other.miss)
+
+
 # In the first layer of each program and far apart: the second is behind the first.
 TWO = [
     pair
@@ -45,12 +52,30 @@ TWO = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bugs", TWO[::2], ids=lambda bugs: "+".join(map(name_of, bugs)))
+@pytest.mark.parametrize(
+    "bugs",
+    [pair for pair in TWO[::2] if both_fit(*pair)],
+    ids=lambda bugs: "+".join(map(name_of, bugs)),
+)
 def test_a_second_bug_is_found_behind_the_first(bugs: tuple[Bug, Bug], tmp_path: Path):
     source = port_lines(bugs, tmp_path)
+    if hides_the_other(bugs, tmp_path):
+        pytest.skip("one of the two changes nothing beside the other: there is nothing to find")
     lines = {d.line.line for d in found(bugs, tmp_path).departures if d.line is not None}
     for bug in bugs:
         assert lines & source[bug.name], (bug.name, lines)
+
+
+def hides_the_other(bugs: tuple[Bug, Bug], folder: Path) -> bool:
+    """Whether the logits with both are those with one of them alone: what is not run, or is undone,
+    changes nothing."""
+    family = bugs[0].family
+    original = reference(family)
+    tokens = torch.arange(4, 24).reshape(2, 10)
+    given = (tokens, tokens.flip(1)) if family == "t5" else (tokens,)
+    ports = [port(family, original, folder, *some) for some in (bugs, bugs[:1], bugs[1:])]
+    both, *alone = (first_output(made(*given)) for made in ports)
+    return any(torch.allclose(both, one, atol=1e-5) for one in alone)
 
 
 def port_lines(bugs: tuple[Bug, ...], folder: Path) -> dict[str, set[int]]:
@@ -76,8 +101,6 @@ def test_a_port_in_a_test_suite_fails_with_the_report(tmp_path: Path):
 
 
 def test_the_models_and_the_random_generator_are_left_as_they_were(tmp_path: Path):
-    import torch
-
     original = reference("llama")
     copy = port("llama", original, tmp_path)
     before = {name: tensor.clone() for name, tensor in copy.state_dict().items()}

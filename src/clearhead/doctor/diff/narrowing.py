@@ -70,6 +70,15 @@ def _are_weights(s: Substitution, cuts: list[Cut]) -> bool:
     return bool(sources) and all(source.name == "parameter" for source in sources)
 
 
+def _is_at_hand(s: Substitution, cuts: list[Cut]) -> bool:
+    """Whether one tensor is read in the place of another, which the port has as well."""
+    read = {s.root(cut.source) for cut in cuts}
+    wanted = {root(s.theirs, cut.reference) for cut in cuts}
+    if len(read) != 1 or len(wanted) != 1 or not s.operations[read.pop()].from_tokens:
+        return False
+    return wanted.pop() in s.matching.of_reference
+
+
 def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
     """Inputs of the port's operation that are not the reference's, if with the reference's inputs
     the two results are equal: of the port, of the reference, and the value for the port."""
@@ -278,7 +287,11 @@ def _behind(
         if same or _is_read_only_by(s, calls, place):
             behind = _other_operands(s, replace(cut, value=value), source, theirs, depth)
             # Whose order is right, only views show.
-            if _are_weights(s, behind) or (same and behind and _only_views(s, source, place)):
+            if (
+                _are_weights(s, behind)
+                or _is_at_hand(s, behind)
+                or (same and behind and _only_views(s, source, place))
+            ):
                 return behind
         if same:
             return [_out_of_order(s, cut, source, index, value)]

@@ -296,8 +296,8 @@ class Substitution:
                 if self.operations[i].from_tokens and i not in seen:
                     seen.add(i)
                     known = self.matching.knows(i)
+                    todo += [] if known and not self.operations[self.root(i)].selects else [i]
                     found |= {self.root(i)} if known else set()
-                    todo += [] if known else [i]
         return found
 
     def as_bypass(self, cut: Cut) -> Cut | None:
