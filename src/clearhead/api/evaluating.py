@@ -41,7 +41,7 @@ def evaluate(
     A language model: perplexity of `text`. An encoder: accuracy of a classifier, or loss on masked
     tokens, on the data in `prepared`. An option that does not apply to the model is an error.
     """
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "source": source,
         "reference": reference,
         "hypothesis": hypothesis,
@@ -54,7 +54,7 @@ def evaluate(
         for name, value in {"model": model, "split": split}.items():
             if value is not None:
                 raise InputError(f"{name}= does not apply with hypothesis=; leave it out")
-        return measure_hypothesis(given)
+        return measure_hypothesis(settings)
     if model is None:
         raise InputError("model= is missing; give a model folder, a run, or hypothesis=…")
-    return measure(as_text_model(model), split, given)
+    return measure(as_text_model(model), split, settings)

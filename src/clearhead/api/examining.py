@@ -84,8 +84,8 @@ def open_module(model: nn.Module | TextModel | str | Path, language: Language) -
     if isinstance(model, TextModel):
         return OpenedModel(model.model, fresh=False)
     if not isinstance(model, str | Path):
-        given = {"model": f"{model!r:.60}", "type": type(model).__name__}
-        raise InputError(error_text("not_a_model", language, **given))
+        facts = {"model": f"{model!r:.60}", "type": type(model).__name__}
+        raise InputError(error_text("not_a_model", language, **facts))
     if names_a_file(model):
         return open_file(model, language)
     folder = as_path("model", model)

@@ -53,13 +53,13 @@ def takes(*options: type) -> Callable[[F], F]:
     return decorate
 
 
-def chosen(kind: type[T], given: Mapping[str, Any]) -> T:
+def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
     """The options, checked; a keyword that is none of them is named with the nearest."""
     known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
-    for name in given:
+    for name in keywords:
         if name not in known:
             raise TypeError(f"there is no option {name!r}; {nearest(name, known)}")
-    return kind(**given)
+    return kind(**keywords)
 
 
 def warn_of_old(old: str, new: str) -> None:

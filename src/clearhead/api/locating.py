@@ -42,9 +42,9 @@ def place_of(folder: Path) -> Path:
 
 def locate(path: str | Path) -> Located:
     """What the path leads to; a Hugging Face folder is imported into a temporary one."""
-    given = as_path("path", path)
-    folder = place_of(given)
-    if folder != given:
+    asked = as_path("path", path)
+    folder = place_of(asked)
+    if folder != asked:
         # Half precision saves space in the package; a processor computes in fp32.
         return Located(folder, dtype=torch.float32)
     if not folder.is_dir():

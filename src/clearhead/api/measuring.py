@@ -43,17 +43,17 @@ NAMES = OPTIONS | {name for kind in (*KINDS, OUTPUT) for name in (*kind.texts, *
 
 def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any]) -> Evaluation:
     """By the function of the model's kind."""
-    given = _given(settings)
+    named = _given(settings)
     if split not in (None, "train", "valid", "test"):
         raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
     if model.opened.translates:
-        options, texts = _sorted(TRANSLATOR, given)
+        options, texts = _sorted(TRANSLATOR, named)
         _refuse_both(split, texts)
         return measure_translator(model, options, split, **texts)
     if isinstance(model.model, MaskedLM | Classifier):
-        options, texts = _sorted(ENCODER, given)
+        options, texts = _sorted(ENCODER, named)
         return measure_encoder(model, options, split, **texts)
-    options, texts = _sorted(LANGUAGE_MODEL, given)
+    options, texts = _sorted(LANGUAGE_MODEL, named)
     _refuse_both(split, texts)
     return measure_language_model(model, options, split, **texts)
 
@@ -72,11 +72,11 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in OPTIONS or value is not None}
 
 
-def _sorted(kind: _Kind, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _sorted(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The options of this kind, checked, and the texts; raises for what is for another kind."""
     own = {field.name for field in fields(kind.options)}
     texts = (*kind.texts, *kind.others)
-    for name, value in given.items():
+    for name, value in settings.items():
         if name in own or name in texts:
             continue
         if kind is not OUTPUT and any(name in other.texts for other in KINDS):
@@ -85,8 +85,8 @@ def _sorted(kind: _Kind, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]
         if name not in OPTIONS:  # many lines, perhaps
             raise InputError(f"{name}= does not apply to {kind.name}; leave it out")
         raise ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
-    options = chosen(kind.options, {name: given[name] for name in given if name in own})
-    return options, {name: given[name] for name in given if name in texts}
+    options = chosen(kind.options, {name: settings[name] for name in settings if name in own})
+    return options, {name: settings[name] for name in settings if name in texts}
 
 
 def _refuse_both(split: str | None, texts: Mapping[str, Any]) -> None:

@@ -101,7 +101,7 @@ def _taken(options: dict[str, Any], in_detail: str) -> tuple[bool, int, str]:
 
 def _names(texts: Sequence[str], number: int, called: str) -> list[str]:
     check_at_least("number", number, 0)
-    return [f"{called} {place}" for place, _ in enumerate(texts, number)]
+    return [f"{called} {text_number}" for text_number, _ in enumerate(texts, number)]
 
 
 def _nothing(model: TokenizedModel) -> Output:
@@ -149,6 +149,6 @@ def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
     return OwnText.pairs(value)
 
 
-def _is_column(given: Any) -> bool:
+def _is_column(value: Any) -> bool:
     """Many texts; two could also be one of two pairs."""
-    return not isinstance(given, str | Mapping) and hasattr(given, "__len__") and len(given) != 2
+    return not isinstance(value, str | Mapping) and hasattr(value, "__len__") and len(value) != 2

@@ -16,10 +16,10 @@ PartGiven = type[nn.Module] | str | None
 ROLES = tuple(field.name for field in fields(OwnParts))
 
 
-def own_parts(**given: Any) -> OwnParts:
+def own_parts(**named_parts: Any) -> OwnParts:
     """Checked, by role. A name is looked up in its file, which is run for it."""
     classes: dict[str, Any] = {}
-    for role, part in given.items():
+    for role, part in named_parts.items():
         if part is None:
             continue
         part = _by_name(role, part) if isinstance(part, str) else part

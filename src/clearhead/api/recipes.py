@@ -41,16 +41,16 @@ def recipe(
         recipe("multi30k-de-en", train={"steps": 200})
         recipe(name="mine", data=DataConfig(…), model=ModelConfig(…))
     """
-    given = {"data": data, "batches": batches, "model": model, "train": train}
-    given = {section: table for section, table in given.items() if table is not None}
-    for section, table in given.items():
+    tables = {"data": data, "batches": batches, "model": model, "train": train}
+    tables = {section: table for section, table in tables.items() if table is not None}
+    for section, table in tables.items():
         if not isinstance(table, (Mapping, SECTIONS[section])):
             raise InputError(
                 f"{section}={table!r} is not a table; give a dictionary, such as "
                 f"{section}={{…}}, or a {SECTIONS[section].__name__}"
             )
-    values = {section: t for section, t in given.items() if isinstance(t, Mapping)}
-    whole: dict[str, Any] = {s: t for s, t in given.items() if not isinstance(t, Mapping)}
+    values = {section: t for section, t in tables.items() if isinstance(t, Mapping)}
+    whole: dict[str, Any] = {s: t for s, t in tables.items() if not isinstance(t, Mapping)}
     if source is None:
         if not isinstance(data, DataConfig):
             raise InputError(
@@ -66,13 +66,13 @@ def recipe(
     return validate_as_often(revise_recipe(resolved, values), resolved.train.steps, keys)
 
 
-def as_recipe(given: RecipeGiven) -> Recipe:
+def as_recipe(named: RecipeGiven) -> Recipe:
     """The recipe that was given, or named."""
-    if isinstance(given, Recipe):
-        return given
-    if not isinstance(given, str | Path):
+    if isinstance(named, Recipe):
+        return named
+    if not isinstance(named, str | Path):
         raise InputError(
-            f"recipe={given!r:.60} is a {type(given).__name__}; give a name, the path of a .toml "
+            f"recipe={named!r:.60} is a {type(named).__name__}; give a name, the path of a .toml "
             "file, or a recipe"
         )
-    return load_recipe(given)
+    return load_recipe(named)

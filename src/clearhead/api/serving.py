@@ -100,7 +100,7 @@ def serve(
     folder = None if kept is None else as_path("engine_folder", kept)
     keys = keys_of_environment() if api_keys is None else _keys(as_path("api_keys", api_keys))
     many = [models] if isinstance(models, str | Path) else list(models)
-    opened = [_named(each) for each in many]
+    opened = [_named(model_or_path) for model_or_path in many]
     to_serve = _checked([_to_serve(name, model) for name, model in opened])
     for model in to_serve:
         if model.pair is not None:

@@ -133,12 +133,12 @@ def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]
 
 
 def _last(folder: Path, name: str, *, valid: bool = False) -> Any:
-    found = [
+    values = [
         record[name]
         for record in read_metrics(folder / METRICS)
         if ("valid" in record) == valid and type(record.get(name)) in (float, int)
     ]
-    return found[-1] if found else None
+    return values[-1] if values else None
 
 
 class ProcessorClock:
@@ -168,7 +168,7 @@ class ProcessorClock:
     def step(self, record: MetricsLine) -> None:
         now, step = time.process_time(), record["step"]
         if self.started is None:  # the first step here is not counted: it reserves memory
-            self.seconds = {at: each for at, each in self.seconds.items() if at < step}
+            self.seconds = {at: seconds for at, seconds in self.seconds.items() if at < step}
             self.started, self.before = now, self.total
         self.seconds[step] = self.before + now - self.started
         if step % self.every == 0:

@@ -125,7 +125,7 @@ class Study:
         for test in self.plan.tests:
             for name in (test.source, test.reference):
                 if not (data_folder() / name).is_file():
-                    known = {each.folder: key for key, each in public_corpora().items()}
+                    known = {public.folder: key for key, public in public_corpora().items()}
                     corpus = known.get(Path(name).parts[0])
                     remedy = f"get it with: clearhead data get {corpus}" if corpus else "check it"
                     rule = f"is not below {data_folder()}"

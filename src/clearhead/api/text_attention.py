@@ -55,8 +55,8 @@ def text_attention(
                 f"target={target!r:.60} is a {type(target).__name__}; give the text of a "
                 "translation, or its token ids"
             )
-        given = isinstance(target, str)
-        tokens = codec.encode_targets([target], [text])[0] if given else list(target)
+        is_text = isinstance(target, str)
+        tokens = codec.encode_targets([target], [text])[0] if is_text else list(target)
         output = Output(tokens=tokens, log_probs=[], score=0.0, stop="end")
     start_id = opened.ids.decoder_start
     attention_map = cross_attention(

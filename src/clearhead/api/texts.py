@@ -139,17 +139,17 @@ def one_string(text: object) -> str:
     raise InputError(f"text={text!r:.60} is a {type(text).__name__}; give one string")
 
 
-def as_list(given: Texts) -> list[str]:
+def as_list(value: Texts) -> list[str]:
     """One text or many, as a list of strings."""
-    if isinstance(given, str):
-        return [given]
-    _refuse_frames(given)
-    if isinstance(given, bytes | Path | dict | set) or not isinstance(given, Iterable):
+    if isinstance(value, str):
+        return [value]
+    _refuse_frames(value)
+    if isinstance(value, bytes | Path | dict | set) or not isinstance(value, Iterable):
         raise InputError(
-            f"{given!r:.60} is a {type(given).__name__}; give a string, or a list of strings "
+            f"{value!r:.60} is a {type(value).__name__}; give a string, or a list of strings "
             "(the text of a file: Path(…).read_text())"
         )
-    texts = list(given)
+    texts = list(value)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(
@@ -164,22 +164,22 @@ def _refuse_frames(value: object) -> None:
         raise InputError("this is a data frame; give one of its columns, such as frame['text']")
 
 
-def given_lines(name: str, given: LinesGiven | None, what: str) -> list[str]:
+def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[str]:
     """The lines of a file, or those in memory; `what` says in messages what is missing."""
-    if given is None:
+    if lines_given is None:
         raise InputError(f"{name}= is missing: {what}")
-    if not isinstance(given, str | Path):
-        _refuse_frames(given)
-        if isinstance(given, bytes | dict | set) or not isinstance(given, Iterable):
+    if not isinstance(lines_given, str | Path):
+        _refuse_frames(lines_given)
+        if isinstance(lines_given, bytes | dict | set) or not isinstance(lines_given, Iterable):
             raise InputError(
-                f"{name}={given!r:.60} must be a path or a list of lines; give one of them"
+                f"{name}={lines_given!r:.60} must be a path or a list of lines; give one of them"
             )
-        lines = list(given)
+        lines = list(lines_given)
         for number, line in enumerate(lines, 1):
             if not isinstance(line, str):
                 raise InputError(f"{name}: line {number} is {line!r:.60}; give strings")
         return lines
-    path = as_path(name, given)
+    path = as_path(name, lines_given)
     try:
         with ExitStack() as stack:
             whole = read_all(open_bytes(path, stack))

@@ -133,7 +133,7 @@ class TokenizedModel:
     def save(self, folder: str | Path) -> None:
         """Write a new model folder."""
         tokenizers = model_folder(self.folder)
-        place = as_path("folder", folder)
-        save_model(self.model, place, ids=self.opened.ids, tokenizer=tokenizers)
+        new_folder = as_path("folder", folder)
+        save_model(self.model, new_folder, ids=self.opened.ids, tokenizer=tokenizers)
         if self.opened.labels is not None:
-            write_labels(place, self.opened.labels)
+            write_labels(new_folder, self.opened.labels)

@@ -62,13 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _example(model: TextModel, given: Path) -> str:
+def _example(model: TextModel, named: Path) -> str:
     folder = model_folder(model.folder)
     if has_file(folder, EXAMPLES):
         for line in read_text(folder, EXAMPLES).splitlines():
             if line.strip():
                 return line
     raise ClearheadError(
-        f"{given} has no {EXAMPLES}, so there is nothing to show first; give a text: "
-        f"clearhead play {given} TEXT"
+        f"{named} has no {EXAMPLES}, so there is nothing to show first; give a text: "
+        f"clearhead play {named} TEXT"
     )

@@ -38,15 +38,15 @@ def as_flags(message: str, *, keys: bool = False) -> str:
     """The message with flags in the place of the library's names of settings; with `keys`, those of
     a recipe too. Lines of Python, which are indented, stay as they are, and what says both."""
     lines = message.split("\n")
-    both = [each.startswith("    ") or "(command: --" in each for each in lines]
+    both = [text_line.startswith("    ") or "(command: --" in text_line for text_line in lines]
     return "\n".join(line if stays else _as_flags(line, keys) for line, stays in zip(lines, both))
 
 
 def _as_flags(message: str, keys: bool) -> str:
     message = CALL.sub(_call, message)
-    message = OWN_TEXT.sub(lambda found: f"--{found[1]} {_word(found[2])}", message)
+    message = OWN_TEXT.sub(lambda match: f"--{match[1]} {_word(match[2])}", message)
     if keys:
-        message = KEY.sub(lambda found: f"--{found[1]} {_toml_word(found[2])}", message)
+        message = KEY.sub(lambda match: f"--{match[1]} {_toml_word(match[2])}", message)
     return SETTING.sub(_setting, message)
 
 

@@ -28,7 +28,7 @@ def one_line(text: str) -> str:
 
 def as_field(name: str) -> str:
     """A label or another name as one field of one line, wherever it is written."""
-    return visible(BREAK.sub(lambda found: repr(found[0])[1:-1], name))
+    return visible(BREAK.sub(lambda match: repr(match[0])[1:-1], name))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -79,10 +79,10 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _show_plan(
-    console: TextConsole, recipe: Recipe, found: TrainingPlan, picture: Path | None
+    console: TextConsole, recipe: Recipe, plan: TrainingPlan, picture: Path | None
 ) -> None:
-    rates = Curve(list(found.learning_rates), list(found.learning_rates.values()))
-    for line in _plan_lines(recipe, found):
+    rates = Curve(list(plan.learning_rates), list(plan.learning_rates.values()))
+    for line in _plan_lines(recipe, plan):
         console.print(line)
     console.print(f"\nlearning rate ({recipe.train.schedule}):\n{curve_text(rates, height=8)}")
     if picture is not None:

@@ -171,12 +171,12 @@ class DataConfig:
 
     def _check_labels(self) -> None:
         if self.task != "classification":
-            given = {
+            needed = {
                 "format": self.format == "labelled",
                 "labels": bool(self.labels),
                 "label_as": self.label_as == "class",
             }
-            for name in (name for name, is_given in given.items() if is_given):
+            for name in (name for name, is_given in needed.items() if is_given):
                 rule = f"is for task='classification', but this is {self.task!r}"
                 raise ConfigError(name, getattr(self, name), rule, "leave it out")
             return

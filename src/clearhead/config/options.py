@@ -248,14 +248,14 @@ class SeeOptions:
                 check_at_least(name, getattr(self, name), 1)
 
 
-def _strings(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
+def _strings(name: str, value: Iterable[str] | None) -> tuple[str, ...] | None:
     """One text or many, kept for the second look."""
-    if given is None or isinstance(given, str):
-        return given if given is None else (given,)
-    if isinstance(given, bytes | Path | dict | set) or not isinstance(given, Iterable):
-        rule = f"is a {type(given).__name__}"
-        raise ConfigError(name, given, rule, "give a string, or a list of strings")
-    texts = tuple(given)
+    if value is None or isinstance(value, str):
+        return value if value is None else (value,)
+    if isinstance(value, bytes | Path | dict | set) or not isinstance(value, Iterable):
+        rule = f"is a {type(value).__name__}"
+        raise ConfigError(name, value, rule, "give a string, or a list of strings")
+    texts = tuple(value)
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise InputError(f"{name}: text {number} is {text!r:.60}; give strings")

@@ -87,11 +87,11 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
     return validate_as_often(recipe, steps, [key for key, _ in overrides])
 
 
-def validate_as_often(recipe: Recipe, before: int, given: Sequence[str]) -> Recipe:
+def validate_as_often(recipe: Recipe, before: int, keys: Sequence[str]) -> Recipe:
     """With more than twice as many steps as `before`, those of the file, as many validations in the
     whole run, unless the user says how often (`given`: the keys that replace the file's)."""
     steps, often = recipe.train.steps, recipe.train.validate_every
-    if "train.steps" not in given or "train.validate_every" in given or not 0 < 2 * before < steps:
+    if "train.steps" not in keys or "train.validate_every" in keys or not 0 < 2 * before < steps:
         return recipe
     seldom = round(often * steps / before)
     if seldom != often:
@@ -128,13 +128,13 @@ def revise_model(
 
 def _merged(base: dict[str, Any], tables: Tables) -> dict[str, Any]:
     """Tables with other values on top. Paths become texts, as they are in a file."""
-    given = {
+    sections = {
         section: {key: _plain(value) for key, value in table.items()}
         for section, table in tables.items()
     }
-    _check_keys(given, "recipe")
+    _check_keys(sections, "recipe")
     merged = dict(base)
-    for section, table in given.items():
+    for section, table in sections.items():
         merged[section] = {**base.get(section, {}), **table}
     _refuse_what_data_decide([f"{section}.{key}" for section in merged for key in merged[section]])
     return merged
@@ -255,7 +255,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     """The words that a value, or each of a list, has to be one of; none: any of its type."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return next((found for kind in get_args(hint) if (found := _choices(kind))), ())
+    return next((choices for kind in get_args(hint) if (choices := _choices(kind))), ())
 
 
 def in_words(hint: Any) -> str:

@@ -50,15 +50,15 @@ class Student:
 
     def mistakes(self, language: LearnLanguage) -> Counter[str]:
         """Those that were recognised now, and those that the folder reports."""
-        found: Counter[str] = Counter()
+        counted: Counter[str] = Counter()
         for exercise in EXERCISES:
             progress, verdict = self.state.progress(exercise.name), self.verdicts.get(exercise.name)
             counts = {k: v for k, v in progress.mistakes.items() if k in exercise.mistake_names}
             for mistake in verdict.mistakes if verdict else []:
                 counts[mistake] = max(counts.get(mistake, 0), 1)
             for mistake, n in counts.items():
-                found[exercise.mistake_name(mistake, language)] += n
-        return found
+                counted[exercise.mistake_name(mistake, language)] += n
+        return counted
 
     @property
     def n_hints(self) -> int:
@@ -93,18 +93,18 @@ def class_table(students: Sequence[Student], language: LearnLanguage, width: int
     wider than the terminal: `class_csv` has everything."""
     say, names = phrases(language), _names(students)
     rows = [[say[key] for key in ("folder", "passed", "stopped", "mistakes", "hints")]]
-    for each in students:
-        passed = say["n_imported" if each.n_imported else "n_passed"].format(
-            passed=each.n_passed, all=len(EXERCISES), n=each.n_imported
+    for student in students:
+        passed = say["n_imported" if student.n_imported else "n_passed"].format(
+            passed=student.n_passed, all=len(EXERCISES), n=student.n_imported
         )
-        where = each.error or _where(each, language)
-        rows.append([names[each.folder], passed, where, "", str(each.n_hints)])
+        where = student.error or _where(student, language)
+        rows.append([names[student.folder], passed, where, "", str(student.n_hints)])
     widths = [18, 26, 30, 0, 6]
     used = sum(min(limit, max(cell_len(row[i]) for row in rows)) for i, limit in enumerate(widths))
     widths[3] = max(width - used - 2 * (len(widths) - 1), 12)
-    for row, each in zip(rows[1:], students):
-        row[3] = _fitting(each.mistakes(language), widths[3], language)
-    made = Counter(name for each in students for name in each.mistakes(language))
+    for row, student in zip(rows[1:], students):
+        row[3] = _fitting(student.mistakes(language), widths[3], language)
+    made = Counter(name for student in students for name in student.mistakes(language))
     frequent = say["comma"].join(f"{name} ({n})" for name, n in made.most_common(3))
     last = say["frequent"].format(n=len(students), mistakes=frequent) if made else ""
     return "\n".join([table(rows, widths), *wrap(last, width)]).rstrip()
@@ -151,14 +151,14 @@ def class_csv(students: Sequence[Student]) -> str:
     out = csv.writer(text, lineterminator="\n")
     out.writerow(COLUMNS)
     names = _names(students)
-    for each in students:
+    for student in students:
         for exercise in EXERCISES:
-            there = exercise.name in each.verdicts
-            verdict = each.verdicts.get(exercise.name, Verdict())
-            progress = each.state.progress(exercise.name)
+            there = exercise.name in student.verdicts
+            verdict = student.verdicts.get(exercise.name, Verdict())
+            progress = student.state.progress(exercise.name)
             out.writerow(
                 [
-                    names[each.folder],
+                    names[student.folder],
                     exercise.name,
                     int(there and verdict.complete),
                     " ".join(verdict.imported),

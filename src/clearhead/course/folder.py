@@ -106,9 +106,9 @@ class LearnFolder:
 
     def next_after(self, exercise: Exercise) -> Exercise | None:
         """The next one that has not passed; None at the end."""
-        later = [each for each in EXERCISES if each.number > exercise.number]
-        earlier = [each for each in EXERCISES if each.number < exercise.number]
-        return next((each for each in later + earlier if not self.has_passed(each)), None)
+        later = [other for other in EXERCISES if other.number > exercise.number]
+        earlier = [other for other in EXERCISES if other.number < exercise.number]
+        return next((other for other in later + earlier if not self.has_passed(other)), None)
 
     def check(self, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
         """Checks files and notes how it went. Beside a file that has passed, the reference stands
@@ -170,15 +170,15 @@ class LearnFolder:
 def check_files(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
     """The verdict on each file of the folder, from a process of its own. A file that ends the
     process gets the verdict "crash", and the rest is checked by another."""
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     waiting = list(exercises)
     while waiting:
-        found |= _run(folder, waiting)
-        left = [exercise for exercise in waiting if exercise.name not in found]
+        verdicts |= _run(folder, waiting)
+        left = [exercise for exercise in waiting if exercise.name not in verdicts]
         if left:
-            found[left[0].name] = Verdict(n_checks=len(left[0].check_names), trouble="crash")
+            verdicts[left[0].name] = Verdict(n_checks=len(left[0].check_names), trouble="crash")
         waiting = left[1:]
-    return found
+    return verdicts
 
 
 def _run(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
@@ -210,7 +210,7 @@ def _run(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
 
 def _read(lines: str, names: list[str]) -> dict[str, Verdict]:
     """A learner's code could write anything here: what is no verdict is left out."""
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     for line in lines.split("\n"):
         try:
             document = json.loads(line)
@@ -219,5 +219,5 @@ def _read(lines: str, names: list[str]) -> dict[str, Verdict]:
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
         if name in names and verdict.trouble in (None, *get_args(Trouble)):
-            found[name] = verdict
-    return found
+            verdicts[name] = verdict
+    return verdicts

@@ -66,8 +66,8 @@ class LearnState:
         exercises = {
             str(name): ExerciseProgress(**found) for name, found in document["exercises"].items()
         }
-        for each in exercises.values():
-            counts = [each.attempts, each.hints, *each.mistakes.values()]
+        for progress in exercises.values():
+            counts = [progress.attempts, progress.hints, *progress.mistakes.values()]
             if not all(isinstance(n, int) and n >= 0 for n in counts):
                 raise ValueError("a count is not a whole number")
         current = document["current"]

@@ -34,12 +34,12 @@ def permute(places: Integers, n: int, key: int) -> Integers:
     """The samples at these places of the order of n samples."""
     keys = [derive_key(key, number) for number in range(N_ROUNDS)]
     bits = max(2, (n - 1).bit_length())
-    found = places.astype(np.uint64)
-    outside = np.arange(len(found))
+    moved = places.astype(np.uint64)
+    outside = np.arange(len(moved))
     while len(outside):
-        found[outside] = _feistel(found[outside], bits, keys)
-        outside = outside[found[outside] >= n]
-    return found.astype(np.int64)
+        moved[outside] = _feistel(moved[outside], bits, keys)
+        outside = outside[moved[outside] >= n]
+    return moved.astype(np.int64)
 
 
 def _feistel(words: Words, bits: int, keys: list[int]) -> Words:

@@ -57,9 +57,13 @@ def data_of_run(folder: Path, prepared: Path) -> Path:
     the run's name, or in a folder that was prepared from the same files."""
     noted = read_note(folder / TEXT_FILES)
     usual = prepared / folder.resolve().name
-    place = noted.get("prepared")
-    if isinstance(place, str) and "\0" not in place and (Path(place) / MANIFEST).is_file():
-        return Path(place)
+    noted_folder = noted.get("prepared")
+    if (
+        isinstance(noted_folder, str)
+        and "\0" not in noted_folder
+        and (Path(noted_folder) / MANIFEST).is_file()
+    ):
+        return Path(noted_folder)
     if (usual / MANIFEST).is_file() or not noted.get("inputs"):
         return usual
     same = [

@@ -131,7 +131,7 @@ def write_split(
     if "label" in sides:
         labels = label_ids(sides["label"], job.config.labels, job.config.label_as)
     sieve = Sieve(job.config)  # for what only shows once the text is tokens
-    total, written = sum(each.size for each in inputs), 0
+    total, written = sum(source.size for source in inputs), 0
     job.report(Progress(split, 0, total))
     processes = job.processes if total > SMALL else 1
     shard = None
@@ -140,7 +140,7 @@ def write_split(
             encoded.append(encode_labels(labels, chunk.texts[-1]))
         shard = shard or Shard(job.folder, f"{split}/{len(records):05d}", sides)
         shard.add(chunk, encoded, sieve)
-        written += sum(len(each.tokens) for each in encoded)
+        written += sum(len(source.tokens) for source in encoded)
         job.report(Progress(split, chunk.consumed, total, written))
         if shard.n_bytes >= job.config.shard_mb * MEGABYTE:
             records.append(shard.finish(_record_path(job, split, len(records))))

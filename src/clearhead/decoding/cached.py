@@ -70,11 +70,11 @@ class CachedModel:
     def read(self, tokens: Tensor, real: Tensor | None = None) -> Tensor:
         """Several tokens more for each row (rows, n), those that are real. The scores that follow
         each (rows, n, vocab)."""
-        given = "all" if real is None else real
+        real_tokens = "all" if real is None else real
         with evaluating(self.modules):
             if isinstance(self.model, Seq2Seq):
-                return in_full(self.model.decode(tokens, real=given, cache=self.cache))
-            return in_full(self.model(tokens, real=given, cache=self.cache))
+                return in_full(self.model.decode(tokens, real=real_tokens, cache=self.cache))
+            return in_full(self.model(tokens, real=real_tokens, cache=self.cache))
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:

@@ -136,7 +136,7 @@ class CTranslate2Engine:
     ) -> list[Output]:
         """Batches are made by tokens, and nothing is drawn: `how.batch` and the seeds are not
         used."""
-        choice, given = how.choice, [prompt.tokens for prompt in prompts]
+        choice, rows = how.choice, [prompt.tokens for prompt in prompts]
         if choice.temperature != 0:
             _refuse("temperature", choice.temperature, "temperature=0")
         if choice.repetition_penalty != 1:
@@ -146,18 +146,18 @@ class CTranslate2Engine:
         if ends.window != "stop":
             _refuse("window", ends.window, "window='stop'")
         outputs: dict[int, Output] = {}
-        opened = self.opened("Generator", one=_is_one(given))
+        opened = self.opened("Generator", one=_is_one(rows))
         running: list[tuple[int, int, Any]] = []
         # Equally long: where they are not, its limit of new tokens counts from the shortest.
-        order = sorted(range(len(given)), key=lambda index: len(given[index]))
-        for length, group in groupby(order, key=lambda index: len(given[index])):
+        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+        for length, group in groupby(order, key=lambda index: len(rows[index])):
             places = list(group)
             limit = min(ends.max_new, self.config.max_length - length)
             if limit == 0:
                 outputs |= dict.fromkeys(places, _nothing(ends))
                 continue
             results = opened.generate_batch(
-                [[self.names.target[i] for i in given[index]] for index in places],
+                [[self.names.target[i] for i in rows[index]] for index in places],
                 beam_size=1,
                 length_penalty=0,
                 max_batch_size=TOKENS_TOGETHER,
@@ -174,7 +174,7 @@ class CTranslate2Engine:
             result = waiting.result()
             tokens, score = list(result.sequences_ids[0]), result.scores[0]
             outputs[index] = self._output(tokens, score, ends, limit)
-        return [outputs[index] for index in range(len(given))]
+        return [outputs[index] for index in range(len(rows))]
 
     def _output(self, tokens: list[int], score: float, ends: DecodeConfig, limit: int) -> Output:
         if not math.isfinite(score):

@@ -24,11 +24,11 @@ class DecodeInput(NamedTuple):
 
 
 def as_inputs(
-    given: TokenRows | Iterator[DecodeInput], config: DecodeConfig, model: ModelConfig
+    inputs: TokenRows | Iterator[DecodeInput], config: DecodeConfig, model: ModelConfig
 ) -> Iterator[DecodeInput]:
     """The inputs one by one; raises InputError at the first that the model cannot take. Existing
     DecodeInputs pass unchanged."""
-    return given if isinstance(given, Iterator) else _checked_inputs(given, config, model)
+    return inputs if isinstance(inputs, Iterator) else _checked_inputs(inputs, config, model)
 
 
 def _checked_inputs(
@@ -109,6 +109,6 @@ def check_prompt_fits(n_given: int, config: DecodeConfig, model: ModelConfig) ->
         )
 
 
-def name_of(names: Sequence[str] | None, place: int) -> str:
+def name_of(names: Sequence[str] | None, index: int) -> str:
     """What messages call the text at this place."""
-    return f"text {place + 1}" if names is None else names[place]
+    return f"text {index + 1}" if names is None else names[index]

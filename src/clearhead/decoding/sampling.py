@@ -108,7 +108,7 @@ def draw(chances: Tensor, draws: Sequence[float]) -> list[int]:
     """Where each number in [0, 1) falls in its row's cumulated chances."""
     cumulated = chances.cumsum(dim=1)
     total = cumulated[:, -1:]
-    place = torch.tensor(draws, dtype=chances.dtype, device=chances.device)[:, None] * total
+    threshold = torch.tensor(draws, dtype=chances.dtype, device=chances.device)[:, None] * total
     # Rounding up must not go past the last token with a positive probability.
-    place = torch.minimum(place, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulated, place, right=True)[:, 0].tolist()
+    threshold = torch.minimum(threshold, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulated, threshold, right=True)[:, 0].tolist()

@@ -127,15 +127,15 @@ def score_texts(
                     f"{name_of(names, index)} is empty, but its target is not; leave the pair "
                     "out, since an empty text has no translation"
                 )
-        given = codec.encode_sources([texts[index] for index in filled])
+        contexts = codec.encode_sources([texts[index] for index in filled])
         wanted = codec.encode_targets(
             [targets[index] for index in filled], [texts[index] for index in filled]
         )
         together = max if seq2seq else sum
-        lengths = [together(map(len, pair)) for pair in zip(given, wanted)]
+        lengths = [together(map(len, pair)) for pair in zip(contexts, wanted)]
     else:
         ids = codec.encode_prompts([texts[index] for index in filled], start)
-        given, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
+        contexts, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
         lengths = [len(each) for each in ids]
     longest = model.config.max_length
     for index, length in zip(filled, lengths):
@@ -144,7 +144,7 @@ def score_texts(
                 f"{name_of(names, index)} has more tokens than the model takes ({longest}); split "
                 "it, or measure whole texts with clearhead evaluate"
             )
-    scores = score(model, given, wanted, start_id=codec.ids.decoder_start)
+    scores = score(model, contexts, wanted, start_id=codec.ids.decoder_start)
     scored = {
         index: Scored(tokens=tokens, log_probs=log_probs)
         for index, tokens, log_probs in zip(filled, wanted, scores)

@@ -182,9 +182,9 @@ class _Drafting:
     ) -> None:
         log_probs = scores.log_softmax(dim=2)
         for row, (text, n_kept, token) in enumerate(zip(texts, kept, own)):
-            for place, new in enumerate([*draft[row, :n_kept].tolist(), token]):
+            for position, new in enumerate([*draft[row, :n_kept].tolist(), token]):
                 text.new.append(new)
-                text.log_probs.append(float(log_probs[row, place, new]))
+                text.log_probs.append(float(log_probs[row, position, new]))
                 if new == self.config.eos_id:
                     text.stop = "end"
                 elif len(text.new) == text.max_tokens:

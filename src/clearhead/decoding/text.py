@@ -191,7 +191,7 @@ def _translate_plain(
     outputs = dict(zip(by_length, searched))
     return [
         AnsweredText(
-            source.given, source.n_cut, [text_of(each, codec) for each in outputs.get(n, [])]
+            source.given, source.n_cut, [text_of(output, codec) for output in outputs.get(n, [])]
         )
         for n, source in enumerate(sources)
     ]
@@ -254,19 +254,19 @@ def _translate_keeping(
 
 
 def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[Output]:
-    """Those that have every span, with their texts."""
+    """Those that have every span and no other, with their texts."""
     return [
         output
         for output in (_restored(each, codec, masked) for each in outputs)
-        if not masked.spans
-        or (keeps_spans(masked, codec.target, output.tokens) and masked.is_kept_by(output.text))
+        if keeps_spans(masked, codec.target, output.tokens)
+        and (not masked.spans or masked.is_kept_by(output.text))
     ]
 
 
 def _restored(output: Output, codec: Codec, masked: MaskedText) -> Output:
     """The output with its text, the spans of the source in their places."""
     pieces = decode_pieces(codec.target, output.tokens)
-    known = [each for each in pieces if isinstance(each, str) or each < len(masked.spans)]
+    known = [piece for piece in pieces if isinstance(piece, str) or piece < len(masked.spans)]
     return replace(output, text=masked.restore(known), tokenizer=codec.target)
 
 
@@ -291,11 +291,12 @@ def translate_texts(
     check_can_split()
     fits = reader_of(codec, longest)
     cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
-    sentences = [sentence for each in cut for sentence in each.sentences]
+    sentences = [sentence for split_up in cut for sentence in split_up.sentences]
     sources = encode_sources(codec, sentences, longest, config.too_long)
     translations = iter(translate_sources(engine, codec, sources, config, calibration))
     return [
-        join_sentences(each, [next(translations) for _ in each.sentences], split) for each in cut
+        join_sentences(split_up, [next(translations) for _ in split_up.sentences], split)
+        for split_up in cut
     ]
 
 
@@ -327,8 +328,8 @@ def join_sentences(
                 calibrated=joint_confidence(parts),
             )
         )
-    given = [token for answer in translations for token in answer.given]
-    return AnsweredText(given, sum(answer.n_cut for answer in translations), outputs)
+    tokens_given = [token for answer in translations for token in answer.given]
+    return AnsweredText(tokens_given, sum(answer.n_cut for answer in translations), outputs)
 
 
 def warn_of_too_long(

@@ -208,13 +208,13 @@ def decoding(device: torch.device) -> str:
     for name in ("encoder-decoder", "decoder"):
         model = build_model(FAMILIES[name], seed=3).to(device).eval()
         assert isinstance(model, Seq2Seq | CausalLM)
-        given = tokens(model.config.vocab_size, 6).to(device)
+        prompt = tokens(model.config.vocab_size, 6).to(device)
         with torch.no_grad():
-            out = greedy(model, given[None], config)[0].tokens
-            text = torch.tensor([1], device=device) if isinstance(model, Seq2Seq) else given
+            out = greedy(model, prompt[None], config)[0].tokens
+            text = torch.tensor([1], device=device) if isinstance(model, Seq2Seq) else prompt
             for number, token in enumerate(out):
                 rows = text[None]
-                logits = model(given[None], rows) if isinstance(model, Seq2Seq) else model(rows)
+                logits = model(prompt[None], rows) if isinstance(model, Seq2Seq) else model(rows)
                 best = int(logits[0, -1].argmax())
                 if best != token:
                     raise DeviceError(

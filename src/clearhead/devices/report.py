@@ -34,18 +34,18 @@ class SelfTest:
     @property
     def passed(self) -> bool:
         """Whether every check did."""
-        return all(each.passed for each in self.results)
+        return all(result.passed for result in self.results)
 
     def __str__(self) -> str:
-        failed = sum(not each.passed for each in self.results)
+        failed = sum(not result.passed for result in self.results)
         verdict = (
             f"{failed} of {len(self.results)} checks failed" if failed else "all checks passed"
         )
         lines = [f"clearhead selftest on {self.device}: {verdict}", ""]
         lines += [f"{name:<20} {value}" for name, value in self.machine.items()] + [""]
-        for each in self.results:
-            mark = "passed" if each.passed else "FAILED"
-            lines.append(f"{mark}  {each.name:<20} {each.seconds:>6.1f} s  {each.message}")
+        for result in self.results:
+            mark = "passed" if result.passed else "FAILED"
+            lines.append(f"{mark}  {result.name:<20} {result.seconds:>6.1f} s  {result.message}")
         return "\n".join(lines)
 
 

@@ -91,7 +91,7 @@ def perplexity(
             "a larger one would leave tokens out"
         )
     nats, n_tokens, n_bytes, n_characters, n_words = 0.0, 0, 0, 0, 0
-    given: list[Sequence[int]] = []
+    contexts: list[Sequence[int]] = []
     wanted: list[Sequence[int]] = []
     starts = [] if bos_id is None else [bos_id]
     ends = [] if eos_id is None else [eos_id]
@@ -116,9 +116,9 @@ def perplexity(
         n_characters -= len(first_text)
         n_words -= _words_that_end(first_text, begin[len(first_text) :])
         for start, first, last in windows(len(ids), window, stride):
-            given.append(ids[start:first])
+            contexts.append(ids[start:first])
             wanted.append(ids[first:last])
-    for log_probs in score(model, given, wanted):
+    for log_probs in score(model, contexts, wanted):
         nats -= math.fsum(log_probs)
         n_tokens += len(log_probs)
     if n_tokens == 0:

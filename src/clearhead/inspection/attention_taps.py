@@ -99,13 +99,13 @@ def tap_attention(
     attention: MultiHeadAttention, visitor: Visitor, scores: Site, weights: Site
 ) -> Tap:
     """Lets the visitor see the scores and weights of one attention."""
-    found = {"scores": scores, "weights": weights}
+    sites = {"scores": scores, "weights": weights}
 
     def function(what: str, x: Tensor | None, real_keys: Tensor | None) -> Any:
         if what == "explicit":
             return visitor.explicit
         assert x is not None
-        return visitor.visit_matrix(found[what], x, real_keys)
+        return visitor.visit_matrix(sites[what], x, real_keys)
 
     if "attend" not in attention.__dict__:
         attention.attend = _AttendWrapper(attention)  # type: ignore[method-assign]

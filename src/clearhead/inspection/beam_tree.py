@@ -47,14 +47,14 @@ class BeamTree:
 
     def mark(self, best: Output) -> None:
         """Marks the path of the text that was returned first."""
-        place = 0
+        node = 0
         for token in best.tokens:
-            children = [n for n in self.nodes if n["parent"] == place and n["token"] == token]
+            children = [n for n in self.nodes if n["parent"] == node and n["token"] == token]
             if not children:
                 return
             chosen = max(children, key=lambda n: (n["fate"] != "dropped", n["total"]))
             chosen["best"] = True
-            place = chosen["id"]
+            node = chosen["id"]
         self.nodes[0]["best"] = True
 
     def document(self, tokenizer: Tokenizer) -> dict[str, Any]:

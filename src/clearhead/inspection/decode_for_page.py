@@ -99,8 +99,8 @@ def finished_text(
         new = max_new or (64 if source is not None else 32)
         config = codec.decode_config(new)
         width = beam or (4 if source is not None and not temperature else 1)
-        given = source if source is not None else prompt
-        written, tree = _decoded(model, given, config, width, temperature, seed)
+        prefix = source if source is not None else prompt
+        written, tree = _decoded(model, prefix, config, width, temperature, seed)
     if not prompt + written:
         raise InputError("the model wrote nothing; give a longer text")
     if source is not None:
@@ -123,7 +123,7 @@ def _checked(subject: Subject, text: str, target: str | None) -> str:
 
 def _decoded(
     model: Seq2Seq | CausalLM,
-    given: list[int],
+    prefix: list[int],
     config: DecodeConfig,
     width: int,
     temperature: float,
@@ -136,14 +136,14 @@ def _decoded(
     if temperature:
         choice = Choice(temperature=temperature)
         check_whole("seed", seed)
-        drawn = sample(model, [given], config, choice, seed=[seed_of_text(seed, 1)])
+        drawn = sample(model, [prefix], config, choice, seed=[seed_of_text(seed, 1)])
         return drawn[0].tokens, None
     check_between("beam", width, 1, MAX_WIDTH)
     if width == 1:
-        return greedy(model, [given], config)[0].tokens, None
+        return greedy(model, [prefix], config)[0].tokens, None
     settings = BeamConfig(width=width)
     tree = BeamTree(settings)
-    (outputs,) = beam_search(model, [given], config, settings, watch=tree)
+    (outputs,) = beam_search(model, [prefix], config, settings, watch=tree)
     tree.mark(outputs[0])
     return outputs[0].tokens, tree
 

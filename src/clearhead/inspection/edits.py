@@ -44,11 +44,11 @@ class Counted(NamedTuple):
 
     def chosen(self, wanted: Sequence[int]) -> Bool[Tensor, "#batch length"]:
         """Negative numbers count from the newest token."""
-        found = torch.zeros_like(self.numbers, dtype=torch.bool)
+        mask = torch.zeros_like(self.numbers, dtype=torch.bool)
         for one in wanted:
             number = self.total + one if one < 0 else one
-            found |= (self.numbers == number) & (self.numbers >= 0)
-        return found
+            mask |= (self.numbers == number) & (self.numbers >= 0)
+        return mask
 
 
 def counted(real: Bool[Tensor, "#batch length"], before: Tensor | int = 0) -> Counted:
@@ -149,8 +149,8 @@ class Edit:
                     f"{self}: positions of the {site.tower}'s tokens are not known here; run "
                     f"the {site.tower} inside the same trace, or leave positions out"
                 )
-            found = queries.chosen(self.positions)
-            masks.append(_along(found, length, x.dim()))
+            at_positions = queries.chosen(self.positions)
+            masks.append(_along(at_positions, length, x.dim()))
         if self.keys is not None and keys is not None:
             masks.append(_along(keys.chosen(self.keys), 3, x.dim()))
         if not masks:

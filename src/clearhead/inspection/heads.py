@@ -45,7 +45,7 @@ def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> 
 
 def head_kinds(t: Trace) -> dict[str, HeadShares]:
     """For every attention that the trace has read."""
-    found: dict[str, HeadShares] = {}
+    shares: dict[str, HeadShares] = {}
     for name in names(checked_trace(t).model, "*.weights"):
         if name in t:
             tower = "encoder" if name.startswith("encoder") else "decoder"
@@ -56,8 +56,8 @@ def head_kinds(t: Trace) -> dict[str, HeadShares]:
                 keys = torch.ones_like(weights[:, 0, 0], dtype=torch.bool)
                 with suppress(InputError):  # the encoder may have run before the trace
                     keys = t.real("encoder")
-            found[name] = head_shares(*_without_padding_on_the_left(weights, queries, keys))
-    return found
+            shares[name] = head_shares(*_without_padding_on_the_left(weights, queries, keys))
+    return shares
 
 
 def joined_weights(t: Trace, name: str) -> Weights:

@@ -66,11 +66,17 @@ def see_label(
     model: Classifier, codec: Codec, ids: list[int], *, name: str, language: str = "en"
 ) -> dict[str, Any]:
     """All numbers of the page, for the likeliest label."""
-    weights = [each for each in names(model) if each.endswith(".self_attention.weights")]
+    weights = [
+        name_of_weights
+        for name_of_weights in names(model)
+        if name_of_weights.endswith(".self_attention.weights")
+    ]
     with torch.inference_mode(), evaluating(model.modules()):
         with trace(model, weights) as t:
             scores = in_full(model(_row(model, ids), real="all"))[0]
-        looked = [t[each][0, :, 0].double().mean(0).tolist() for each in weights]
+        looked = [
+            t[name_of_weights][0, :, 0].double().mean(0).tolist() for name_of_weights in weights
+        ]
         without = _log_odds_lost(model, ids, scores)
     probabilities = dict(zip(model.config.labels, scores.softmax(-1).tolist()))
     return {
@@ -92,9 +98,9 @@ def _log_odds_lost(model: Classifier, ids: list[int], scores: Tensor) -> list[fl
         return [0.0] * len(ids)  # there is nothing to decide
     best = int(scores.argmax())
     lost = [0.0] * len(ids)
-    for place in range(1, len(ids) - 1):
-        others = in_full(model(_row(model, ids[:place] + ids[place + 1 :]), real="all"))[0]
-        lost[place] = (_log_odds(scores, best) - _log_odds(others, best)).item()
+    for position in range(1, len(ids) - 1):
+        others = in_full(model(_row(model, ids[:position] + ids[position + 1 :]), real="all"))[0]
+        lost[position] = (_log_odds(scores, best) - _log_odds(others, best)).item()
     return lost
 
 

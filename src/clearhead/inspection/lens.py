@@ -136,12 +136,12 @@ def _with_vocabulary(model: Model) -> Seq2Seq | CausalLM | MaskedLM:
 
 def stage_names(model: Model, tower: TowerName) -> list[str]:
     """The names of the stages of a stack's residual stream, in order."""
-    found = [f"{embedding_of(model, tower)[0]}.output"]
+    stages = [f"{embedding_of(model, tower)[0]}.output"]
     for index, layer in enumerate(getattr(model, tower).layers):
         for name, module in layer.named_children():
             if name.startswith("around_") and isinstance(module, Residual):
-                found.append(f"{tower}.layers.{index}.{name}.after")
-    return _in_order(found)
+                stages.append(f"{tower}.layers.{index}.{name}.after")
+    return _in_order(stages)
 
 
 def _in_order(stages: list[str]) -> list[str]:

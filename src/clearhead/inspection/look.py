@@ -132,7 +132,7 @@ def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dic
     _check_size(model, text)
     with torch.no_grad(), trace(model) as t:
         pass_over(model, text)
-    found = see_label(model, codec, ids, name=subject.name)
+    label = see_label(model, codec, ids, name=subject.name)
     weights = _weights(t, "self")
     if weights is None:
         raise no_weights()
@@ -142,16 +142,16 @@ def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dic
         "language": language,
         "model": facts_of(subject),
         "tokens": _tokens(subject, text._replace(written=[])),
-        "text": found["label"],
-        "log_prob": math.log(found["probabilities"][found["label"]]),
+        "text": label["label"],
+        "log_prob": math.log(label["probabilities"][label["label"]]),
         "attention": {"self": _quantised(weights, fine)},
         "quantisation": "0.000008" if fine else "0.002",
         "heads": {"self": _shares(weights)},
         "suggested": {"self": _suggested(weights)},
         "label": {
-            "names": list(found["probabilities"]),
-            "probabilities": list(found["probabilities"].values()),
-            "without": found["without"],
+            "names": list(label["probabilities"]),
+            "probabilities": list(label["probabilities"].values()),
+            "without": label["without"],
         },
         "walk": walk(t),
     }
@@ -165,16 +165,16 @@ def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
             assert text.source is not None and text.fed is not None
             rows = (torch.tensor([ids], device=device) for ids in (text.source, text.fed))
             return model(*rows, source_real="all", target_real="all")[0]
-        given = text.source if text.fed is None else text.fed
-        assert given is not None
-        return model(torch.tensor([given], device=device), real="all")[0]
+        tokens = text.source if text.fed is None else text.fed
+        assert tokens is not None
+        return model(torch.tensor([tokens], device=device), real="all")[0]
 
 
 def log_prob(logits: Float[Tensor, "length vocabulary"], text: Text) -> float:
     """Of the tokens that were written, not of the prompt's."""
     written = torch.tensor(text.written)[:, None]
-    each = logits.double().log_softmax(dim=-1).gather(-1, written)
-    return each[text.n_given :].sum().item()
+    log_probs = logits.double().log_softmax(dim=-1).gather(-1, written)
+    return log_probs[text.n_given :].sum().item()
 
 
 def _check_size(model: Model, text: Text) -> None:
@@ -219,20 +219,20 @@ def _tokens(subject: Subject, text: Text) -> dict[str, Any]:
             for place, token in enumerate(ids)
         ]
 
-    found: dict[str, Any] = {"written": described(text.written, subject.target, text.n_given)}
+    tokens: dict[str, Any] = {"written": described(text.written, subject.target, text.n_given)}
     if text.source is not None:
-        found["source"] = described(text.source, subject.source)
+        tokens["source"] = described(text.source, subject.source)
     if text.fed is not None:
-        found["fed"] = described(text.fed, subject.target)
-    return found
+        tokens["fed"] = described(text.fed, subject.target)
+    return tokens
 
 
 def _weights(t: Trace, kind: str) -> Float[Tensor, "layer head query key"] | None:
     tower, part = KINDS[kind]
     layers = getattr(getattr(t.model, tower, None), "layers", [])
     names = [f"{tower}.layers.{i}.{part}.weights" for i in range(len(layers))]
-    found = [t[name][0] for name in names if name in t]
-    return torch.stack(found) if found else None
+    by_layer = [t[name][0] for name in names if name in t]
+    return torch.stack(by_layer) if by_layer else None
 
 
 def _quantised(weights: Tensor, fine: bool) -> dict[str, Any]:
@@ -256,16 +256,16 @@ def _u32(x: Tensor) -> dict[str, Any]:
 
 def _shares(weights: Tensor) -> list[list[dict[str, float]]]:
     every = torch.ones(1, weights.shape[2], dtype=torch.bool)
-    found: list[list[dict[str, float]]] = []
+    by_layer: list[list[dict[str, float]]] = []
     for layer in weights:
         shares = head_shares(layer[None], every)
-        found.append(
+        by_layer.append(
             [
                 {name: round(values[head].item(), 4) for name, values in shares._asdict().items()}
                 for head in range(len(layer))
             ]
         )
-    return found
+    return by_layer
 
 
 def _suggested(weights: Tensor) -> list[int]:
@@ -273,8 +273,8 @@ def _suggested(weights: Tensor) -> list[int]:
     sharp = (
         weights[..., 1:].amax(dim=-1).mean(dim=-1) if weights.shape[-1] > 1 else weights[..., 0, 0]
     )
-    place = int(sharp.argmax())
-    return [place // weights.shape[1], place % weights.shape[1]]
+    sharpest = int(sharp.argmax())
+    return [sharpest // weights.shape[1], sharpest % weights.shape[1]]
 
 
 def _stream(t: Trace, stages: list[str]) -> dict[str, Any]:
@@ -295,11 +295,11 @@ def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
         own.append(chances.gather(-1, written[:, None]))
         ranks.append((chances > own[-1]).sum(dim=-1))
         best.append(chances.topk(min(5, chances.shape[-1]), dim=-1))
-    ids = torch.stack([each.indices for each in best])
+    ids = torch.stack([top.indices for top in best])
     return {
         "stages": stages,
         "ids": _u32(ids),
-        "probabilities": _f32(torch.stack([each.values for each in best])),
+        "probabilities": _f32(torch.stack([top.values for top in best])),
         "ranks": _u32(torch.stack(ranks)),
         "own": _f32(torch.stack(own)[..., 0]),
         "used": ids.unique().tolist(),

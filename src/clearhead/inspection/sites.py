@@ -48,7 +48,7 @@ class Site(NamedTuple):
 
 def sites(model: Model) -> list[Site]:
     """Every place of this model, in the order in which they are reached."""
-    found: list[Site] = []
+    all_sites: list[Site] = []
     towers: list[TowerName] = [t for t in ("encoder", "decoder") if hasattr(model, t)]
     if not towers:
         raise InputError(
@@ -56,19 +56,19 @@ def sites(model: Model) -> list[Site]:
             "that clearhead builds or imports (of a loaded model: .model)"
         )
     for tower in towers:
-        found += _embedding(model, tower)
+        all_sites += _embedding(model, tower)
         stack = getattr(model, tower)
         for index, layer in enumerate(stack.layers):
             rotary = stack.rotary is not None
-            found += _layer(layer, f"{tower}.layers.{index}", tower, rotary)
-        found.append(Site(f"{tower}.output", "stream", stack, "output", tower))
+            all_sites += _layer(layer, f"{tower}.layers.{index}", tower, rotary)
+        all_sites.append(Site(f"{tower}.output", "stream", stack, "output", tower))
     if isinstance(model, Classifier):
-        return found  # its head takes one vector of a text, and gives no stream
+        return all_sites  # its head takes one vector of a text, and gives no stream
     head = getattr(model, "head", None)
     if isinstance(head, nn.Module):
-        found.append(Site("head.output", "stream", head, "output", towers[-1]))
-    found.append(Site("logits", "stream", model.output, "output", towers[-1]))
-    return found
+        all_sites.append(Site("head.output", "stream", head, "output", towers[-1]))
+    all_sites.append(Site("logits", "stream", model.output, "output", towers[-1]))
+    return all_sites
 
 
 def names(model: Model, pattern: str = "*") -> list[str]:

@@ -47,13 +47,13 @@ def sweep(
 
     def measured(edit: Sequence[Edit]) -> float:
         with torch.no_grad(), trace(model, read=[], edit=edit):
-            found = metric(run())
+            value = metric(run())
         try:
-            return float(found)
+            return float(value)
         except (TypeError, ValueError, RuntimeError):
-            shape = f" of shape {tuple(found.shape)}" if isinstance(found, Tensor) else ""
+            shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
             raise InputError(
-                f"the metric gave a {type(found).__name__}{shape}; it must give one number"
+                f"the metric gave a {type(value).__name__}{shape}; it must give one number"
             ) from None
 
     unedited = measured([])

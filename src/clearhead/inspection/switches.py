@@ -25,13 +25,13 @@ this text's own run."""
 
 def switches(model: Model) -> list[str]:
     """Everything of this model that can be switched off."""
-    found: list[str] = []
+    parts: list[str] = []
     for site in sites(model):
         if site.name.endswith("_attention.heads"):
-            found += [f"{site.name}:{head}" for head in range(site.n_heads)]
+            parts += [f"{site.name}:{head}" for head in range(site.n_heads)]
         elif site.name.endswith(".added"):
-            found.append(site.name)
-    return found
+            parts.append(site.name)
+    return parts
 
 
 def see_without(
@@ -74,14 +74,14 @@ def see_without(
 def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | None]:
     """Name → its heads that are off; None: all of it."""
     known = switches(model)
-    if unknown := [each for each in off if each not in known]:
-        close = [each] if (each := closest(unknown[0], known)) else known[:3]
+    if unknown := [switch for switch in off if switch not in known]:
+        close = [switch] if (switch := closest(unknown[0], known)) else known[:3]
         raise InputError(
             f"{unknown[0]!r} cannot be switched off in this model; {nearest(unknown[0], close)}"
         )
     heads: dict[str, list[int] | None] = {}
-    for each in dict.fromkeys(off):
-        name, _, head = each.partition(":")
+    for switch in dict.fromkeys(off):
+        name, _, head = switch.partition(":")
         heads[name] = [*(heads.get(name) or []), int(head)] if head else None
     return heads
 

@@ -236,10 +236,10 @@ class Trace:
                 matrices.setdefault(site.module, {})[site.how] = site
             elif self._keeps(site) or self._edits[site.name]:
                 yield self._hook(site)
-        for attention, found in matrices.items():
-            if self.wants(found["scores"]) or self.wants(found["weights"]):
+        for attention, pair in matrices.items():
+            if self.wants(pair["scores"]) or self.wants(pair["weights"]):
                 assert isinstance(attention, MultiHeadAttention)
-                yield tap_attention(attention, self, found["scores"], found["weights"])
+                yield tap_attention(attention, self, pair["scores"], pair["weights"])
 
     def _hook(self, site: Site) -> RemovableHandle | Tap:
         module, visit, n_heads = site.module, self.visit, site.n_heads

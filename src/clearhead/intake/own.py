@@ -30,9 +30,9 @@ class OwnData(NamedTuple):
 
 def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     """A table or a translation memory; its columns are proposed unless given."""
-    place = _absolute(path)
+    file = _absolute(path)
     chosen = tuple(int(column) if column.isdecimal() else column for column in columns)
-    proposal = propose(place, chosen)
+    proposal = propose(file, chosen)
     names = ", ".join(map(str, proposal.columns))
     others = [str(name) for name in proposal.others]
     summary = f"Table: {proposal.format}, columns {names}, for {proposal.task}"
@@ -49,7 +49,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     if others:
         summary += f" Other columns: {', '.join(others)}; choose with columns=…."
     values: dict[str, Any] = {
-        "data.train": (str(place),),
+        "data.train": (str(file),),
         "data.format": proposal.format,
         "data.columns": proposal.columns,
         "data.labels": proposal.labels,

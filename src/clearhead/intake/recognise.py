@@ -145,11 +145,11 @@ def rewriting(path: Path, program: str, mark: str, ending: str | None = None) ->
     """The command that writes a file anew by a program, beside it; users paste it."""
     unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
     plain = path.with_suffix("") if unpack else path
-    given, made = (
+    source, made = (
         shlex.quote(str(each))
         for each in (path, plain.with_suffix(f".{mark}{ending or plain.suffix}"))
     )
-    read = f"{unpack} {given} | {program}" if unpack else f"{program} < {given}"
+    read = f"{unpack} {source} | {program}" if unpack else f"{program} < {source}"
     return f"{read} > {made}"
 
 

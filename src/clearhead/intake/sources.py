@@ -91,8 +91,8 @@ def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     """But what is hidden, and what clearhead itself wrote there: runs and prepared data."""
-    for place, folders, files in os.walk(folder):
-        below = Path(place)
+    for folder_path, folders, files in os.walk(folder):
+        below = Path(folder_path)
         prepared = "manifest.json" in files and any(n.startswith("tokenizer") for n in files)
         if below != folder and (prepared or {"recipe.toml", "log.txt"} <= {*files}):
             folders.clear()

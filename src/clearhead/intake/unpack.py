@@ -171,10 +171,10 @@ class _Zstd(io.RawIOBase):
                 if "too much memory" in str(error):
                     plain = self._path.with_suffix("")
                     again = plain.with_suffix(f".again{plain.suffix}.zst")
-                    given, made = (shlex.quote(str(path)) for path in (self._path, again))
+                    here, made = (shlex.quote(str(path)) for path in (self._path, again))
                     raise DataError(
                         f"{self._path} was packed with a window that takes much memory to unpack; "
-                        f"pack it again, and remove it: zstd -dc --long=31 {given} | zstd > {made}"
+                        f"pack it again, and remove it: zstd -dc --long=31 {here} | zstd > {made}"
                     ) from None
                 raise OSError(str(error)) from None
             packed = self._frame.unused_data

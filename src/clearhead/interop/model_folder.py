@@ -154,20 +154,20 @@ def load_model(
     return model.eval()
 
 
-def _as_path(name: str, given: str | Path) -> Path:
-    if not isinstance(given, str | Path):
-        raise InputError(f"{name}={given!r:.60} is not a path; give a string or a pathlib.Path")
-    return user_path(given)
+def _as_path(name: str, path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise InputError(f"{name}={path!r:.60} is not a path; give a string or a pathlib.Path")
+    return user_path(path)
 
 
-def _check_own_parts(folder: Path, description: Description, given: OwnParts) -> None:
+def _check_own_parts(folder: Path, description: Description, own_parts: OwnParts) -> None:
     """The classes that were given are those that the folder was saved with, by name."""
     for role, name in description.own_parts.items():
-        if role not in given.given:
+        if role not in own_parts.given:
             raise FolderError(
                 f"{folder} was saved with a part of your own; give its class: {role}={name}"
             )
-    for role, part in given.given.items():
+    for role, part in own_parts.given.items():
         saved = description.own_parts.get(role)
         if saved is None:
             raise FolderError(
@@ -217,19 +217,19 @@ def shapes_of(config: ModelConfig, own_parts: OwnParts = NONE) -> dict[str, tupl
 
 
 def check_tensors(
-    folder: Path, found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
+    folder: Path, shapes: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Raises unless exactly the expected tensors are there, with their shapes."""
-    if missing := sorted(expected.keys() - found.keys()):
+    if missing := sorted(expected.keys() - shapes.keys()):
         raise FolderError(
             f"{folder} lacks the tensors {listed(missing)} that its config.json needs; is it "
             "complete?"
         )
-    if surplus := sorted(found.keys() - expected.keys()):
+    if surplus := sorted(shapes.keys() - expected.keys()):
         raise FolderError(f"{folder} has tensors that no rule covers: {listed(surplus)}")
     for name, shape in expected.items():
-        if found[name] != shape:
-            rule = f"{found[name]}, but config.json makes it {shape}; is it damaged?"
+        if shapes[name] != shape:
+            rule = f"{shapes[name]}, but config.json makes it {shape}; is it damaged?"
             raise FolderError(f"{name!r} in {folder} has the shape {rule}")
 
 

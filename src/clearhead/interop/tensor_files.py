@@ -78,13 +78,13 @@ class TensorFiles:
 
     def dtype(self, names: Iterable[str]) -> torch.dtype:
         """The one dtype of these tensors."""
-        found = {self._dtypes[name] for name in names}
-        if len(found) != 1 or not found <= DTYPES.keys():
+        dtypes = {self._dtypes[name] for name in names}
+        if len(dtypes) != 1 or not dtypes <= DTYPES.keys():
             raise FolderError(
-                f"the weights in {self.folder} are {', '.join(sorted(found)) or 'missing'}; "
+                f"the weights in {self.folder} are {', '.join(sorted(dtypes)) or 'missing'}; "
                 f"a model has weights of one kind, and clearhead reads {', '.join(DTYPES)}"
             )
-        return DTYPES[found.pop()]
+        return DTYPES[dtypes.pop()]
 
     def _open(self, file: str, stack: ExitStack) -> None:
         path = regular_file(self.folder, file)

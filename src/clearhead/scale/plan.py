@@ -190,8 +190,10 @@ def _data(run: _Run) -> dict[str, Figure]:
     }
 
 
-def _utilisation(given: float | str | None, kind: Accelerator, train: TrainConfig) -> Utilisation:
-    name = kind.utilisation if given is None else given
+def _utilisation(
+    utilisation: float | str | None, kind: Accelerator, train: TrainConfig
+) -> Utilisation:
+    name = kind.utilisation if utilisation is None else utilisation
     if name is None:
         why = f"no published runs of {kind.name} are known here; utilisation="
         return Utilisation(

@@ -33,10 +33,10 @@ class LabelledSource(NamedTuple):
 class ServedClassifier:
     """A classifier, run by clearhead itself."""
 
-    def __init__(self, given: ModelToServe) -> None:
-        opened = open_folder(given.folder)
+    def __init__(self, to_serve: ModelToServe) -> None:
+        opened = open_folder(to_serve.folder)
         model, self.labels = opened.classifier
-        self.name, self.codec, self.model = given.name, opened.codec, model.float()
+        self.name, self.codec, self.model = to_serve.name, opened.codec, model.float()
         self.longest = model.config.max_length
 
     def encode(self, texts: Sequence[str]) -> list[EncodedSource]:

@@ -125,14 +125,14 @@ class Stretch:
         before, behind = self._tags()
         parts: list[str] = []
         end = 0
-        for place in anchors:
-            inner = known[texts[place]].strip()
+        for anchor in anchors:
+            inner = known[texts[anchor]].strip()
             start = _find_words(whole, inner, end)
             if start < 0:
                 return None
-            parts += [escape(whole[end:start], quote=False), before[place]]
+            parts += [escape(whole[end:start], quote=False), before[anchor]]
             end = start + len(inner)
-            parts += [escape(inner, quote=False), behind[place]]
+            parts += [escape(inner, quote=False), behind[anchor]]
         return "".join([*parts, escape(whole[end:], quote=False)])
 
     def _tags(self) -> tuple[list[str], list[str]]:
@@ -300,11 +300,11 @@ _JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
 def _find_words(whole: str, inner: str, start: int) -> int:
     """Where whole words stand in a text, from a place on; -1: nowhere. A tag in the middle of a
     word or a number would be worse than one around nothing."""
-    place = whole.find(inner, start) if inner else -1
-    while place >= 0:
-        end = place + len(inner)
-        cuts = (whole[max(0, at - 2) : at] + "|" + whole[at : at + 2] for at in (place, end))
+    at_word = whole.find(inner, start) if inner else -1
+    while at_word >= 0:
+        end = at_word + len(inner)
+        cuts = (whole[max(0, at - 2) : at] + "|" + whole[at : at + 2] for at in (at_word, end))
         if not any(map(_JOINS.search, cuts)):
-            return place
-        place = whole.find(inner, place + 1)
+            return at_word
+        at_word = whole.find(inner, at_word + 1)
     return -1

@@ -79,13 +79,13 @@ class SplitTexts:
 class ServedTranslator:
     """A translator: text to sentences, and sentences to translations."""
 
-    def __init__(self, given: ModelToServe, how: Searching) -> None:
-        assert given.pair is not None
-        self.name, self.pair, self.how = given.name, given.pair, how
+    def __init__(self, to_serve: ModelToServe, how: Searching) -> None:
+        assert to_serve.pair is not None
+        self.name, self.pair, self.how = to_serve.name, to_serve.pair, how
         self.engine = CTranslate2Engine(
-            given.folder, precision=how.precision, folder=how.engine_folder, n_calls=N_QUEUES
+            to_serve.folder, precision=how.precision, folder=how.engine_folder, n_calls=N_QUEUES
         )
-        self.codec: Codec = open_codec(given.folder)
+        self.codec: Codec = open_codec(to_serve.folder)
         self.longest = self.engine.config.max_length
         self.calibration = read_calibration(given.folder)
 
@@ -103,8 +103,8 @@ class ServedTranslator:
 class ServedDecoder:
     """A language model, run by clearhead itself."""
 
-    def __init__(self, given: ModelToServe) -> None:
-        opened = open_folder(given.folder)
-        self.name, self.codec = given.name, opened.codec
+    def __init__(self, to_serve: ModelToServe) -> None:
+        opened = open_folder(to_serve.folder)
+        self.name, self.codec = to_serve.name, opened.codec
         # Half precision saves space in a folder; a processor computes in fp32.
         self.model: CausalLM = opened.language_model.float()

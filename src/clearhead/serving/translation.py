@@ -73,7 +73,7 @@ class Translation:
         documents: list[HtmlText] | None = None
         if kind == "html":
             documents = await asyncio.to_thread(lambda: [HtmlText(text) for text in texts])
-        to_read = [text for each in documents or [] for text in each.wanted] or texts
+        to_read = [text for document in documents or [] for text in document.wanted] or texts
         source, target, detected = self._languages(fields, to_read)
         with_confidence = flag_field(fields, "confidence")
         if with_confidence:
@@ -186,11 +186,11 @@ class Translation:
         target = find_language(wanted, self.languages)
         if target is None:
             raise RequestError(400, f"{_short(wanted)} is not supported; {self._supported()}")
-        given = text_field(fields, "source", "auto")
-        if given.strip().lower() != "auto":
-            source = find_language(given, self.languages)
+        asked = text_field(fields, "source", "auto")
+        if asked.strip().lower() != "auto":
+            source = find_language(asked, self.languages)
             if source is None:
-                raise RequestError(400, f"{_short(given)} is not supported; {self._supported()}")
+                raise RequestError(400, f"{_short(asked)} is not supported; {self._supported()}")
             detected = None
         else:
             if unknown := self.detector.unknown(self.languages):

@@ -78,7 +78,7 @@ def _panel(
     left: int,
     top: int,
 ) -> list[str]:
-    place, ticks, logarithmic = _axis(arms, column)
+    x_of, ticks, logarithmic = _axis(arms, column)
     say = words(language)
     scale = say["comma"] + say["logarithmic"] if logarithmic else ""
     first, bottom = top + GAP, top + GAP + ROW * len(arms)
@@ -88,14 +88,14 @@ def _panel(
         f'<tspan font-weight="normal">{escape(scale)}</tspan></text>'
     ]
     for tick, label in ticks:
-        x = left + place(tick)
+        x = left + x_of(tick)
         elements += [
             f'<line x1="{x:.1f}" y1="{first - 8}" x2="{x:.1f}" y2="{bottom}" stroke="#e0e0e0"/>',
             f'<text x="{x:.1f}" y="{first - 12}" text-anchor="middle" font-size="{FONT - 2}" '
             f'fill="#555555">{label}</text>',
         ]
     if base is not None:
-        x = left + place(base.figures[column].value)
+        x = left + x_of(base.figures[column].value)
         elements.append(
             f'<line x1="{x:.1f}" y1="{first - 4}" x2="{x:.1f}" y2="{bottom}" stroke="#555555" '
             'stroke-dasharray="4 3"/>'
@@ -107,13 +107,13 @@ def _panel(
             f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(titles[arm.name])}</text>'
         )
         if estimate.half is not None:
-            ends = [left + place(estimate.value + s * estimate.half) for s in (-1, 1)]
+            ends = [left + x_of(estimate.value + s * estimate.half) for s in (-1, 1)]
             elements.append(
                 f'<line x1="{ends[0]:.1f}" y1="{y}" x2="{ends[1]:.1f}" y2="{y}" '
                 f'stroke="{colour}" stroke-width="3" stroke-opacity="0.5"/>'
             )
         elements += [
-            f'<circle cx="{left + place(value):.1f}" cy="{y}" r="3" fill="{colour}"/>'
+            f'<circle cx="{left + x_of(value):.1f}" cy="{y}" r="3" fill="{colour}"/>'
             for value in arm.values[column]
         ]
         elements.append(

@@ -329,13 +329,13 @@ def _texts(key: str, value: Any) -> ByLanguage:
     return value
 
 
-def _list(key: str, given: Any, kind: type, example: str) -> tuple[Any, ...]:
-    values = given if isinstance(given, list) else []
+def _list(key: str, listed: Any, kind: type, example: str) -> tuple[Any, ...]:
+    values = listed if isinstance(listed, list) else []
     values = [float(value) if kind is float and type(value) is int else value for value in values]
     if not values or any(type(value) is not kind for value in values):
-        raise ConfigError(key, given, "is not a list of that type", f"write {example}")
+        raise ConfigError(key, listed, "is not a list of that type", f"write {example}")
     if len(set(values)) < len(values):
-        raise ConfigError(key, given, "has a value twice", "name each value once")
+        raise ConfigError(key, listed, "has a value twice", "name each value once")
     return tuple(values)
 
 

@@ -145,9 +145,9 @@ class Checkpoints:
                 _write(pending.unfinished / SEAL, _seal(manifest.encode()))
                 _sync(pending.unfinished)
                 self.before_naming()
-                place = self.folder / f"step-{pending.step:08}"
-                shutil.rmtree(place, ignore_errors=True)  # only a damaged one can stand there
-                _rename(pending.unfinished, place)
+                finished = self.folder / f"step-{pending.step:08}"
+                shutil.rmtree(finished, ignore_errors=True)  # only a damaged one can stand there
+                _rename(pending.unfinished, finished)
                 _sync(self.folder)
         self.saved_step = pending.step
         with _named_errors(self.folder, self.ranks):

@@ -202,8 +202,8 @@ def _can_watch(longest: int, seconds: float, minutes: float) -> bool:
 
 def _measure(template: Recipe, folder: Path) -> MeasuredText:
     surveyed = survey(template.data, folder)
-    given = template.data.tokenizer == "file"
-    vocab_size = None if given else vocabulary_for(surveyed.n_bytes)
+    has_tokenizer = template.data.tokenizer == "file"
+    vocab_size = None if has_tokenizer else vocabulary_for(surveyed.n_bytes)
     limit = None if template.data.task == "language-model" else lengths(template)[0]
     sample = replace(surveyed.sample, vocab_size=vocab_size, max_tokens=limit)
     prepare(Job(config=sample, root=folder, folder=folder / "prepared"))

@@ -143,8 +143,8 @@ def _special_tokens(
         )
     own = [ids.eos if index is None else index for index in (pad, start, ids.eos)]
     masks = [mask for mask in MASKS if mask in known]
-    found = [*map(tokenizer.id_to_token, own), *masks][: len(usual)]
-    return usual if None in found or len(found) < len(usual) else tuple(map(str, found))
+    tokens = [*map(tokenizer.id_to_token, own), *masks][: len(usual)]
+    return usual if None in tokens or len(tokens) < len(usual) else tuple(map(str, tokens))
 
 
 def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool:

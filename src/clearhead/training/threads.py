@@ -117,7 +117,7 @@ def computing_with(threads: int) -> Iterator[None]:
 
 def threads_of_run(
     folder: Path,
-    given: int | None,
+    asked: int | None,
     ranks: Ranks,
     choose: Callable[[], ThreadChoice],
     *,
@@ -129,11 +129,11 @@ def threads_of_run(
     before, seconds = noted.get("threads"), noted.get("seconds")
     if type(before) is not int or not 1 <= before <= MOST or ranks.world > 1:
         before = None  # torchrun sets the number of each rank
-    if given is not None:
-        choice, warning = ThreadChoice(threads=given, why="as given"), ""
-        if has_begun and before not in (None, given):
+    if asked is not None:
+        choice, warning = ThreadChoice(threads=asked, why="as given"), ""
+        if has_begun and before not in (None, asked):
             warning = (
-                f"warning: steps may differ in their last bits: threads was {before}, is {given}"
+                f"warning: steps may differ in their last bits: threads was {before}, is {asked}"
             )
     elif before is not None:
         why, warning = "as this run began", ""

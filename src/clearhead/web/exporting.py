@@ -46,7 +46,7 @@ def export_web(
     described = read_description(model_folder)
     refuse_own_parts(model_folder, described, "ONNX")
     need_onnx()
-    found = find_runtime(runtime)
+    runtime_contents = find_runtime(runtime)
     text = example if example is not None else _first_example(model_folder)
     opened = open_folder(model_folder, dtype=torch.float32)
     subject = subject_of(opened, run_name(model_folder))
@@ -62,7 +62,7 @@ def export_web(
         tokenizers = _copy_tokenizers(model_folder, model)
         facts = as_json(description(subject, tokenizers))
         (model / "model.json").write_text(facts, encoding="utf-8")
-        _write(unfinished / "runtime", found)
+        _write(unfinished / "runtime", runtime_contents)
         own = package_files("clearhead.web") / "page_files"
         _write(unfinished / "page", {name: (own / name).read_bytes() for name in MODULES})
         card = card_of(model_folder, certificate)

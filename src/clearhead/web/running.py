@@ -24,22 +24,22 @@ class PageGraphs:
     def run(self, text: Text, **switches: np.ndarray) -> dict[str, np.ndarray]:
         """One text through all graphs: what the towers return, and `logits` after each stage.
         `switches` are inputs of the last tower in the place of those that leave all on."""
-        found: dict[str, np.ndarray] = {}
+        results: dict[str, np.ndarray] = {}
         for name, session in self._towers.items():
             tokens = text.source if name == "encoder" else text.fed
-            given = {**found, "tokens": np.array([tokens]), "written": np.array([text.written])}
-            given |= switches if session is [*self._towers.values()][-1] else {}
-            feeds = {each.name: _feed(each, given) for each in session.get_inputs()}
-            names = [each.name for each in session.get_outputs()]
-            found |= dict(zip(names, session.run(names, feeds)))
-        rows = [self._output.run(None, {"rows": stage})[0] for stage in found["stages"]]
-        return {**found, "logits": np.stack(rows)}
+            inputs = {**results, "tokens": np.array([tokens]), "written": np.array([text.written])}
+            inputs |= switches if session is [*self._towers.values()][-1] else {}
+            feeds = {value.name: _feed(value, inputs) for value in session.get_inputs()}
+            names = [value.name for value in session.get_outputs()]
+            results |= dict(zip(names, session.run(names, feeds)))
+        rows = [self._output.run(None, {"rows": stage})[0] for stage in results["stages"]]
+        return {**results, "logits": np.stack(rows)}
 
 
-def _feed(declared: Any, given: dict[str, np.ndarray]) -> np.ndarray:
+def _feed(declared: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """An input as given, or a switch that leaves all on."""
-    if declared.name in given:
-        return given[declared.name]
+    if declared.name in inputs:
+        return inputs[declared.name]
     if declared.type == "tensor(bool)":
         return np.ones(declared.shape, dtype=np.bool_)
     return np.zeros(declared.shape, dtype=np.float32)

@@ -40,9 +40,9 @@ def runtime_files() -> list[RuntimeFile]:
 def find_runtime(folder: Path | None) -> dict[str, bytes]:
     """Name → content. `folder` is what npm fills (`node_modules`), or the folder `runtime` of an
     earlier export; None: `node_modules` in the current folder."""
-    place = Path(FOLDER) if folder is None else folder
-    found = {each.name: _read(each, place) for each in runtime_files()}
-    return {**found, "onnxruntime-web.LICENSE": _own("onnxruntime-web.LICENSE").encode()}
+    modules = Path(FOLDER) if folder is None else folder
+    contents = {each.name: _read(each, modules) for each in runtime_files()}
+    return {**contents, "onnxruntime-web.LICENSE": _own("onnxruntime-web.LICENSE").encode()}
 
 
 def _read(file: RuntimeFile, folder: Path) -> bytes:

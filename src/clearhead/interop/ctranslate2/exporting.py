@@ -93,8 +93,8 @@ def names_of_tokens(model_folder: Path, description: Description) -> Names:
         if not has_file(model_folder, name):
             return [str(index) for index in range(size)]
         tokenizer = open_tokenizer(model_folder, name)
-        found = [tokenizer.id_to_token(index) for index in range(size)]
-        return [f"<unused {n}>" if token is None else token for n, token in enumerate(found)]
+        names = [tokenizer.id_to_token(index) for index in range(size)]
+        return [f"<unused {n}>" if token is None else token for n, token in enumerate(names)]
 
     source = of_side(SOURCE, config.vocab_size)
     target = of_side(TARGET, config.output_vocab_size)

@@ -196,8 +196,8 @@ class HuggingFaceFamily:
             options["pad_id"] = None  # here, padding is never a token that starts or ends a text
         options |= self.read_more(keys, options)
         for key, value in self.fixed.items():
-            if (given := keys.take(key, value)) != value:
-                rule = f"config.json: {key}={given!r} is not supported"
+            if (value_given := keys.take(key, value)) != value:
+                rule = f"config.json: {key}={value_given!r} is not supported"
                 raise FolderError(f"{rule}; a {self.name} must have {key}={value!r}")
         keys.refuse_the_rest(self.model_type, self.harmless | self.also.keys())
         config = self.formed(ModelConfig(**checked_fields(ModelConfig, options)))
@@ -216,9 +216,9 @@ class HuggingFaceFamily:
                 tokens[key] = None
         ids = {key.removesuffix("_token_id"): value for key, value in tokens.items()}
         ids.setdefault("decoder_start", None)
-        found = token_ids(ids, config)
-        self._check_start(found, config.pad_id)
-        return config, found
+        token_roles = token_ids(ids, config)
+        self._check_start(token_roles, config.pad_id)
+        return config, token_roles
 
     def _check_start(self, ids: TokenIds, pad_id: int | None) -> None:
         start = ids.decoder_start

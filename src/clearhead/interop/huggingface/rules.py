@@ -123,10 +123,10 @@ class Theirs:
         rules = list(rules)
         self._files = files
         self._names = spelling.canonical(files.shapes, known={rule.theirs for rule in rules})
-        found = {name: files.shapes[in_file] for name, in_file in self._names.items()}
-        rules = [rule for rule in rules if rule.kind == "same" or rule.theirs in found]
+        shapes_in_files = {name: files.shapes[in_file] for name, in_file in self._names.items()}
+        rules = [rule for rule in rules if rule.kind == "same" or rule.theirs in shapes_in_files]
         check_tensors(
-            files.folder, found, {rule.theirs: rule.their_shape(shapes) for rule in rules}
+            files.folder, shapes_in_files, {rule.theirs: rule.their_shape(shapes) for rule in rules}
         )
         self._rules = [rule for rule in rules if rule.kind == "same"]
         self._homes = {name: rule for rule in self._rules for name in rule.ours}

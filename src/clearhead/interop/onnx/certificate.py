@@ -53,13 +53,13 @@ def certify(
     opened = OnnxFolder(out, precision)
     difference = 0.0
     for probe, one in zip(tried, expected):
-        given = probe.theirs(config)
+        inputs = probe.theirs(config)
         steps = [None]
         if config.family != "encoder" and 1 < probe.tokens.shape[1] <= MAX_STEPS:
             steps = [None, 1, 3]
         for step in steps:
-            found = _real(probe, opened.logits(given, tokens_at_once=step))
-            difference = max(difference, _difference(found, one))
+            logits = _real(probe, opened.logits(inputs, tokens_at_once=step))
+            difference = max(difference, _difference(logits, one))
     largest = max(one.abs().max().item() for one in expected)
     by_steps = () if config.family == "encoder" else ("token by token and by threes with a cache",)
     return _certificate(

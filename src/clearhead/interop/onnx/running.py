@@ -57,16 +57,19 @@ class OnnxFolder:
         n_tokens = inputs["input_ids"].shape[1]
         step = tokens_at_once or n_tokens
         past = self._empty_past(name, len(inputs["input_ids"]))
-        found = []
+        pieces = []
         for start in range(0, n_tokens, step):
             end = start + step
             new = inputs | {"input_ids": inputs["input_ids"][:, start:end]}
             if past and "attention_mask" in inputs:  # of all tokens so far
                 new["attention_mask"] = inputs["attention_mask"][:, :end]
             outputs = self._run(name, new | past)
-            found.append(outputs["logits"])
-            past = {each: outputs[each.replace("past_key_values", "present")] for each in past}
-        return torch.from_numpy(np.concatenate(found, axis=1) if past else found[0])
+            pieces.append(outputs["logits"])
+            past = {
+                past_name: outputs[past_name.replace("past_key_values", "present")]
+                for past_name in past
+            }
+        return torch.from_numpy(np.concatenate(pieces, axis=1) if past else pieces[0])
 
     def _with_source(self, inputs: dict[str, Any]) -> dict[str, Any]:
         return {
