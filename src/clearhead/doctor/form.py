@@ -13,7 +13,7 @@ from .mask_form import MaskForm
 from .outputs import candidates, describe, logits_in, states_in, tensors_in
 from .patient import CallInputs, in_pieces
 
-CALL_ERRORS = (
+REFUSALS = (
     RuntimeError,
     TypeError,
     ValueError,
@@ -22,12 +22,13 @@ CALL_ERRORS = (
     AttributeError,
     AssertionError,
     NotImplementedError,
-    NameError,
-    ImportError,
-    ArithmeticError,
 )
-"""What a model raises at a call that it does not understand, or that runs into a slip of its own
-code."""
+"""What a model raises at a call that it does not understand."""
+SLIPS = (NameError, ImportError, ArithmeticError)
+"""What a model raises where its own code is wrong, in a branch that this call happens to enter."""
+CALL_ERRORS = (*REFUSALS, *SLIPS)
+"""What ends a trial of a call: the doctor tries the next form, and if none works, its message has
+the error."""
 
 HEADS = ("generator", "project", "projection", "proj", "lm_head", "head", "out", "output", "fc_out")
 """What turns states into logits, where forward itself does not."""

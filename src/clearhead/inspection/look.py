@@ -132,7 +132,7 @@ def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dic
     _check_size(model, text)
     with torch.no_grad(), trace(model) as t:
         pass_over(model, text)
-    label = see_label(model, codec, ids, name=subject.name)
+    decision = see_label(model, codec, ids, name=subject.name)
     weights = _weights(t, "self")
     if weights is None:
         raise no_weights()
@@ -142,16 +142,16 @@ def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dic
         "language": language,
         "model": facts_of(subject),
         "tokens": _tokens(subject, text._replace(written=[])),
-        "text": label["label"],
-        "log_prob": math.log(label["probabilities"][label["label"]]),
+        "text": decision["label"],
+        "log_prob": math.log(decision["probabilities"][decision["label"]]),
         "attention": {"self": _quantised(weights, fine)},
         "quantisation": "0.000008" if fine else "0.002",
         "heads": {"self": _shares(weights)},
         "suggested": {"self": _suggested(weights)},
         "label": {
-            "names": list(label["probabilities"]),
-            "probabilities": list(label["probabilities"].values()),
-            "without": label["without"],
+            "names": list(decision["probabilities"]),
+            "probabilities": list(decision["probabilities"].values()),
+            "without": decision["without"],
         },
         "walk": walk(t),
     }

@@ -66,7 +66,9 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
 
 
 def gradients(patient: Patient) -> Iterator[Finding]:
-    """Every parameter takes part, and every gradient is finite."""
+    """Every parameter takes part, and every gradient is finite. A parameter is reported only if it
+    has no gradient on any evidence: a batch, a long sequence, many tokens, the model's own weights
+    and training mode. Each of these passes is made only if the ones before left a doubt."""
     if patient.is_frozen:
         raise NotApplicableError("frozen")
     # With noise on the weights: a layer that starts at zero passes nothing back.
