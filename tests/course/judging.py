@@ -11,6 +11,8 @@ function that an answer leaves out is the reference's."""
 import argparse
 import multiprocessing
 import os
+import resource
+import signal
 import sys
 import tempfile
 import tomllib
@@ -20,6 +22,7 @@ from pathlib import Path
 
 from clearhead.course.checking import describe, examine_answer
 from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.folder import PATIENCE
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
 from tools.result import write_result
@@ -86,15 +89,19 @@ def judge_apart(exercise: Exercise, file: Path) -> Verdict:
     process.start()
     theirs.close()
     try:
-        verdict = Verdict(**ours.recv()) if ours.poll(SECONDS) else Verdict(trouble="time")
+        came = ours.poll(PATIENCE * SECONDS)
+        verdict = Verdict(**ours.recv()) if came else Verdict(trouble="time")
     except EOFError:
-        verdict = Verdict(trouble="crash")
+        process.join()
+        late = process.exitcode == -signal.SIGXCPU
+        verdict = Verdict(trouble="time" if late else "crash")
     process.kill()
     process.join()
     return verdict
 
 
 def _judge_and_send(exercise: Exercise, file: Path, out: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 9))  # busy machines
     with tempfile.TemporaryDirectory() as empty:
         os.chdir(empty)  # no folder of exercises: `earlier` is the reference
         out.send(judge(exercise, file).as_json())

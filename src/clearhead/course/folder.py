@@ -19,8 +19,8 @@ from clearhead.processes import start_module
 FOLDER = Path("clearhead-learn")
 SOLUTIONS = "solutions"
 PATIENCE = 4.0
-"""How many times an exercise's own seconds its process may take if it does not end by itself; it is
-first interrupted after those seconds."""
+"""How many times an exercise's own seconds its process may take by the clock if it does not end by
+itself; it is first interrupted after those seconds of processor time."""
 MAX_RESULT = 10_000_000
 
 

@@ -24,7 +24,7 @@ class Exercise:
     topic: str
     functions: tuple[str, ...]
     seconds: int = 30
-    """For all its checks, without the time that importing torch takes."""
+    """Of processor time for all its checks, without importing torch."""
 
     @property
     def name(self) -> str:

@@ -29,14 +29,10 @@ def shaken(kind: Any, sizes: tuple[int, ...] = SIZES) -> Any:
 
 def sentences(*lengths: int, vocab: int = 13) -> tuple[Tensor, Tensor]:
     """source and target of random symbols, padded on the right."""
-    longest = max(lengths)
-    source = torch.full((len(lengths), longest + 1), PAD)
-    target = torch.full((len(lengths), longest + 2), PAD)
-    for row, n in enumerate(lengths):
-        symbols = torch.randint(3, vocab, (n,))
-        source[row, : n + 1] = torch.cat((symbols, torch.tensor([EOS])))
-        target[row, : n + 2] = torch.cat((torch.tensor([BOS]), symbols, torch.tensor([EOS])))
-    return source, target
+    n, places = torch.tensor(lengths)[:, None], torch.arange(max(lengths) + 1)
+    symbols = torch.randint(3, vocab, (len(lengths), len(places)))
+    source = symbols.masked_fill(places == n, EOS).masked_fill(places > n, PAD)
+    return source, torch.cat((torch.full_like(n, BOS), source), dim=1)
 
 
 def embedded(model: Any, tokens: Tensor) -> Tensor:
