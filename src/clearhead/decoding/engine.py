@@ -10,7 +10,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -65,7 +65,7 @@ class CTranslate2Engine:
         self.folder = engine_folder(model_folder, folder)
         self.names = names_of_tokens(model_folder, description)
         self.target_ids = {name: index for index, name in enumerate(self.names.target)}
-        self.opened = cache(self._open)
+        self.opened, self._own_engine = cache(self._open), cache(self._read_own)
 
     @property
     def config(self) -> ModelConfig:
@@ -77,9 +77,12 @@ class CTranslate2Engine:
         """CTranslate2 knows no constraints."""
         return False
 
-    @cached_property
+    @property
     def constrained(self) -> Engine:
         """The model itself, read when something has to be decoded again."""
+        return self._own_engine()
+
+    def _read_own(self) -> Engine:
         model = self._own or open_folder(self._model_folder, dtype=torch.float32).translator
         return OwnEngine(model)
 

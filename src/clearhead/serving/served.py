@@ -71,8 +71,8 @@ class SplitTexts:
         answers: list[list[ServedText]] = []
         for text in self.texts:
             own = join_sentences(text, [next(rest) for _ in text.sentences], self.pair)
-            found = [ServedText(output.text, output.calibrated) for output in own.outputs]
-            answers.append(found or [ServedText(text.between[0])])
+            served = [ServedText(output.text, output.calibrated) for output in own.outputs]
+            answers.append(served or [ServedText(text.between[0])])
         return answers
 
 
@@ -87,7 +87,7 @@ class ServedTranslator:
         )
         self.codec: Codec = open_codec(to_serve.folder)
         self.longest = self.engine.config.max_length
-        self.calibration = read_calibration(given.folder)
+        self.calibration = read_calibration(to_serve.folder)
 
     def split(self, texts: Sequence[str]) -> SplitTexts:
         """The texts as sentences that the model can read."""
