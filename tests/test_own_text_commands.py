@@ -159,6 +159,7 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     assert second.model.d_model == first.model.d_model
     assert second.train.lr == first.train.lr
     assert second.train.also_validate == (str(here / "prepared/first"),)
+    assert second.train.rehearse == str(here / "prepared/first")
     trained("second")
     assert "starting from the weights of" in capsys.readouterr().out
     lines = (here / "runs/second/metrics.jsonl").read_text("utf-8").splitlines()

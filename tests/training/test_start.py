@@ -8,6 +8,7 @@ import pytest
 
 from clearhead.config import Recipe, load_recipe, recipe_toml
 from clearhead.data.corpus import Corpus, open_corpus
+from clearhead.data.mixing import MixedLoader, is_rehearsal
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.errors import ClearheadError
@@ -157,6 +158,7 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
     assert found.data.tokenizer_file == str(tmp_path / "first" / "model" / "tokenizer.json")
     assert found.train.start_from == str(tmp_path / "first")
     assert found.train.also_validate == (str(text.folder),)
+    assert found.train.rehearse == str(text.folder)
     pairs = replace(template, model=replace(found.model, family="encoder-decoder"))
     with pytest.raises(ClearheadError, match="of family 'decoder', but this text needs 'encoder-d"):
         recipe_from(pairs, tmp_path / "first")
@@ -194,6 +196,7 @@ def test_data_that_a_new_run_could_not_read_are_not_validated_on(
     assert recipe_from(other_task, start, text.folder).train.also_validate == ()
     other = make_text(tmp_path / "other", n=9)
     assert recipe_from(TEXT, start, other.folder).train.also_validate == ()
+    assert recipe_from(TEXT, start, other.folder).train.rehearse is None
 
 
 def test_a_recipe_from_a_run_takes_over_the_highest_rate_of_its_schedule(
@@ -241,3 +244,48 @@ def test_other_data_that_the_model_does_not_hold_are_refused_before_the_first_st
     message = rf"max_length={longest - 1} must hold .*also_validate='.*has {longest} tokens; try"
     with pytest.raises(ClearheadError, match=message):
         opened(recipe, pairs, tmp_path / "run")
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_rehearsals_are_evenly_spread_over_the_steps(share: float):
+    steps = [is_rehearsal(step, share) for step in range(1000)]
+    assert sum(steps) == round(1000 * share)
+    for begin in range(0, 1000, 100):
+        assert abs(sum(steps[begin : begin + 100]) - 100 * share) <= 1
+
+
+def test_a_run_that_rehearses_reads_both_texts_and_resumes_exactly(text: Corpus, tmp_path: Path):
+    first = corpus_of("The cat sat on the mat.\n" * 60, text, tmp_path)
+    recipe = with_train(TEXT, steps=8, rehearse=str(first.folder), rehearse_share=0.25)
+    whole = go(recipe, text, tmp_path / "whole")
+    loader = whole.run.loader
+    assert isinstance(loader, MixedLoader)
+    assert (loader.position.step, loader.rehearsed.position.step) == (6, 2)
+    plain = go(with_train(TEXT, steps=8), text, tmp_path / "plain")
+    losses = [[line["loss"] for line in each.lines] for each in (whole, plain)]
+    assert losses[0][:3] == losses[1][:3] and losses[0][3] != losses[1][3]
+    for stop in (3, 8):
+        pieces = go(with_train(recipe, steps=stop), text, tmp_path / "pieces")
+    assert pieces.lines == whole.lines
+    assert digest(pieces.run.objective) == digest(whole.run.objective)
+    for changed in ({"rehearse": None}, {"rehearse": str(text.folder)}):
+        with pytest.raises(ClearheadError):
+            go(with_train(recipe, steps=9, **changed), text, tmp_path / "whole")
+    other = make_text(tmp_path / "other", n=9)
+    with pytest.raises(ClearheadError, match=r"train.rehearse='.*has no training split with the t"):
+        opened(with_train(TEXT, rehearse=str(other.folder)), text, tmp_path / "run")
+
+
+def corpus_of(lines: str, like: Corpus, folder: Path) -> Corpus:
+    """Another text, with the tokenizer of a corpus."""
+    (folder / "first.txt").write_text(lines, encoding="utf-8")
+    tokenizer = str(like.folder / "tokenizer.json")
+    data = replace(
+        TEXT.data,
+        train=("first.txt",),
+        valid=("first.txt",),
+        tokenizer="file",
+        tokenizer_file=tokenizer,
+        vocab_size=None,
+    )
+    return make_corpus(folder, data)

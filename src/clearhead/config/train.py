@@ -28,6 +28,11 @@ class TrainConfig:
     """Decides the initial weights and dropout; batches.seed decides the order of the samples."""
     start_from: str | None = None
     """A model folder whose weights a new run starts with. Not set: random weights."""
+    rehearse: str | None = None
+    """A prepared folder, that of the text which start_from was trained on: some steps read it, so
+    that the model does not forget it. Not set: no step does."""
+    rehearse_share: float = 0.5
+    """Share of the steps that read the folder of rehearse."""
     steps: int = 1000
     """Updates of the weights."""
     epochs: int | None = None
@@ -153,6 +158,9 @@ class TrainConfig:
             if value is not None and not 0 <= value < 1:
                 rule = "must be at least 0 and below 1"
                 raise ConfigError(name, value, rule, f"try {name}=0.9")
+        if not 0 < self.rehearse_share < 1:
+            rule = "must be above 0 and below 1"
+            raise ConfigError("rehearse_share", self.rehearse_share, rule, "try 0.5")
         for name in ("weight_decay", "z_loss", "final_lr", "clip_norm"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(name, getattr(self, name), "must be at least 0", "try 0.0")

@@ -19,6 +19,8 @@ RULES: dict[str, ChangeRule] = {
     "model.attention": "warn",
     "train.seed": "refuse",
     "train.start_from": "refuse",
+    "train.rehearse": "refuse",
+    "train.rehearse_share": "refuse",
     "train.steps": "warn",
     "train.epochs": "allow",
     "train.max_minutes": "allow",

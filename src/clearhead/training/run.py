@@ -21,6 +21,7 @@ from clearhead.config import Recipe
 from clearhead.config.checks import user_path
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
+from clearhead.data.mixing import MixedLoader
 from clearhead.errors import ClearheadError
 from clearhead.files import PARTIAL_NAME, locked, refuse_unusual
 from clearhead.models.own_parts import NONE, OwnParts
@@ -33,7 +34,7 @@ from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.report import CHECKPOINTS
 from clearhead.training.shared_folder import check_shared
-from clearhead.training.start import other_corpora, start_from
+from clearhead.training.start import other_corpora, other_corpus, start_from
 from clearhead.training.state import TrainState, read_state, versions
 
 PARTIAL_FILES = re.compile(rf"(recipe\.toml|metrics\.jsonl){PARTIAL_NAME}")
@@ -165,7 +166,7 @@ def open_run(
         ranks=ranks,
         objective=objective,
         optimizers=make_optimizers(objective, config),
-        loader=loader(epochs=config.epochs, workers=config.workers),
+        loader=_train_loader(corpus, recipe, ranks),
         valid=loader(split="valid", epochs=1) if config.validate_every else None,
         also=_others(corpus, recipe, ranks),
         checkpoints=Checkpoints(
@@ -183,6 +184,24 @@ def open_run(
         run.restore(checkpoint, say)
         say(f"resuming after step {run.state.step:,} ({checkpoint.folder})")
     return run
+
+
+def _train_loader(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> Loader:
+    config = recipe.train
+    how: dict[str, Any] = {
+        "rank": ranks.data_rank,
+        "world": ranks.data_world,
+        "workers": config.workers,
+        "epochs": config.epochs,
+    }
+    if config.rehearse is None:
+        return Loader(corpus, recipe.batches, **how)
+    first = other_corpus("train.rehearse", Path(config.rehearse), corpus, "train")
+    assert recipe.model is not None
+    of = f" of train.rehearse={config.rehearse!r}"
+    check_length(recipe.model, recipe.batches, first, ("train",), of)
+    share = config.rehearse_share
+    return MixedLoader(corpus, recipe.batches, rehearsed=first, share=share, **how)
 
 
 def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:

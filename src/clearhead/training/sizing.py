@@ -324,6 +324,7 @@ def _time(
             "train.metric": "loss",
             "train.start_from": None,
             "train.also_validate": (),
+            "train.rehearse": None,
         },
     )
     plan = trials.plan(recipe, corpus)

@@ -66,7 +66,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     """The template with the tokenizer, the shape and the weights of a run or a model folder, and
     the learning rate of its first training, or the one that suits its width: gentler ones were
     found to learn too little of the new text. `prepared`: what that run was trained on, to be
-    validated on as well."""
+    rehearsed, and validated on as well."""
     model_folder = model_folder_of(folder)
     if not model_folder.is_dir():
         raise FolderError(
@@ -113,6 +113,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
             start_from=str(folder.absolute()),
             lr=lr,
             also_validate=also,
+            rehearse=also[0] if also else None,
         ),
     )
 
@@ -169,23 +170,29 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
                 f"ends in the same name as {corpora[folder.name].folder}, and names tell them apart"
             )
             raise ConfigError("train.also_validate", str(folder), rule, "rename one of the folders")
-        other = open_corpus(user_path(folder))
-        vocabularies = [
-            {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
-            for opened in (other, corpus)
-        ]
-        if other.manifest.task != corpus.manifest.task:
-            rule = f"is for data.task={other.manifest.task!r}, but this is {corpus.manifest.task!r}"
-            raise ConfigError("train.also_validate", str(folder), rule, "leave it out")
-        if vocabularies[0] != vocabularies[1] or "valid" not in other.manifest.splits:
-            raise ConfigError(
-                "train.also_validate",
-                str(folder),
-                "has no validation split with the tokenizer of this data",
-                "leave it out, or prepare both with one tokenizer (data.tokenizer = 'file')",
-            )
-        corpora[folder.name] = other
+        corpora[folder.name] = other_corpus("train.also_validate", folder, corpus, "valid")
     return corpora
+
+
+def other_corpus(key: str, folder: Path, corpus: Corpus, split: str) -> Corpus:
+    """Another prepared folder, which a key names, if a split of it means the same to the model."""
+    other = open_corpus(user_path(folder))
+    vocabularies = [
+        {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
+        for opened in (other, corpus)
+    ]
+    if other.manifest.task != corpus.manifest.task:
+        rule = f"is for data.task={other.manifest.task!r}, but this is {corpus.manifest.task!r}"
+        raise ConfigError(key, str(folder), rule, "leave it out")
+    if vocabularies[0] != vocabularies[1] or split not in other.manifest.splits:
+        raise ConfigError(
+            key,
+            str(folder),
+            f"has no {'validation' if split == 'valid' else 'training'} split with the tokenizer "
+            "of this data",
+            "leave it out, or prepare both with one tokenizer (data.tokenizer = 'file')",
+        )
+    return other
 
 
 def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:

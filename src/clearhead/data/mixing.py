@@ -1,0 +1,64 @@
+"""Batches of two corpora in turn: a model that learns a second text and rehearses the first one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from clearhead.config.batches import BatchConfig
+from clearhead.data.batches import Batch
+from clearhead.data.corpus import Corpus
+from clearhead.data.loader import Loader
+from clearhead.errors import DataError
+
+
+def is_rehearsal(step: int, share: float) -> bool:
+    """Whether this step, counted from 0, reads the first text: evenly spread, and known from the
+    number of the step alone."""
+    return int((step + 1) * share) > int(step * share)
+
+
+class MixedLoader(Loader):
+    """The batches of a corpus, and in a share of the steps those of `rehearsed`. Epochs are those
+    of the corpus."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        config: BatchConfig,
+        *,
+        rehearsed: Corpus,
+        share: float,
+        rank: int = 0,
+        world: int = 1,
+        workers: int = 0,
+        epochs: int | None = None,
+    ) -> None:
+        ranks = {"rank": rank, "world": world, "workers": workers}
+        super().__init__(corpus, config, epochs=epochs, **ranks)
+        self.rehearsed = Loader(rehearsed, config, **ranks)
+        self.share = share
+
+    def state(self) -> dict[str, Any]:
+        """Both positions."""
+        own = {"share": self.share, **self.rehearsed.state()}
+        return {**super().state(), "rehearsed": own}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Resumes from both positions; raises if data or settings have changed."""
+        super().load_state(state)
+        own = state.get("rehearsed")
+        if not isinstance(own, dict) or own.get("share") != self.share:
+            raise DataError(
+                "this position belongs to steps that did not rehearse, or in another share; "
+                "restore train.rehearse and train.rehearse_share, or start a new run"
+            )
+        self.rehearsed.load_state(own)
+
+    def __iter__(self) -> Iterator[Batch]:
+        new, first = super().__iter__(), iter(self.rehearsed)
+        while True:
+            step = self.position.step + self.rehearsed.position.step
+            try:
+                batch = next(first if is_rehearsal(step, self.share) else new)
+            except StopIteration:  # the last epoch
+                return
+            yield batch
