@@ -250,7 +250,7 @@ def test_looking_into_what_is_no_model_or_no_trace_is_refused(wrong: Any):
     assert "neither an encoder" in refused(lambda: ch.trace(wrong))
     assert "neither an encoder" in refused(lambda: ch.edit.names(wrong))
     for call in (ch.head_kinds, ch.logit_lens, ch.rollout, partial(ch.attribution, token=1)):
-        assert "no trace" in refused(lambda call=call: call(wrong))
+        assert "give the trace" in refused(lambda call=call: call(wrong))
 
 
 def test_a_loaded_model_is_not_the_module_and_the_message_says_where_that_is():
@@ -320,7 +320,7 @@ def test_looking_into_a_model_with_wrong_values_is_refused_by_name(
     assert "try heads=[1]" in refused(lambda: ch.edit.zero("*.heads", heads=1))
     assert "tensor or a number" in refused(lambda: ch.edit.put("encoder.output", "x"))
     assert "factor='2'" in refused(lambda: ch.edit.multiply("encoder.output", "2"))
-    assert "no edit" in refused(lambda: ch.trace(model, edit=["encoder.output"]))
+    assert "give an edit" in refused(lambda: ch.trace(model, edit=["encoder.output"]))
     run: Callable[[], torch.Tensor] = lambda: model(*given)  # noqa: E731
     assert "mean_of" in refused(lambda: ch.head_ablation(model, run, torch.sum, means={}))
     assert f"{tuple(logits.shape)}" in refused(lambda: ch.head_ablation(model, run, lambda x: x))
@@ -352,7 +352,7 @@ def test_a_new_folder_that_has_no_name_is_refused(
     translator: ch.TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert "such as ./model" in refused(lambda: translator.save("."))
+    assert "try ./model" in refused(lambda: translator.save("."))
 
 
 def test_settings_of_another_kind_of_model_and_a_split_beside_text_are_refused(

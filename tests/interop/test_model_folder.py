@@ -145,5 +145,5 @@ def test_what_a_model_folder_says_of_its_texts_survives_hugging_face(tmp_path: P
     (tmp_path / "theirs" / "clearhead.json").write_text('{"target_start": 5000}')
     with pytest.raises(ConfigError, match=r"tokens\.target_start=5000 is not a token of a voc"):
         import_model(tmp_path / "theirs", tmp_path / "wrong")
-    with pytest.raises(FolderError, match="is a model folder already"):
+    with pytest.raises(FolderError, match="is already a model folder"):
         import_model(tmp_path / "ours", tmp_path / "wrong")

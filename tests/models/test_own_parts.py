@@ -97,7 +97,7 @@ def test_without_the_class_or_with_another_one_a_folder_is_refused(tmp_path: Pat
         load_model(tmp_path / "own")
     with pytest.raises(FolderError, match="give the class of that name"):
         load_model(tmp_path / "own", own_parts=OwnParts(feed_forward=Other))
-    with pytest.raises(FolderError, match="was saved with our own feed_forward"):
+    with pytest.raises(FolderError, match="was saved with clearhead's own feed_forward"):
         load_model(tmp_path / "ours", own_parts=NETWORK)
 
 
