@@ -32,9 +32,8 @@ class MixedLoader(Loader):
         workers: int = 0,
         epochs: int | None = None,
     ) -> None:
-        ranks = {"rank": rank, "world": world, "workers": workers}
-        super().__init__(corpus, config, epochs=epochs, **ranks)
-        self.rehearsed = Loader(rehearsed, config, **ranks)
+        super().__init__(corpus, config, rank=rank, world=world, workers=workers, epochs=epochs)
+        self.rehearsed = Loader(rehearsed, config, rank=rank, world=world, workers=workers)
         self.share = share
 
     def state(self) -> dict[str, Any]:

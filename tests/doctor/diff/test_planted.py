@@ -1,10 +1,12 @@
 """A planted bug is found at its line, and named for what it is."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 
 from clearhead.doctor.diff import assert_same, diff
 from clearhead.doctor.diff.sides import first_output
@@ -38,8 +40,8 @@ def test_a_bug_is_found_at_its_line_and_named(bug: Bug, tmp_path: Path):
 
 
 def both_fit(one: Bug, other: Bug) -> bool:
-    """Whether both edits can be made in one source, and each is found alone."""
-    return not (one.old in other.old or other.old in one.old or one.miss or other.miss)
+    """Whether both edits can be made in one source."""
+    return not (one.old in other.old or other.old in one.old)
 
 
 # In the first layer of each program and far apart: the second is behind the first.
@@ -51,12 +53,24 @@ TWO = [
 ]
 
 
+MISSED = {
+    "gpt2/no_transpose+gpt2/no_residual",
+    "gpt2/residual_of_norm+gpt2/no_final_norm",
+    "t5/no_output_scale+t5/bidirectional",
+    "t5/buckets+t5/layer_norm",
+}
+
+
+def pairs() -> Iterator[ParameterSet]:
+    for pair in TWO[::2]:
+        name = "+".join(map(name_of, pair))
+        missed = pytest.mark.xfail(reason="one of the two is not found", strict=True)
+        if both_fit(*pair):
+            yield pytest.param(pair, id=name, marks=[missed] if name in MISSED else [])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "bugs",
-    [pair for pair in TWO[::2] if both_fit(*pair)],
-    ids=lambda bugs: "+".join(map(name_of, bugs)),
-)
+@pytest.mark.parametrize("bugs", pairs())
 def test_a_second_bug_is_found_behind_the_first(bugs: tuple[Bug, Bug], tmp_path: Path):
     source = port_lines(bugs, tmp_path)
     if hides_the_other(bugs, tmp_path):
