@@ -105,8 +105,9 @@ def recipe_of(
     processor."""
     files = files_of(corpus)
     template = load_recipe(str(TEMPLATES / ("my-masked.toml" if masked else "my-labels.toml")))
-    data = replace(template.data, train=tuple(map(str, files.values())))
-    template = replace(template, data=data if masked else replace(data, labels=tuple(files)))
+    labels = template.data.labels if masked else tuple(files)
+    data = replace(template.data, train=tuple(map(str, files.values())), labels=labels)
+    template = replace(template, data=data)
     if start is not None:
         template = recipe_from(template, start)
     sized = sizing.size_recipe(template, minutes, time.process_time)

@@ -33,6 +33,7 @@ def test_the_fewest_threads_that_are_nearly_the_fastest_are_taken():
     assert pick({2: 0.100, 1: 0.150}).threads == 2
     assert pick({2: 1.516, 1: 0.114}).why == "since a step takes 0.114 s with 1, 1.516 s with 2"
     assert pick({2: 1.516, 1: 0.114}).compared == "since a step takes 13 times as long with 2"
+    assert pick({2: 0.115, 1: 0.114}).compared == "since a step takes about as long with 2"
     assert pick({1: 0.1}).compared == ""
 
 

@@ -47,7 +47,7 @@ class ThreadChoice:
     def compared(self) -> str:
         """What a step takes with each other number that was tried, as a multiple."""
         times = ", ".join(
-            f"{seconds / self.seconds[self.threads]:.2g} times as long with {threads}"
+            f"{_multiple(seconds / self.seconds[self.threads])} with {threads}"
             for threads, seconds in sorted(self.seconds.items())
             if threads != self.threads
         )
@@ -55,6 +55,10 @@ class ThreadChoice:
 
     def __str__(self) -> str:
         return f"threads: {self.threads}{self.why and f', {self.why}'}"
+
+
+def _multiple(ratio: float) -> str:
+    return f"{ratio:.2g} times as long" if ratio > NEARLY else "about as long"
 
 
 def candidates(most: int) -> list[int]:
