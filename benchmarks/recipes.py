@@ -26,9 +26,8 @@ from benchmarks.recipe_scores_there import score_there
 from clearhead.config import load_recipe
 from clearhead.data.manifest import read_manifest
 from clearhead.data.order import permute
-from clearhead.environment import data_folder
 from clearhead.inspection.curves import Curve, curves_png
-from clearhead.intake.sources import Cursor, Reader, find_inputs
+from clearhead.intake.sources import Cursor, Reader, find_inputs, located
 from clearhead.interop.model_folder import load_model
 from clearhead.training.changes import recipe_facts
 from clearhead.training.report import read_metrics
@@ -238,7 +237,7 @@ def split_documents(folder: Path) -> list[tuple[str, ...]]:
     """What `clearhead evaluate` measures a run on."""
     config = load_recipe(str(folder / "recipe.toml")).data
     split = "test" if config.paths("test") else "valid"
-    reader = Reader(find_inputs(config, split, data_folder()), config, split)
+    reader = Reader(find_inputs(located(config), split), config, split)
     return [document.texts for document in reader.documents(Cursor(), {})]
 
 

@@ -22,9 +22,8 @@ from clearhead.config import BeamConfig, TranslateConfig, load_recipe
 from clearhead.config.tasks import StoredPrecision
 from clearhead.decoding.opening import model_folder, open_folder
 from clearhead.decoding.text import OwnEngine
-from clearhead.environment import data_folder
 from clearhead.evaluation.translation import translate_lines
-from clearhead.intake.sources import Cursor, Reader, find_inputs
+from clearhead.intake.sources import Cursor, Reader, find_inputs, located
 from clearhead.interop.onnx.exporting import export_onnx
 from tools.result import write_result
 
@@ -86,7 +85,7 @@ def main() -> None:
 def test_lines() -> Any:
     """The English side of the test set."""
     config = load_recipe(MODEL).data
-    reader = Reader(find_inputs(config, "test", data_folder()), config, "test")
+    reader = Reader(find_inputs(located(config), "test"), config, "test")
     return (document.texts[0] for document in reader.documents(Cursor(), {}))
 
 

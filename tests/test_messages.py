@@ -210,6 +210,6 @@ def test_swapped_pairs_are_found_even_if_they_are_half(n_swapped: int, tmp_path:
     config = DataConfig(
         task="pairs", format="tsv", columns=(1, 2), train=(str(path),), vocab_size=300
     )
-    found = {each.place.number - 1 for each in find_defects(config, tmp_path).of("swapped")}
+    found = {each.place.number - 1 for each in find_defects(config).of("swapped")}
     others = set(range(910)) - swapped  # half of them: either order may be the usual one
     assert found == swapped or (n_swapped == 455 and found == others)

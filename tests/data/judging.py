@@ -79,6 +79,6 @@ def judge(
 def found_in(lines: Sequence[Line], held_out: Sequence[Pair]) -> dict[int, str]:
     with tempfile.TemporaryDirectory() as folder:
         config = DataConfig(**write_files(Path(folder), lines, held_out))
-        findings = find_defects(config, Path("/")).findings
+        findings = find_defects(config).findings
         source = Path(config.train[0])
         return {each.place.line - 1: each.kind for each in findings if each.place.path == source}

@@ -64,7 +64,7 @@ def damaged_captions(folder: Path, n: int) -> tuple[list[Line], dict[str, Any]]:
 
 
 def sentences(config: DataConfig, split: str) -> list[tuple[str, ...]]:
-    return [each.texts for each in split_reader(config, split, ROOT).documents(Cursor(), {})]
+    return [each.texts for each in split_reader(config, split).documents(Cursor(), {})]
 
 
 @pytest.mark.parametrize("name", ["by hand", "captions", "everyday"])
@@ -128,9 +128,9 @@ def test_no_sentence_is_on_two_sides_after_cleaning(tmp_path: Path):
 
 def test_only_the_kinds_that_are_named_are_removed(tmp_path: Path):
     _, files = damaged_captions(tmp_path, 400)
-    kinds = set(removed(config_of(files, clean=("copy",)), ROOT).values())
+    kinds = set(removed(config_of(files, clean=("copy",))).values())
     assert kinds == {"copy"}
-    assert removed(config_of(files), ROOT) == {}
+    assert removed(config_of(files)) == {}
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_a_line_that_cannot_be_read_is_reported_by_the_training_part(tmp_path: P
         file.write("\n")
     with (tmp_path / "a.target").open("a") as file:
         file.write("nothing opposite\n")
-    reader = split_reader(config, "train", ROOT)
+    reader = split_reader(config, "train")
     assert list(reader.documents(Cursor(), {})) and reader.sieve.counts["blank"] == 1
-    valid = split_reader(config, "valid", ROOT)
+    valid = split_reader(config, "valid")
     assert list(valid.documents(Cursor(), {})) and not valid.sieve.counts
 
 
@@ -353,10 +353,10 @@ def test_a_removed_document_is_one_line_of_the_report_whatever_it_holds(tmp_path
     files = {"task": "pairs", "format": "jsonl", "train": (str(tmp_path / "a.jsonl"),)}
     columns = {"columns": ("source", "target"), "vocab_size": 300}
     config = config_of(files, **columns, clean=("duplicate",))
-    header, *rows = removal_report(config, ROOT).splitlines()
+    header, *rows = removal_report(config).splitlines()
     assert header.count("\t") == 5 and [row.count("\t") for row in rows] == [5, 5]
     assert rows[0].endswith("\tone line 0\teine Zeile 0")
-    shown = describe_defects(find_defects(config, ROOT))
+    shown = describe_defects(find_defects(config))
     assert any(line.endswith("one line 0 | eine Zeile 0") for line in shown)
 
 
@@ -380,9 +380,9 @@ def test_a_text_under_two_labels_is_no_duplicate(tmp_path: Path, form: str):
         special_tokens=("<pad>", "<bos>", "<eos>", "<mask>"),
         clean=("duplicate",),
     )
-    found = [(each.kind, each.texts) for each in find_defects(config, ROOT).findings]
+    found = [(each.kind, each.texts) for each in find_defects(config).findings]
     assert found == [("duplicate", ("nice film", "good"))]
-    assert removal_report(config, ROOT).endswith("\t3\tnice film\tgood\n")
+    assert removal_report(config).endswith("\t3\tnice film\tgood\n")
     assert sorted(sentences(config, "train")) == sorted(
         row for row in rows if row[0] != "nice film"
     )
@@ -392,7 +392,7 @@ def test_a_sample_of_a_file_with_a_long_name_is_cut(tmp_path: Path):
     name = "a" * 75 + ".tsv"
     (tmp_path / name).write_text(f"{'one ' * 300}\t{'eins ' * 300}\n" * 2, encoding="utf-8")
     table = {"task": "pairs", "format": "tsv", "columns": (1, 2), "vocab_size": 300}
-    found = find_defects(config_of(table, train=(str(tmp_path / name),)), ROOT)
+    found = find_defects(config_of(table, train=(str(tmp_path / name),)))
     *_, shown = describe_defects(found)
     assert name in shown and len(shown) < len(name) + 50 and "one one" in shown
 
@@ -403,7 +403,7 @@ def test_a_training_part_without_a_text_has_no_language(tmp_path: Path):
     (tmp_path / "valid.tsv").write_text("one\teins\ntwo\tzwei\n")
     files = {"train": (str(tmp_path / "blank.tsv"),), "valid": (str(tmp_path / "valid.tsv"),)}
     table = {"task": "pairs", "format": "tsv", "columns": (1, 2), "vocab_size": 300}
-    assert find_defects(config_of(files, **table), ROOT).documents == 2
+    assert find_defects(config_of(files, **table)).documents == 2
 
 
 def test_a_file_that_is_named_twice_is_no_duplicate_of_itself(tmp_path: Path):
@@ -411,5 +411,5 @@ def test_a_file_that_is_named_twice_is_no_duplicate_of_itself(tmp_path: Path):
     config = DataConfig(
         train=(str(tmp_path), str(tmp_path / "a.txt")), clean=("duplicate",), vocab_size=300
     )
-    read = split_reader(config, "train", ROOT).documents(Cursor(), {})
+    read = split_reader(config, "train").documents(Cursor(), {})
     assert [document.texts[0] for document in read] == ["one", "two"] * 2

@@ -15,7 +15,7 @@ from clearhead.data.batches import IGNORED
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ConfigError, DataError
-from clearhead.intake.sources import Cursor, Reader, find_inputs
+from clearhead.intake.sources import Cursor, Reader, find_inputs, located
 from clearhead.text.labels import label_ids
 from clearhead.text.train import train_bpe
 
@@ -23,7 +23,7 @@ SPECIAL = ("<pad>", "<bos>", "<eos>", "<mask>")
 
 
 def documents(root: Path, config: DataConfig, split: str = "train") -> list[tuple[str, ...]]:
-    reader = Reader(find_inputs(config, split, root), config, split)
+    reader = Reader(find_inputs(located(config, root), split), config, split)
     return [document.texts for document in reader.documents(Cursor(), {})]
 
 

@@ -33,7 +33,7 @@ PAIRS = [(f"The dog, number {n}, runs away.", f"第{n}只狗跑了。") for n in
 
 def read(path: Path, **settings: Any) -> list[tuple[str, ...]]:
     config = DataConfig(**{"vocab_size": 300, "task": "pairs", "train": (str(path),), **settings})
-    reader = Reader(find_inputs(config, "train", Path("/")), config, "train")
+    reader = Reader(find_inputs(config, "train"), config, "train")
     return [document.texts for document in reader.documents(Cursor(), {})]
 
 
@@ -594,7 +594,7 @@ def test_every_row_of_a_csv_is_in_one_split_whatever_is_wrong_with_others(tmp_pa
     found: dict[str, list[int]] = {}
     counts = Counter[str]()
     for split in ("train", "valid", "test"):
-        reader = Reader(find_inputs(config, split, tmp_path), config, split)
+        reader = Reader(find_inputs(config, split), config, split)
         found[split] = [int(each.texts[1]) for each in reader.documents(Cursor(), {})]
         counts += reader.sieve.counts
     assert [n for part in found.values() for n in part] == [
@@ -740,7 +740,7 @@ def test_records_of_lists_alone_are_not_called_empty(tmp_path: Path):
 def test_a_first_line_with_a_mark_is_as_long_as_without(tmp_path: Path):
     long, short = b"\xef\xbb\xbf" + b"x" * 21 + b"\nzwei\n", b"eins\nsecond\n"
     config = replace(parallel(tmp_path, long, short), max_bytes=20, skip=("too-long",))
-    reader = Reader(find_inputs(config, "train", tmp_path), config, "train")
+    reader = Reader(find_inputs(config, "train"), config, "train")
     assert [each.texts for each in reader.documents(Cursor(), {})] == [("zwei", "second")]
 
 
@@ -748,7 +748,7 @@ def test_what_is_skipped_behind_the_last_document_is_counted_once(tmp_path: Path
     path = tmp_path / "a.txt"
     path.write_text("one\n\ntwo\n\n\n")
     config = DataConfig(task="language-model", train=(str(path),), skip=("blank",), vocab_size=300)
-    inputs = find_inputs(config, "train", Path("/"))
+    inputs = find_inputs(config, "train")
     first = Reader(inputs, config, "train")
     (chunk,) = cut_into_chunks(first, first.documents(Cursor(), {}), 1)
     again = Reader(inputs, config, "train")

@@ -14,7 +14,7 @@ from clearhead.config import DataConfig
 from clearhead.config.data import SPLITS
 from clearhead.errors import DataError
 from clearhead.intake.proposal import propose
-from clearhead.intake.sources import Cursor, Reader, find_inputs
+from clearhead.intake.sources import Cursor, Reader, find_inputs, located
 
 LINES = ["ein Hund", "zwei Vögel", "红楼梦 \u2028 drei"]
 
@@ -26,7 +26,7 @@ def documents(root: Path, split: str = "train", **settings: Any) -> list[tuple[s
 
 def reader_of(root: Path, split: str = "train", **settings: Any) -> Reader:
     config = DataConfig(**{"vocab_size": 300, **settings})
-    return Reader(find_inputs(config, split, root), config, split)
+    return Reader(find_inputs(located(config, root), split), config, split)
 
 
 def zstd(data: bytes) -> bytes:

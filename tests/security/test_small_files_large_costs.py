@@ -254,7 +254,7 @@ def parquet_documents(path: Path, **settings: Any) -> tuple[int, dict[str, int]]
         skip=INVALID_INPUT,
         **settings,
     )
-    reader = Reader(find_inputs(config, "train", path.parent), config, "train")
+    reader = Reader(find_inputs(config, "train"), config, "train")
     n = sum(1 for _ in reader.documents(Cursor(), {}))
     return n, dict(reader.sieve.counts)
 
@@ -356,7 +356,7 @@ def test_what_is_read_as_a_whole_unpacks_within_bounds(kind: str, tmp_path: Path
     config = DataConfig(train=(str(path),), format=kind, max_bytes=2**40, vocab_size=300, **how)
 
     def read() -> int:
-        reader = Reader(find_inputs(config, "train", tmp_path), config, "train")
+        reader = Reader(find_inputs(config, "train"), config, "train")
         return sum(1 for _ in reader.documents(Cursor(), {}))
 
     answer = outcome(read, seconds=30, megabytes=700)

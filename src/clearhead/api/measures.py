@@ -36,7 +36,7 @@ from clearhead.evaluation.translation import (
     translation_scores,
 )
 from clearhead.intake.cleaning import split_reader
-from clearhead.intake.sources import Cursor, data_root
+from clearhead.intake.sources import Cursor, located
 from clearhead.models import Classifier, MaskedLM
 
 _stages = logging.getLogger("clearhead.progress")
@@ -370,7 +370,7 @@ def _documents(
     than data.max_tokens stay, since a test set without its hardest lines flatters."""
     config = recipe_of_run(run.folder).data
     split = split or ("test" if config.paths("test") else "valid")
-    reader = split_reader(config, split, data_root(config))
+    reader = split_reader(located(config), split)
     if not reader.inputs:
         remedy = "name one in the recipe, or give the files"
         raise DataError(f"the data of {run.folder} have no split {split!r}; {remedy}")

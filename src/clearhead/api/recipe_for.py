@@ -117,7 +117,7 @@ def recipe_for(
     data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
     check_files(data)
     _stages.info("looking for defects in the text")
-    defects = find_defects(data, Path("/"))
+    defects = find_defects(data)
     template = replace(template, name=name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)
@@ -125,7 +125,7 @@ def recipe_for(
     own_recipe = with_values(template, {"data.clean": removed, **sized.values})
     if data.task == "classification":
         reasons += _about_the_baseline(own_recipe.data)
-    if note := shared_targets(find_inputs(own_recipe.data, "train", Path("/")), own_recipe.data):
+    if note := shared_targets(find_inputs(own_recipe.data, "train"), own_recipe.data):
         reasons.append(f"Held out: {note}.")
     if written is not None:
         head = f"{name}: made by clearhead new, for {options.minutes:g} minutes."
@@ -148,7 +148,7 @@ def _about_the_baseline(data: DataConfig) -> list[str]:
         return []
     _stages.info("measuring a baseline")
     whole = replace(data, held_out=0.0, held_out_test=0.0, clean=())
-    documents = split_reader(whole, "train", Path("/")).documents(Cursor(), {})
+    documents = split_reader(whole, "train").documents(Cursor(), {})
     rows = [document.texts for document in islice(documents, READ_FOR_BASELINE)]
     Random(0).shuffle(rows)  # files may be sorted by label
     accuracy = cross_validated([row[0] for row in rows], [row[-1] for row in rows])

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clearhead.config.checks import user_path
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.manifest import (
     MANIFEST,
@@ -53,7 +52,7 @@ InputsBySplit = dict[str, list[Input]]
 
 def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
     """Prepares the job's folder. Parts that exist and are correct are kept."""
-    inputs = {split: find_inputs(job.config, split, job.root) for split in SPLITS}
+    inputs = {split: find_inputs(job.text, split) for split in SPLITS}
     refuse_unusual(job.folder)
     job.work.mkdir(parents=True, exist_ok=True)
     refusal = f"another process is preparing {job.folder}; wait for it to end"
@@ -77,7 +76,7 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
                     _log.warning(note)
             manifest = _make(job, inputs, plan)
             if job.config.clean:
-                write_whole(job.folder / REPORT, removal_report(job.config, job.root))
+                write_whole(job.folder / REPORT, removal_report(job.text))
             manifest.write(job.folder)
             remember(job.folder, manifest)
         _remove(job, PARTIAL_FILES)  # of a process that was killed
@@ -147,7 +146,8 @@ def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:
 def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Tokenizer:
     config = job.config
     if config.tokenizer == "file":
-        path = tokenizer_path(config, job.root)
+        assert job.text.tokenizer_file is not None
+        path = Path(job.text.tokenizer_file)
         if not path.is_file():
             raise DataError(f"data.tokenizer_file: there is no {path}; {_made_by(path)}")
         tokenizer = load_tokenizer(path, config.special_tokens)
@@ -172,13 +172,6 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
     )
 
 
-def tokenizer_path(config: DataConfig, root: Path) -> Path:
-    """Of `data.tokenizer_file`: in the folder of the corpora, or where the command is run."""
-    assert config.tokenizer_file is not None
-    path = user_path(config.tokenizer_file)
-    return root / path if (root / path).exists() else path
-
-
 def _made_by(path: Path) -> str:
     """A tokenizer in a run's folder is there once that run has been trained."""
     if path.parts[-2:] == ("model", TOKENIZER) and len(path.parts) > 3:
@@ -198,7 +191,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
     limit = job.config.sample_mb * MEGABYTE // len(inputs)
     total, done = sum(input_files.size for input_files in inputs), 0
     job.report(Progress("tokenizer", 0, total))
-    left_out = removed(job.config, job.root)
+    left_out = removed(job.text)
     for input_files in inputs:
         reader = Reader([input_files], job.config, "train", whole=inputs, removed=left_out)
         taken = 0

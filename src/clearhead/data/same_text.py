@@ -8,10 +8,9 @@ from typing import Any
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.corpus import Corpus
 from clearhead.data.manifest import MANIFEST, read_note, to_json
-from clearhead.data.prepare import tokenizer_path
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import sha256_of, write_whole
-from clearhead.intake.sources import data_root, find_inputs
+from clearhead.intake.sources import data_root, find_inputs, located
 from clearhead.text.tokenizer import load_tokenizer
 
 TEXT_FILES = "text.json"
@@ -35,9 +34,8 @@ def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
 
 def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
     with suppress(ClearheadError):  # it is gone, and not needed
-        if config.tokenizer == "file":
-            path = tokenizer_path(config, data_root(config))
-            named = load_tokenizer(path, config.special_tokens)
+        if config.tokenizer == "file" and (path := located(config).tokenizer_file) is not None:
+            named = load_tokenizer(Path(path), config.special_tokens)
             if any(named.sha256 != each.sha256 for each in corpus.tokenizers.values()):
                 return f"{path} is another tokenizer"
     return ""
@@ -117,7 +115,7 @@ def changed_files(
         return ""
     before, known = noted.stat().st_mtime_ns, {root / entry["path"]: entry for entry in inputs}
     changed: list[str] = []
-    for path in _present(config, root, splits):
+    for path in _present(located(config, root), splits):
         about, own = path.stat(), known.get(path)
         alike = [entry for entry in ([own] if own else inputs) if entry["bytes"] == about.st_size]
         if own in alike and about.st_mtime_ns < before:
@@ -127,10 +125,10 @@ def changed_files(
     return "; ".join(changed[:6]) + (" …" if len(changed) > 6 else "")
 
 
-def _present(config: DataConfig, root: Path, splits: tuple[str, ...]) -> Iterable[Path]:
+def _present(config: DataConfig, splits: tuple[str, ...]) -> Iterable[Path]:
     present: dict[Path, None] = {}
     for split in splits:
         with suppress(DataError):  # it is gone
-            for input_files in find_inputs(config, split, root):
+            for input_files in find_inputs(config, split):
                 present |= dict.fromkeys(input_files.paths)
     return present

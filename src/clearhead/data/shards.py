@@ -4,6 +4,7 @@ continues from the last record, so that it does not matter where it was killed."
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from clearhead.files import write_whole
 from clearhead.intake.cleaning import removed
 from clearhead.intake.formats import Document
 from clearhead.intake.invalid_input import Place, Sieve, why_nothing
-from clearhead.intake.sources import Cursor, Input, Reader
+from clearhead.intake.sources import Cursor, Input, Reader, located
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer
 
@@ -53,6 +54,11 @@ class Job:
     instead_of: Mapping[str, Any] = field(default_factory=dict)
     """The recipe's own values of the settings that were given on top of it."""
     report: OnProgress = lambda _: None
+
+    @cached_property
+    def text(self) -> DataConfig:
+        """The settings, with the paths at which the files are."""
+        return located(self.config, self.root)
 
     @property
     def work(self) -> Path:
@@ -123,7 +129,7 @@ def write_split(
     """Writes what is missing of a split, and gives the facts of all of it."""
     (job.folder / split).mkdir(exist_ok=True)
     records = _whole_shards(job, split)
-    reader = Reader(inputs, job.config, split, removed=removed(job.config, job.root))
+    reader = Reader(inputs, job.config, split, removed=removed(job.text))
     cursor, counts = (records[-1].cursor, records[-1].counts) if records else (Cursor(), {})
     chunks = cut_into_chunks(reader, reader.documents(cursor, counts), len(sides))
     texts = [tokenizer for side, tokenizer in sides.items() if side != "label"]

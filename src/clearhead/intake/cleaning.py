@@ -69,13 +69,11 @@ class Defects:
         return [finding for finding in self.findings if finding.kind == kind]
 
 
-def find_defects(config: DataConfig, root: Path) -> Defects:
+def find_defects(config: DataConfig) -> Defects:
     """Every document that has a defect, with the first kind that it shows, in the order of the
     splits and files."""
     inputs = {
-        split: find_inputs(config, split, root)
-        for split in SPLITS
-        if split not in config.held_out_splits
+        split: find_inputs(config, split) for split in SPLITS if split not in config.held_out_splits
     }
     stamps = tuple(
         path.stat().st_mtime_ns
@@ -288,17 +286,17 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def split_reader(config: DataConfig, split: str, root: Path) -> Reader:
+def split_reader(config: DataConfig, split: str) -> Reader:
     """The documents of a split, without those that `data.clean` removes."""
-    return Reader(find_inputs(config, split, root), config, split, removed=removed(config, root))
+    return Reader(find_inputs(config, split), config, split, removed=removed(config))
 
 
-def removed(config: DataConfig, root: Path) -> dict[Place, str]:
+def removed(config: DataConfig) -> dict[Place, str]:
     """The kind of defect of every document that is left out."""
     if not config.clean:
         return {}
     _check_packages(config)
-    findings = find_defects(config, root).findings
+    findings = find_defects(config).findings
     return {finding.place: finding.kind for finding in findings if finding.kind in config.clean}
 
 
@@ -309,10 +307,10 @@ def _check_packages(config: DataConfig) -> None:
         need("py3langid", Path("data.clean"))
 
 
-def removal_report(config: DataConfig, root: Path) -> str:
+def removal_report(config: DataConfig) -> str:
     """A line for every removed document: kind, reason, file, line, texts."""
     lines = ["kind\treason\tfile\tline\t" + "\t".join(config.sides)]
-    for finding in find_defects(config, root).findings:
+    for finding in find_defects(config).findings:
         if finding.kind in config.clean:
             texts = map(_on_one_line, finding.texts)
             place = (str(finding.place.path), str(finding.place.number))

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clearhead.config.checks import user_path
-from clearhead.config.data import DataConfig
+from clearhead.config.data import SPLITS, DataConfig
 from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError, DataError
 from clearhead.intake.equality import lines_of
@@ -47,11 +48,25 @@ def data_root(config: DataConfig) -> Path:
         return Path()
 
 
-def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
+def located(config: DataConfig, root: Path | None = None) -> DataConfig:
+    """The settings with every path from `root`, or else from `data_root`, on: what finds and reads
+    files takes these. What is written down keeps the recipe's own."""
+    start = data_root(config) if root is None else root
+    paths: dict[str, Any] = {
+        split: tuple(str(start / user_path(path)) for path in getattr(config, split))
+        for split in SPLITS
+    }
+    if config.tokenizer_file is not None:
+        path = user_path(config.tokenizer_file)
+        paths["tokenizer_file"] = str(start / path if (start / path).exists() else path)
+    return replace(config, **paths)
+
+
+def find_inputs(config: DataConfig, split: str) -> list[Input]:
     """The files of a split, in an order that does not depend on the file system."""
     patterns = config.paths(split)
     if config.format == "parallel":
-        sides = [_expand(pattern, root, split, "text") for pattern in patterns]
+        sides = [_expand(pattern, split, "text") for pattern in patterns]
         if sides and len(sides[0]) != len(sides[1]):
             raise DataError(
                 f"data.{split}: {patterns[0]} matches {len(sides[0])} file(s) and {patterns[1]} "
@@ -62,17 +77,17 @@ def find_inputs(config: DataConfig, split: str, root: Path) -> list[Input]:
         return [
             Input((path,), label)
             for label, pattern in zip(config.labels, patterns)
-            for path in _expand(pattern, root, split, "text")
+            for path in _expand(pattern, split, "text")
         ]
-    paths = [path for pattern in patterns for path in _expand(pattern, root, split, config.format)]
+    paths = [path for pattern in patterns for path in _expand(pattern, split, config.format)]
     return [Input((path,)) for path in paths]
 
 
-def _expand(pattern: str, root: Path, split: str, kind: str) -> list[Path]:
-    path = root / user_path(pattern)
+def _expand(pattern: str, split: str, kind: str) -> list[Path]:
+    path = Path(pattern)
     if path.is_file():
         return [path]
-    remedy = _remedy(pattern)
+    remedy = _remedy(path)
     if path.is_dir():
         suffixes = tuple(s + c for s in SUFFIXES[kind] for c in COMPRESSIONS)
         files = list(_files_below(path))
@@ -103,11 +118,15 @@ def _files_below(folder: Path) -> Iterator[Path]:
                 yield below / name
 
 
-def _remedy(pattern: str) -> str:
+def _remedy(path: Path) -> str:
+    try:
+        root = data_folder()
+    except ClearheadError:
+        return "check the path"
     for name, corpus in public_corpora().items():
-        if Path(pattern).parts[:1] == (corpus.folder,):
+        if path.is_relative_to(root / corpus.folder):
             return f"get it with: clearhead data get {name}"
-    if user_path(pattern).is_absolute():
+    if not path.is_relative_to(root):
         return "check the path"
     return (
         "check the name, and that CLEARHEAD_DATA is the folder that the recipe's paths start from"

@@ -51,7 +51,7 @@ def check_files(config: DataConfig) -> None:
     for path in map(Path, config.train):
         if not (path.is_file() or path.is_dir()):
             raise no_such_file(path)
-    for input_files in find_inputs(config, "train", Path("/")):
+    for input_files in find_inputs(config, "train"):
         counts: list[int] = []
         for path in input_files.paths:
             with ExitStack() as stack:
@@ -99,7 +99,7 @@ def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> S
     file = folder / "sample"
     documents = n_bytes = longest = sampled = 0
     longest_text = b""
-    reader = Reader(find_inputs(whole, "train", folder), whole, "train")
+    reader = Reader(find_inputs(whole, "train"), whole, "train")
     reader.sieve.has_recipe = False  # it is being made
     with file.open("w", encoding="utf-8", newline="\n") as out:
         for document in reader.documents(Cursor(), {}):
