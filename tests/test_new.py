@@ -183,14 +183,12 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
     found = sizing.Survey(**sizes, longest_text="a", sample=template.data, skipped={})
     corpus: Any = None  # a language model's shape does not ask it
     text = sizing.MeasuredText(
-        survey=found, corpus=corpus, vocab_size=9, tokens=10**9, read=10**9, longest=10**9,
-        too_long=0.0,
+        template=template, survey=found, corpus=corpus, vocab_size=9, tokens=10**9, read=10**9,
+        longest=10**9, too_long=0.0,
     )  # fmt: skip
-    shape = sizing._shape(template, text, sizing.SIZES[0], sizing.BATCH_TOKENS)
+    shape = sizing._shape(text, sizing.SIZES[0], sizing.BATCH_TOKENS)
     assert shape["data.held_out"] == 0.0001
-    assert "the last 0.01% of each file" in " ".join(
-        size_reasons._about_the_text(template, text, shape)
-    )
+    assert "the last 0.01% of each file" in " ".join(size_reasons._about_the_text(text, shape))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_plain_lines_have_step_of_steps_loss_speed_time_left_and_next_checkpoint
 ):
     clock = iter([10.0, 12.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    lines = progress._Lines(with_train(TEXT, steps=1000, log_every=3, save_every=100))
+    lines = progress._Lines(with_train(TEXT, steps=1000, log_every=3, save_every=100).train)
     for step in (1, 2, 3):
         lines.step({"step": step, **STEP})
     (line,) = capsys.readouterr().out.splitlines()
@@ -35,7 +35,7 @@ def test_a_bar_has_the_same_facts():
     console = TextConsole()
     console.file, console._force_terminal = screen, True
     console.size = Console(width=120, height=20, file=screen).size
-    bar = progress._Bar(console, with_train(TEXT, steps=1000, save_every=100))
+    bar = progress._Bar(console, with_train(TEXT, steps=1000, save_every=100).train)
     for step in range(1, 120):
         bar.step({"step": step, **STEP, "utilisation": 0.1})
     bar.close()

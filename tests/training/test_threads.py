@@ -13,7 +13,6 @@ from clearhead.errors import ConfigError
 from clearhead.training import threads as module
 from clearhead.training.distributed import Ranks
 from clearhead.training.pace import Pace
-from clearhead.training.run import open_run
 from clearhead.training.threads import (
     THREADS,
     candidates,
@@ -40,23 +39,22 @@ def test_the_fewest_threads_that_are_nearly_the_fastest_are_taken():
 def test_threads_are_chosen_by_real_steps_which_leave_no_trace(text: Corpus, monkeypatch):
     monkeypatch.setattr(module, "TRIED_FOR", 0.01)
     with computing_with(2):
-        found = choose_threads(
-            lambda recipe: open_run(recipe, text, None, Ranks(), print), TEXT, Ranks()
-        )
+        found = choose_threads(TEXT, text, Ranks())
         assert torch.get_num_threads() == 2
     assert found.threads in (1, 2) and set(found.seconds) == {1, 2}
     assert found.planned == found.seconds[found.threads] > 0
 
 
-def test_nothing_is_timed_where_there_is_no_choice(text: Corpus):
-    def refuse(recipe):
-        raise AssertionError(recipe)
+def test_nothing_is_timed_where_there_is_no_choice(text: Corpus, monkeypatch):
+    def refuse(*opened):
+        raise AssertionError(opened)
 
+    monkeypatch.setattr(module, "open_trial", refuse)
     with computing_with(1):
-        assert choose_threads(refuse, TEXT, Ranks()).threads == 1
+        assert choose_threads(TEXT, text, Ranks()).threads == 1
     with computing_with(3):
-        assert choose_threads(refuse, with_train(TEXT, compile=True), Ranks()).threads == 3
-        assert choose_threads(refuse, TEXT, Ranks(world=2)).threads == 3
+        assert choose_threads(with_train(TEXT, compile=True), text, Ranks()).threads == 3
+        assert choose_threads(TEXT, text, Ranks(world=2)).threads == 3
 
 
 def test_a_run_keeps_its_threads_when_it_resumes(text: Corpus, tmp_path: Path, capsys, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.api.keywords import takes
 from clearhead.api.paths import PREPARED
 from clearhead.api.recipes import RecipeGiven, as_recipe
-from clearhead.config import Recipe, revise_recipe
+from clearhead.config import revise_recipe
 from clearhead.config.checks import as_path
 from clearhead.config.data import DEFECTS
 from clearhead.config.tasks import PrepareOptions
@@ -53,7 +53,7 @@ def prepare(
     job = Job(
         config=revised.data,
         root=data_root(revised.data),
-        folder=prepared_folder(revised, folder),
+        folder=prepared_folder(own.name, folder),
         processes=options.processes or os.cpu_count() or 1,
         instead_of={key: getattr(own.data, key) for key in changes},
         report=progress or (lambda _: None),
@@ -62,9 +62,9 @@ def prepare(
     return open_corpus(job.folder)
 
 
-def prepared_folder(recipe: Recipe, folder: str | Path | None) -> Path:
+def prepared_folder(name: str, folder: str | Path | None) -> Path:
     """prepared/NAME, unless another folder is given."""
-    return as_path("folder", folder, PREPARED / recipe.name)
+    return as_path("folder", folder, PREPARED / name)
 
 
 def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ from clearhead.studies.workers import end_with_parent
 from clearhead.training.distributed import joined
 from clearhead.training.loop import NotFiniteError
 from clearhead.training.report import METRICS, MetricsLine, read_metrics
-from clearhead.training.run import open_run
+from clearhead.training.run import open_trial
 from clearhead.training.signals import STOPPED
 from clearhead.training.state import versions
 
@@ -124,8 +124,7 @@ def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]
     """Norms by layer on the first batch of training: with the initial weights, and the last."""
     recipe, corpus = as_recipe(task["recipe"]), open_corpus(Path(task["prepared"]))
     with joined(recipe.train) as ranks:
-        parts = own_parts(**task["parts"])
-        trial = open_run(recipe, corpus, None, ranks, lambda _: None, own_parts=parts)
+        trial = open_trial(recipe, corpus, ranks, own_parts(**task["parts"]))
         batch = move(next(iter(trial.loader)), ranks.device)
         first = gradient_norms(trial.objective, batch)
         put_weights(trial.objective, run.model)

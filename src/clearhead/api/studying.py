@@ -43,7 +43,7 @@ from clearhead.studies.workers import StudyJob, run_jobs
 from clearhead.training.distributed import joined, objective_of
 from clearhead.training.loss import count_targets
 from clearhead.training.plan import FEW_STEPS, make_plan
-from clearhead.training.run import Run, Say, open_run
+from clearhead.training.run import Run, Say, open_trial
 
 COSTS = "costs.json"
 STEPS_OF_TIME = 30  # timed where they decide the budget: batches differ by a tenth in their time
@@ -244,8 +244,7 @@ class Study:
             recipe = arm.trial(self.plan.seeds[0], arm.recipe.train.steps)
             corpus = open_corpus(self._prepared(arm))
             with joined(recipe.train) as ranks:
-                parts = own_parts(**arm.parts)
-                run = open_run(recipe, corpus, None, ranks, _log.info, own_parts=parts)
+                run = open_trial(recipe, corpus, ranks, own_parts(**arm.parts))
                 steps = (
                     _steps_for_tokens(run, self.plan.amount) if self.plan.budget == "tokens" else 0
                 )

@@ -176,14 +176,11 @@ def _train(
             files = RunFiles(folder, log_every=recipe.train.log_every)
             report.listeners.insert(0, files)
 
-        def open_trial(recipe: Recipe) -> Run:
-            return open_run(recipe, corpus, None, ranks, _log.info, own_parts=parts)
-
         choice, warning = threads_of_run(
             folder,
             threads,
             ranks,
-            lambda: choose_threads(open_trial, recipe, ranks),
+            lambda: choose_threads(recipe, corpus, ranks, parts),
             has_begun=(folder / CHECKPOINTS).exists(),
         )
         torch.set_num_threads(choice.threads)

@@ -12,7 +12,6 @@ from rich.progress import Progress as Bars
 
 from clearhead.cli.console import TextConsole
 from clearhead.cli.terminal import visible
-from clearhead.config import Recipe
 from clearhead.config.train import TrainConfig
 from clearhead.training.report import Listener, MetricsLine, step_line, validation_line
 
@@ -48,11 +47,11 @@ class _Stages(logging.Handler):
         print(visible(f"{record.getMessage()} …"), file=sys.stderr, flush=True)
 
 
-def training_listener(console: TextConsole, recipe: Recipe, *, quiet: bool) -> Listener:
+def training_listener(console: TextConsole, train: TrainConfig, *, quiet: bool) -> Listener:
     """What shows the steps of a run."""
     if quiet:
         return _Warnings()
-    return _Bar(console, recipe) if console.is_terminal else _Lines(recipe)
+    return _Bar(console, train) if console.is_terminal else _Lines(train)
 
 
 def next_checkpoint(step: int, train: TrainConfig) -> int:
@@ -65,8 +64,8 @@ def next_checkpoint(step: int, train: TrainConfig) -> int:
 class _Bar:
     """On a terminal: a progress bar, with messages above it."""
 
-    def __init__(self, console: TextConsole, recipe: Recipe) -> None:
-        self.train = recipe.train
+    def __init__(self, console: TextConsole, train: TrainConfig) -> None:
+        self.train = train
         self.progress = Bars(
             TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"),
             BarColumn(bar_width=20),
@@ -75,8 +74,7 @@ class _Bar:
             TextColumn("{task.fields[after]}", markup=False),
             console=console,
         )
-        steps = recipe.train.steps
-        self.task = self.progress.add_task("", total=steps, status="", after="", start=True)
+        self.task = self.progress.add_task("", total=train.steps, status="", after="", start=True)
 
     def step(self, record: MetricsLine) -> None:
         if record.get("skipped"):
@@ -103,8 +101,8 @@ class _Bar:
 class _Lines:
     """Without a terminal: plain lines with the same facts."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.train = recipe.train
+    def __init__(self, train: TrainConfig) -> None:
+        self.train = train
         self.first: tuple[int, float] | None = None
         """The first step of this process, and when it was over."""
 

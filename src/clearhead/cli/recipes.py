@@ -71,19 +71,19 @@ def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
     """The prepared data of the recipe that the command line names, and with its settings."""
     from clearhead.data.corpus import open_corpus
 
-    folder = check_prepared(namespace, recipe, namespace.folder)
+    folder = check_prepared(namespace, recipe.name, namespace.folder)
     corpus = open_corpus(folder)
     recorded = corpus.manifest.given(recipe.data)
     corpus.manifest.check_recipe(folder, replace(recipe.data, **recorded))
     return corpus
 
 
-def check_prepared(namespace: argparse.Namespace, recipe: Recipe, out: Path | None) -> Path:
+def check_prepared(namespace: argparse.Namespace, name: str, out: Path | None) -> Path:
     """The folder of the prepared data; raises with the command that makes them, if there are
     none."""
     from clearhead.api.preparing import is_prepared, prepared_folder
 
-    folder = prepared_folder(recipe, out)
+    folder = prepared_folder(name, out)
     if not is_prepared(folder):
         words = ["clearhead", "prepare", namespace.recipe]
         for key, text in given_keys(namespace):

@@ -14,7 +14,7 @@ from clearhead.cli.options import add_options
 from clearhead.cli.prepare import StageLines
 from clearhead.cli.progress import add_quiet, training_listener
 from clearhead.cli.recipes import add_recipe_arguments, check_prepared, read_recipe
-from clearhead.config import Recipe
+from clearhead.config import Recipe, TrainConfig
 from clearhead.config.tasks import TrainOptions
 from clearhead.environment import torchrun
 from clearhead.errors import ClearheadError
@@ -51,7 +51,7 @@ def run(namespace: argparse.Namespace) -> int:
     console = TextConsole()
     launched = torchrun()
     if launched is not None and launched.world > 1:  # ranks would prepare them all at once
-        check_prepared(namespace, recipe, namespace.prepared)
+        check_prepared(namespace, recipe.name, namespace.prepared)
     first = launched is None or launched.rank == 0
     if namespace.plan:
         arguments: dict[str, Any] = settings(namespace, training_plan) | parts(namespace)
@@ -65,7 +65,7 @@ def run(namespace: argparse.Namespace) -> int:
         return 0
     listeners: list[Listener] = []
     if first:
-        listeners = [training_listener(console, recipe, quiet=namespace.quiet)]
+        listeners = [training_listener(console, recipe.train, quiet=namespace.quiet)]
     arguments = settings(namespace, train) | parts(namespace)
     trained = train(
         recipe,
@@ -82,7 +82,7 @@ def _show_plan(
     console: TextConsole, recipe: Recipe, plan: TrainingPlan, picture: Path | None
 ) -> None:
     rates = Curve(list(plan.learning_rates), list(plan.learning_rates.values()))
-    for line in _plan_lines(recipe, plan):
+    for line in _plan_lines(recipe.train, plan):
         console.print(line)
     console.print(f"\nlearning rate ({recipe.train.schedule}):\n{curve_text(rates, height=8)}")
     if picture is not None:
@@ -90,10 +90,10 @@ def _show_plan(
         console.print(f"drawn: {picture}")
 
 
-def _plan_lines(recipe: Recipe, plan: TrainingPlan) -> list[str]:
+def _plan_lines(train: TrainConfig, plan: TrainingPlan) -> list[str]:
     memory = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in plan.bytes_of.items())
-    share = " on each rank" if torchrun() and recipe.train.parallel == "fsdp" else ""
-    at_most = "" if recipe.train.epochs is None else "at most "
+    share = " on each rank" if torchrun() and train.parallel == "fsdp" else ""
+    at_most = "" if train.epochs is None else "at most "
     return [
         f"{'parameters':<14}{plan.parameters:,} ({plan.without_embeddings:,} without embeddings)",
         f"{'memory':<14}{memory}{share}; peak {plan.peak_bytes / 1e6:,.0f} MB",

@@ -55,11 +55,14 @@ def plan(
     settings of either."""
     assumptions = assumptions or Assumptions()
     accelerators = accelerator(kind)
-    model, own = _model_and_training(what)
+    model, own, own_length, own_batch = _settings(what)
     train = train or own
-    length = _length(what) if length is None else length
-    batch = _batch_tokens(what, inventory(model).total) if batch_tokens is None else batch_tokens
-    total = tokens if tokens is not None else _tokens(what, train, batch)
+    length = own_length if length is None else length
+    batch = own_batch if batch_tokens is None else batch_tokens
+    if tokens is None and isinstance(what, ModelConfig):
+        rule = "is needed to plan a preset, which has no recipe that says how long it trains"
+        raise ConfigError("tokens", None, rule, "try tokens=15e12")
+    total = train.steps * batch if tokens is None else tokens
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
             raise ConfigError(field_name, value, "must be at least 1", f"try {field_name}=1")
@@ -224,37 +227,21 @@ def _utilisation(
     )
 
 
-def _model_and_training(what: Recipe | ModelConfig) -> tuple[ModelConfig, TrainConfig]:
+def _settings(what: Recipe | ModelConfig) -> tuple[ModelConfig, TrainConfig, int, int]:
+    """Model, training, length and tokens of a batch."""
     if isinstance(what, ModelConfig):
-        return what, WITHOUT_RECIPE
+        # The round numbers of GPT-3's table 2.1, half a million and 4 million.
+        batch = 2**22 if inventory(what).total > 2e9 else 2**19
+        return what, WITHOUT_RECIPE, what.max_length, batch
     if what.model is None:
         raise ClearheadError(f"recipe {what.name!r} has no [model]; a plan needs one")
+    batches, batch = what.batches, what.batches.batch_tokens
+    if what.data.task in ("language-model", "masked-lm"):
+        batch = batches.batch_size * batches.length
     # The prepared data decide the size of the vocabulary. The recipe says what it asks for, unless
     # its tokens are characters, or it brings a tokenizer.
-    return replace(what.model, vocab_size=what.data.vocab_size or VOCABULARY), what.train
-
-
-def _length(what: Recipe | ModelConfig) -> int:
-    if isinstance(what, ModelConfig):
-        return what.max_length
-    assert what.model is not None
-    return min(what.model.max_length, what.batches.length)
-
-
-def _batch_tokens(what: Recipe | ModelConfig, parameters: int) -> int:
-    """Without a recipe: the round numbers of GPT-3's table 2.1, half a million and 4 million."""
-    if isinstance(what, ModelConfig):
-        return 2**22 if parameters > 2e9 else 2**19
-    if what.data.task in ("language-model", "masked-lm"):
-        return what.batches.batch_size * what.batches.length
-    return what.batches.batch_tokens
-
-
-def _tokens(what: Recipe | ModelConfig, train: TrainConfig, batch_tokens: int) -> float:
-    if isinstance(what, ModelConfig):
-        rule = "is needed to plan a preset, which has no recipe that says how long it trains"
-        raise ConfigError("tokens", None, rule, "try tokens=15e12")
-    return train.steps * batch_tokens
+    model = replace(what.model, vocab_size=what.data.vocab_size or VOCABULARY)
+    return model, what.train, min(model.max_length, batches.length), batch
 
 
 def _trains(train: TrainConfig, layout: RankLayout) -> bool:

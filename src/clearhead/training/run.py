@@ -5,6 +5,7 @@ log.txt         messages                         checkpoints/    what it resumes
 model/          the trained model
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +18,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.optim import Optimizer
 
-from clearhead.config import Recipe
-from clearhead.config.checks import user_path
+from clearhead.config import BatchConfig, ModelConfig, Recipe, TrainConfig
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.mixing import MixedLoader
@@ -39,6 +39,7 @@ from clearhead.training.state import TrainState, read_state, versions
 
 PARTIAL_FILES = re.compile(rf"(recipe\.toml|metrics\.jsonl){PARTIAL_NAME}")
 Say = Callable[[str], None]
+_log = logging.getLogger("clearhead")
 
 
 @dataclass
@@ -154,21 +155,24 @@ def open_run(
     if folder is not None:
         refuse_unusual(folder)
         check_shared(folder, ranks)
-    recipe = replace(recipe, model=fit_model(recipe, corpus))
-    assert recipe.model is not None
-    config, batches = recipe.train, recipe.batches
+    model, config, batches = fit_model(recipe, corpus), recipe.train, recipe.batches
     packed = batches.layout == "documents" and corpus.manifest.task == "language-model"
-    objective = build_objective(recipe.model, config, ranks, packed=packed, own_parts=own_parts)
-    loader = partial(Loader, corpus, batches, rank=ranks.data_rank, world=ranks.data_world)
+    objective = build_objective(model, config, ranks, packed=packed, own_parts=own_parts)
+    share: dict[str, int] = {"rank": ranks.data_rank, "world": ranks.data_world}
+    valid = partial(Loader, config=batches, split="valid", epochs=1, **share)
+    others = other_corpora(config.also_validate, corpus) if config.validate_every else {}
+    for other in others.values():
+        of = f" of train.also_validate={str(other.folder)!r}"
+        check_length(model, batches, other, ("valid",), of)
     run = Run(
         place=folder,
-        recipe=recipe,
+        recipe=replace(recipe, model=model),
         ranks=ranks,
         objective=objective,
         optimizers=make_optimizers(objective, config),
-        loader=_train_loader(corpus, recipe, ranks),
-        valid=loader(split="valid", epochs=1) if config.validate_every else None,
-        also=_others(corpus, recipe, ranks),
+        loader=_train_loader(corpus, model, batches, config, **share),
+        valid=valid(corpus) if config.validate_every else None,
+        also={name: valid(other) for name, other in others.items()},
         checkpoints=Checkpoints(
             None if folder is None else folder / CHECKPOINTS, ranks, keep=config.keep
         ),
@@ -177,7 +181,7 @@ def open_run(
     )
     checkpoint = run.checkpoints.newest(say)
     if checkpoint is None and config.start_from is not None:
-        start_from(user_path(config.start_from), objective_of(objective).model, corpus)
+        start_from(config.start_from, objective_of(objective).model, corpus)
         run.ema = None if run.ema is None else copy_weights(objective_of(objective))
         say(f"starting from the weights of {config.start_from}")
     if checkpoint is not None:
@@ -186,43 +190,21 @@ def open_run(
     return run
 
 
-def _train_loader(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> Loader:
-    config = recipe.train
-    how: dict[str, Any] = {
-        "rank": ranks.data_rank,
-        "world": ranks.data_world,
-        "workers": config.workers,
-        "epochs": config.epochs,
-    }
+def _train_loader(
+    corpus: Corpus, model: ModelConfig, batches: BatchConfig, config: TrainConfig, **share: int
+) -> Loader:
+    how: dict[str, Any] = {"workers": config.workers, "epochs": config.epochs, **share}
     if config.rehearse is None:
-        return Loader(corpus, recipe.batches, **how)
-    first = other_corpus("train.rehearse", Path(config.rehearse), corpus, "train")
-    assert recipe.model is not None
+        return Loader(corpus, batches, **how)
+    first = other_corpus("train.rehearse", config.rehearse, corpus, "train")
     of = f" of train.rehearse={config.rehearse!r}"
-    check_length(recipe.model, recipe.batches, first, ("train",), of)
-    share = config.rehearse_share
-    return MixedLoader(corpus, recipe.batches, rehearsed=first, share=share, **how)
+    check_length(model, batches, first, ("train",), of)
+    return MixedLoader(corpus, batches, rehearsed=first, share=config.rehearse_share, **how)
 
 
-def _others(corpus: Corpus, recipe: Recipe, ranks: Ranks) -> dict[str, Loader]:
-    if not recipe.train.validate_every:
-        return {}
-    others = other_corpora(recipe.train.also_validate, corpus)
-    assert recipe.model is not None
-    for other in others.values():
-        of = f" of train.also_validate={str(other.folder)!r}"
-        check_length(recipe.model, recipe.batches, other, ("valid",), of)
-    return {
-        name: Loader(
-            other,
-            recipe.batches,
-            split="valid",
-            epochs=1,
-            rank=ranks.data_rank,
-            world=ranks.data_world,
-        )
-        for name, other in others.items()
-    }
+def open_trial(recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts = NONE) -> Run:
+    """A run whose steps are discarded: nothing is resumed and nothing written."""
+    return open_run(recipe, corpus, None, ranks, _log.info, own_parts=own_parts)
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 import math
 from typing import Any
 
-from clearhead.config import Recipe
-from clearhead.training.sizes import FOR_STEPS, PASSES_WANTED, STEPS_AT_LEAST, UPDATES_WANTED, Size
+from clearhead.training.sizes import FOR_STEPS, PASSES_WANTED, STEPS_AT_LEAST, UPDATES_WANTED
 from clearhead.training.sizing import MeasuredText, Sized, documents, lengths
 
 
 def reasons_for(sized: Sized) -> list[str]:
     """A sentence or two for each choice."""
-    template, text, values = sized.template, sized.text, sized.values
+    text, values = sized.text, sized.values
+    template = text.template
     size, shape, seconds, targets = sized.chosen
     steps, possible = values["train.steps"], sized.chosen.updates(sized.minutes)
     why = f"the model sees the text {sized.passes:.1f} times"
@@ -30,8 +30,8 @@ def reasons_for(sized: Sized) -> list[str]:
     learner = "the model that training starts from" if template.train.start_from else "this width"
     warmup = values["train.warmup_steps"]
     return [
-        *_about_the_text(template, text, shape),
-        _about_the_model(template, size, sized.fits, sized.minutes),
+        *_about_the_text(text, shape),
+        _about_the_model(sized),
         *_about_initial_weights(shape),
         f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} {guessed}. "
         f"{steps:,} of them take about {_spoken(took)} and see the text {sized.passes:.1f} "
@@ -43,23 +43,24 @@ def reasons_for(sized: Sized) -> list[str]:
     ]
 
 
-def _about_the_model(template: Recipe, size: Size, fits: Size, minutes: float) -> str:
-    """`fits`: the size that the text alone would ask for."""
+def _about_the_model(sized: Sized) -> str:
+    template, size = sized.text.template, sized.chosen.size
     if template.train.start_from is not None:
         why = f"that of {template.train.start_from}, which training starts from"
-    elif size is not fits:
+    elif size is not sized.fits:
         passes = PASSES_WANTED[template.data.task]
         why = (
-            f"smaller than the text deserves: in {_spoken(minutes)} a larger one would get fewer "
-            f"than {UPDATES_WANTED:,} updates, or see the text fewer than {passes} times"
+            f"smaller than the text deserves: in {_spoken(sized.minutes)} a larger one would get "
+            f"fewer than {UPDATES_WANTED:,} updates, or see the text fewer than {passes} times"
         )
     else:
         why = f"which suits up to {size.tokens:,.0f} tokens"
     return f"Model: d_model = {size.d_model}, {size.n_layers} layers, {why}."
 
 
-def _about_the_text(template: Recipe, text: MeasuredText, shape: dict[str, Any]) -> list[str]:
-    survey, what = text.survey, documents(template)
+def _about_the_text(text: MeasuredText, shape: dict[str, Any]) -> list[str]:
+    survey, template = text.survey, text.template
+    what = documents(template.data.task)
     held_out = shape["data.held_out"]
     if "data.hold_out" in shape:
         tested = shape.get("data.held_out_test")

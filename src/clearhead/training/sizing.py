@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearhead.config import Recipe, with_values
+from clearhead.config.data import Task
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
@@ -51,6 +52,8 @@ Clock = Callable[[], float]
 class MeasuredText:
     """What is known of the text once a sample of it has been prepared."""
 
+    template: Recipe
+    """That it was measured for."""
     survey: Survey
     corpus: Corpus
     vocab_size: int
@@ -89,7 +92,6 @@ class Sized:
 
     values: dict[str, Any]
     """By the recipe's dotted keys."""
-    template: Recipe
     text: MeasuredText
     chosen: SizeCandidate
     fits: Size
@@ -118,14 +120,14 @@ def size_recipe(
         fits = next(number for number, size in enumerate(table) if text.read <= size.tokens)
         number, passes = fits, PASSES_WANTED[template.data.task]
         while True:
-            chosen = _candidate(template, text, table[number], BATCH_TOKENS, trials)
+            chosen = _candidate(text, table[number], BATCH_TOKENS, trials)
             possible = chosen.updates(minutes)
             enough_passes = possible * chosen.targets >= passes * text.tokens
             if number == 0 or (possible >= UPDATES_WANTED and enough_passes):
                 break
             number -= 1
-        chosen = _with_larger_batches(template, text, chosen, minutes, trials)
-    sized = _sized(template, text, chosen, minutes, table[fits])
+        chosen = _with_larger_batches(text, chosen, minutes, trials)
+    sized = _sized(text, chosen, minutes, table[fits])
     return replace(sized, about_threads=tuple(trials.reasons))
 
 
@@ -137,33 +139,29 @@ def _own_size(template: Recipe) -> Size:
     return Size(float("inf"), *shape, template.train.lr)
 
 
-def _candidate(
-    template: Recipe, text: MeasuredText, size: Size, batch_tokens: int, trials: Trials
-) -> SizeCandidate:
-    shape = _shape(template, text, size, batch_tokens)
-    return SizeCandidate(size, shape, *_time(template, shape, text.corpus, trials))
+def _candidate(text: MeasuredText, size: Size, batch_tokens: int, trials: Trials) -> SizeCandidate:
+    shape = _shape(text, size, batch_tokens)
+    return SizeCandidate(size, shape, *_time(text, shape, trials))
 
 
 def _with_larger_batches(
-    template: Recipe, text: MeasuredText, chosen: SizeCandidate, minutes: float, trials: Trials
+    text: MeasuredText, chosen: SizeCandidate, minutes: float, trials: Trials
 ) -> SizeCandidate:
     """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
     tokens in all, more updates teach more: where it is not faster, a batch stays small."""
     batch_tokens = BATCH_TOKENS
     while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_KEPT:
         batch_tokens *= 2
-        larger = _candidate(template, text, chosen.size, batch_tokens, trials)
+        larger = _candidate(text, chosen.size, batch_tokens, trials)
         if larger.updates(minutes) < UPDATES_KEPT or larger.speed < FASTER * chosen.speed:
             break
         chosen = larger
     return chosen
 
 
-def _sized(
-    template: Recipe, text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size
-) -> Sized:
+def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size) -> Sized:
     """The values of a candidate, and of the rhythm in which it is trained."""
-    task, size, targets = template.data.task, chosen.size, chosen.targets
+    task, size, targets = text.template.data.task, chosen.size, chosen.targets
     enough = max(STEPS_AT_LEAST, int(PASSES_ENOUGH[task] * text.tokens / targets))
     steps = max(1, min(chosen.updates(minutes), enough))
     passes = steps * targets / text.tokens
@@ -182,7 +180,6 @@ def _sized(
         rhythm["train.translate_valid"] = WATCHED
     return Sized(
         values={**chosen.shape, **rhythm},
-        template=template,
         text=text,
         chosen=chosen,
         fits=fits,
@@ -216,6 +213,7 @@ def _measure(template: Recipe, folder: Path) -> MeasuredText:
     longest = int(whole * len(corpus.tokenizers[side].encode(surveyed.longest_text)))
     too_long = facts.skipped.get("too-long", 0)
     return MeasuredText(
+        template=template,
         survey=surveyed,
         corpus=corpus,
         vocab_size=vocab_size or corpus.tokenizers[side].vocab_size,
@@ -226,25 +224,26 @@ def _measure(template: Recipe, folder: Path) -> MeasuredText:
     )
 
 
-def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) -> dict[str, Any]:
+def _shape(text: MeasuredText, size: Size, batch_tokens: int) -> dict[str, Any]:
     """What a candidate is made of: data, batches and model."""
+    template, data = text.template, text.template.data
     shape: dict[str, Any] = {
-        "data.vocab_size": None if template.data.tokenizer == "file" else text.vocab_size,
+        "data.vocab_size": None if data.tokenizer == "file" else text.vocab_size,
         "model.d_model": size.d_model,
         "model.n_layers": size.n_layers,
         "model.n_heads": size.n_heads,
         "model.d_ff": size.d_ff,
     }
     if template.train.start_from is None:
-        std = INITIAL_WEIGHTS[template.data.task] / math.sqrt(size.d_model)
+        std = INITIAL_WEIGHTS[data.task] / math.sqrt(size.d_model)
         shape["model.init_std"] = round(std, 3)
-    if template.data.task != "language-model":
+    if data.task != "language-model":
         longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
         most, at_least = lengths(template)
         longest = min(longest, most)
         held_out = held_out_of_pairs(text.survey.documents)
         # Masked texts are held out as labelled ones are: a classifier's test texts are the same.
-        is_pairs = template.data.task == "pairs"
+        is_pairs = data.task == "pairs"
         tested = held_out if is_pairs else TELLS_3_POINTS / text.survey.documents
         pairs = text.corpus.facts("train").documents
         if pairs < PAIRS_AT_LEAST:
@@ -252,7 +251,7 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
             if most < TOO_LONG:
                 limit += ", the length of the model that training starts from"
             raise DataError(
-                f"there are only {pairs} {documents(template)} of at most {limit}, but a model "
+                f"there are only {pairs} {documents(data.task)} of at most {limit}, but a model "
                 f"needs {PAIRS_AT_LEAST}, and many more to be good; give more text"
             )
         length = max(at_least, longest + 1)  # and a classifier's mask
@@ -263,7 +262,7 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
             "data.max_tokens": longest,
             "model.max_length": length,
         }
-        if template.data.task != "masked-lm":
+        if data.task != "masked-lm":
             return shape | {"batches.batch_tokens": max(batch_tokens, longest + 1)}
         _check_tokens(text, held_out, length)
         # Rows as long as the model can read, so that it learns all positions.
@@ -274,7 +273,7 @@ def _shape(template: Recipe, text: MeasuredText, size: Size, batch_tokens: int) 
     length = min(256 if text.tokens >= 100_000 else 64, lengths(template)[0] + 1)
     held_out = held_out_of_tokens(text.tokens)
     _check_tokens(text, held_out, length)
-    if template.data.document == "line":
+    if data.document == "line":
         shape["data.hold_out"] = "groups"
     return shape | {
         "data.held_out": held_out,
@@ -304,17 +303,15 @@ def lengths(template: Recipe) -> tuple[int, int]:
     return min(TOO_LONG, longest - 1) if fixed else TOO_LONG, longest
 
 
-def documents(template: Recipe) -> str:
+def documents(task: Task) -> str:
     """What the text consists of."""
-    return "pairs" if template.data.task == "pairs" else "texts"
+    return "pairs" if task == "pairs" else "texts"
 
 
-def _time(
-    template: Recipe, shape: dict[str, Any], corpus: Corpus, trials: Trials
-) -> tuple[float, float]:
+def _time(text: MeasuredText, shape: dict[str, Any], trials: Trials) -> tuple[float, float]:
     """Seconds and targets of a step, from a few real ones on the sample."""
     recipe = with_values(
-        template,
+        text.template,
         {
             **shape,
             "model.max_length": max(TOO_LONG + 1, shape["model.max_length"]),  # whatever there is
@@ -327,5 +324,5 @@ def _time(
             "train.rehearse": None,
         },
     )
-    plan = trials.plan(recipe, corpus)
+    plan = trials.plan(recipe, text.corpus)
     return plan.seconds_per_step, plan.targets_per_step

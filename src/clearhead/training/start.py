@@ -27,10 +27,10 @@ FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 
 
 @torch.no_grad()
-def start_from(folder: Path, model: Model, corpus: Corpus) -> None:
+def start_from(path: str | Path, model: Model, corpus: Corpus) -> None:
     """Copies the weights of a run or a model folder into a model, whole or sharded, if tokenizer
     and shape agree."""
-    folder = model_folder_of(folder)
+    folder = model_folder_of(user_path(path))
     if not folder.is_dir():
         raise ConfigError(
             "train.start_from",
@@ -164,17 +164,16 @@ def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool
 def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]:
     """What `train.also_validate` names, by the names of the folders."""
     corpora: dict[str, Corpus] = {}
-    for folder in map(Path, folders):
-        if folder.name in corpora:
-            rule = (
-                f"ends in the same name as {corpora[folder.name].folder}, and names tell them apart"
-            )
-            raise ConfigError("train.also_validate", str(folder), rule, "rename one of the folders")
-        corpora[folder.name] = other_corpus("train.also_validate", folder, corpus, "valid")
+    for folder in folders:
+        name = Path(folder).name
+        if name in corpora:
+            rule = f"ends in the same name as {corpora[name].folder}, and names tell them apart"
+            raise ConfigError("train.also_validate", folder, rule, "rename one of the folders")
+        corpora[name] = other_corpus("train.also_validate", folder, corpus, "valid")
     return corpora
 
 
-def other_corpus(key: str, folder: Path, corpus: Corpus, split: str) -> Corpus:
+def other_corpus(key: str, folder: str, corpus: Corpus, split: str) -> Corpus:
     """Another prepared folder, which a key names, if a split of it means the same to the model."""
     other = open_corpus(user_path(folder))
     vocabularies = [
@@ -183,11 +182,11 @@ def other_corpus(key: str, folder: Path, corpus: Corpus, split: str) -> Corpus:
     ]
     if other.manifest.task != corpus.manifest.task:
         rule = f"is for data.task={other.manifest.task!r}, but this is {corpus.manifest.task!r}"
-        raise ConfigError(key, str(folder), rule, "leave it out")
+        raise ConfigError(key, folder, rule, "leave it out")
     if vocabularies[0] != vocabularies[1] or split not in other.manifest.splits:
         raise ConfigError(
             key,
-            str(folder),
+            folder,
             f"has no {'validation' if split == 'valid' else 'training'} split with the tokenizer "
             "of this data",
             "leave it out, or prepare both with one tokenizer (data.tokenizer = 'file')",

@@ -8,18 +8,20 @@ in their last bits, and a run resumes exactly."""
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 import torch
 
-from clearhead.config import Recipe
+from clearhead.config import Recipe, with_values
+from clearhead.data.corpus import Corpus
 from clearhead.data.manifest import read_note, to_json
 from clearhead.files import write_whole
+from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.distributed import Ranks
 from clearhead.training.loop import take_next_step
-from clearhead.training.run import Run
+from clearhead.training.run import Run, open_trial
 
 THREADS = "threads.json"
 """In a run's folder: the number of threads, and what led to it."""
@@ -67,7 +69,7 @@ def candidates(most: int) -> list[int]:
 
 
 def choose_threads(
-    open_trial: Callable[[Recipe], Run], recipe: Recipe, ranks: Ranks
+    recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts = NONE
 ) -> ThreadChoice:
     """By timing steps of a trial run, which are discarded. Fewer threads are tried as long as they
     are no slower: on an idle machine of many cores, one thread could take minutes for a step.
@@ -76,7 +78,7 @@ def choose_threads(
     most = torch.get_num_threads()
     if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:
         return ThreadChoice(threads=most)
-    run = open_trial(replace(recipe, train=replace(recipe.train, workers=0)))
+    run = open_trial(with_values(recipe, {"train.workers": 0}), corpus, ranks, own_parts)
     run.loader.epochs = None  # there are always enough batches to time
     run.objective.train()
     seconds: dict[int, float] = {}

@@ -11,7 +11,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.distributed import joined
 from clearhead.training.plan import TrainingPlan, make_plan
-from clearhead.training.run import Run, open_run
+from clearhead.training.run import open_trial
 from clearhead.training.threads import (
     BUSY,
     ThreadChoice,
@@ -20,7 +20,6 @@ from clearhead.training.threads import (
     free_share,
 )
 
-_log = logging.getLogger("clearhead")
 _stages = logging.getLogger("clearhead.progress")
 
 
@@ -41,16 +40,13 @@ class Trials:
     def plan(self, recipe: Recipe, corpus: Corpus) -> TrainingPlan:
         """What a run of the recipe takes."""
         with joined(recipe.train) as ranks:
-
-            def open_trial(recipe: Recipe) -> Run:
-                return open_run(recipe, corpus, None, ranks, _log.info, own_parts=self.own_parts)
-
             model = recipe.model
             _stages.info(f"timing steps of a model of width {model.d_model if model else '?'}")
             if self.choice is None:
-                self.choice = choose_threads(open_trial, recipe, ranks)
+                self.choice = choose_threads(recipe, corpus, ranks, self.own_parts)
             with computing_with(self.choice.threads):
-                plan = make_plan(open_trial(recipe), clock=self.clock)
+                trial = open_trial(recipe, corpus, ranks, self.own_parts)
+                plan = make_plan(trial, clock=self.clock)
         return replace(plan, threads=self.choice)
 
     @property
