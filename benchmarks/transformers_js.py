@@ -20,10 +20,11 @@ from typing import Any
 from clearhead.api.loading import find_model
 from clearhead.config import BeamConfig, TranslateConfig, load_recipe
 from clearhead.config.tasks import StoredPrecision
-from clearhead.decoding.opening import model_folder, open_folder
+from clearhead.decoding.opening import open_folder
 from clearhead.decoding.text import OwnEngine
 from clearhead.evaluation.translation import translate_lines
 from clearhead.intake.sources import Cursor, Reader, find_inputs, located
+from clearhead.interop.model_folder import model_folder_of
 from clearhead.interop.onnx.exporting import export_onnx
 from tools.result import write_result
 
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=100)
     options = parser.parse_args()
     sources = list(islice(test_lines(), options.lines))
-    folder = model_folder(find_model(MODEL).folder)
+    folder = model_folder_of(find_model(MODEL).folder)
     opened = open_folder(folder)
     greedy = TranslateConfig(beam=BeamConfig(width=1))
     ours = translate_lines(OwnEngine(opened.translator), opened.codec, sources, greedy)

@@ -15,7 +15,6 @@ from clearhead.api.text_model import TextModel
 from clearhead.api.texts import Calibrating, LinesGiven
 from clearhead.config.evaluate import CalibrateOptions, Split
 from clearhead.data.order import derive_key, permute
-from clearhead.decoding.opening import model_folder
 from clearhead.decoding.rating import mean_log_prob
 from clearhead.decoding.text import translate_texts
 from clearhead.errors import ConfigError, FolderError
@@ -23,6 +22,7 @@ from clearhead.evaluation import calibrating
 from clearhead.evaluation.calibrating import JudgedTranslation, MeasuredCalibration
 from clearhead.evaluation.translation import check_scoring
 from clearhead.interop.calibration import write_calibration
+from clearhead.interop.model_folder import model_folder_of
 
 _stages = logging.getLogger("clearhead.progress")
 
@@ -80,13 +80,13 @@ def calibrate(
         # The name of a file alone: a model folder is handed on, and paths are private.
         text = split or (Path(source).name if isinstance(source, str | Path) else "given lines")
         facts = measured.facts | {"text": text, "beam": wanted.beam}
-        written = write_calibration(model_folder(opened.folder), measured.calibration, facts)
+        written = write_calibration(model_folder_of(opened.folder), measured.calibration, facts)
         opened.__dict__.pop("calibration", None)
     return _evaluation(measured, where, written)
 
 
 def _refuse_others_folder(model: TextModel) -> None:
-    folder = model_folder(model.folder).absolute()
+    folder = model_folder_of(model.folder).absolute()
     if model.is_temporary or folder.is_relative_to(SHIPPED):
         raise FolderError(
             f"{folder.name} is no folder of yours to write to; save the model into one "

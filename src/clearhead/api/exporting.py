@@ -12,12 +12,11 @@ from clearhead.api.locating import locate
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import as_path
 from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
-from clearhead.decoding.opening import model_folder
 from clearhead.errors import ConfigError, InputError, nearest
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
-from clearhead.interop.model_folder import save_model
+from clearhead.interop.model_folder import model_folder_of, save_model
 from clearhead.interop.onnx.exporting import export_onnx
 from clearhead.models import Model
 from clearhead.web.exporting import export_web
@@ -85,10 +84,10 @@ def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
     """The model folder of whatever was given; a model that has none is written to a new one."""
     if isinstance(model, str | Path):
         located = locate(model)
-        yield model_folder(located.folder)
+        yield model_folder_of(located.folder)
         return
     if isinstance(model, TokenizedModel) and not model.was_changed():
-        yield model_folder(model.folder)
+        yield model_folder_of(model.folder)
         return
     if not isinstance(model, TokenizedModel | Model):
         raise InputError(

@@ -11,10 +11,10 @@ from clearhead.config.decode import EngineName, EnginePrecision
 from clearhead.config.options import EngineOptions
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.engine import Engine, engine_of
-from clearhead.decoding.opening import Opened, model_folder, open_folder
+from clearhead.decoding.opening import Opened, open_folder
 from clearhead.interop.calibration import Calibration, read_calibration
 from clearhead.interop.labels import write_labels
-from clearhead.interop.model_folder import load_model, save_model
+from clearhead.interop.model_folder import load_model, model_folder_of, save_model
 from clearhead.models import Model
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.text.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ class TokenizedModel:
     @cached_property
     def calibration(self) -> Calibration | None:
         """What turns scores into confidence, if the model folder has it (`clearhead.calibrate`)."""
-        return read_calibration(model_folder(self.folder))
+        return read_calibration(model_folder_of(self.folder))
 
     def open(self) -> None:
         """Read the weights now rather than when they are first needed."""
@@ -109,12 +109,12 @@ class TokenizedModel:
         """What runs the model. CTranslate2 is opened once, from the folder, and does not see
         changes to `.model`."""
         if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
-            return engine_of(model, model_folder(self.folder), engine, precision)
+            return engine_of(model, model_folder_of(self.folder), engine, precision)
         folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
         key = (engine, precision, folder)
         if key not in self._engines:
             self._engines[key] = engine_of(
-                model, model_folder(self.folder), engine, precision, folder
+                model, model_folder_of(self.folder), engine, precision, folder
             )
         return self._engines[key]
 
@@ -122,7 +122,7 @@ class TokenizedModel:
         """Whether weights of `.model` are no longer those of the folder."""
         if "opened" not in self.__dict__:  # not read yet
             return False
-        folder = model_folder(self.folder)
+        folder = model_folder_of(self.folder)
         stored = load_model(folder, own_parts=self.own_parts, dtype=self.dtype).state_dict()
         now = self.model.state_dict()
         return stored.keys() != now.keys() or any(
@@ -132,7 +132,7 @@ class TokenizedModel:
 
     def save(self, folder: str | Path) -> None:
         """Write a new model folder."""
-        tokenizers = model_folder(self.folder)
+        tokenizers = model_folder_of(self.folder)
         new_folder = as_path("folder", folder)
         save_model(self.model, new_folder, ids=self.opened.ids, tokenizer=tokenizers)
         if self.opened.labels is not None:

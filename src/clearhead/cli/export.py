@@ -9,9 +9,9 @@ from clearhead.cli.calling import settings
 from clearhead.cli.options import add_options
 from clearhead.cli.progress import add_quiet, showing_stages
 from clearhead.config.tasks import ExportOptions
-from clearhead.decoding.opening import model_folder
 from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.families import table_of_families
+from clearhead.interop.model_folder import model_folder_of
 from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 
 CALLS = export
@@ -48,7 +48,7 @@ def run(namespace: argparse.Namespace) -> int:
     elif namespace.to == "web":
         print(f"look at   it: python -m http.server --bind 127.0.0.1 --directory {out}")
     elif not (has_tokenizer(out) or has_file(out, SOURCE)):
-        print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder(model.folder))}")
+        print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder_of(model.folder))}")
     return 0
 
 

@@ -10,10 +10,10 @@ from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.lines import at_least_one
-from clearhead.decoding.opening import model_folder
 from clearhead.errors import ClearheadError
 from clearhead.inspection.decode_for_page import subject_of
 from clearhead.interop.folders import has_file, read_text
+from clearhead.interop.model_folder import model_folder_of
 
 EXAMPLES = "examples.txt"  # beside a model: a text a line, the first of which is shown first
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _example(model: TextModel, named: Path) -> str:
-    folder = model_folder(model.folder)
+    folder = model_folder_of(model.folder)
     if has_file(folder, EXAMPLES):
         for line in read_text(folder, EXAMPLES).splitlines():
             if line.strip():

@@ -47,6 +47,11 @@ class Recipe:
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
+def toml_path(name: str, shipped: Path) -> Path:
+    """A file of the user's by its path, or a shipped one by its name."""
+    return user_path(name) if name.endswith(".toml") else shipped / f"{name}.toml"
+
+
 def recipe_names() -> list[str]:
     """The names of the recipes that ship with clearhead."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -60,7 +65,7 @@ def recipe_keys() -> list[str]:
 def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> Recipe:
     """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
     name = str(name)
-    path = user_path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    path = toml_path(name, SHIPPED)
     if not path.is_file():
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():

@@ -9,7 +9,7 @@ from clearhead.config import ModelConfig, recipe_names
 from clearhead.decoding.codec import Codec
 from clearhead.errors import ClearheadError, FolderError
 from clearhead.interop.labels import Labels, read_labels
-from clearhead.interop.model_folder import TokenIds, load_model, read_description
+from clearhead.interop.model_folder import TokenIds, load_model, model_folder_of, read_description
 from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER, open_tokenizer
 from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.models.own_parts import NONE, OwnParts
@@ -88,11 +88,6 @@ class Opened:
         return self.model
 
 
-def model_folder(folder: Path) -> Path:
-    """A run's folder stands for the model that the run has left in it."""
-    return folder / "model" if (folder / "model").is_dir() else folder
-
-
 def how_to_make(folder: Path) -> str:
     """The remedy where there is no model."""
     run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
@@ -113,7 +108,7 @@ def checked_folder(folder: Path) -> Path:
             f"{folder} has not written its model yet; run the same `clearhead train` command to "
             "resume: it writes the model at its end, or when Ctrl-C stops it"
         )
-    folder = model_folder(folder)
+    folder = model_folder_of(folder)
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; {how_to_make(folder)}")
     return folder

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clearhead.config.checks import as_path, user_path
+from clearhead.config.checks import as_path
 from clearhead.config.data import Task
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.intake.missing import no_such_file
@@ -109,7 +109,7 @@ def check_name(path: Path) -> None:
 
 def _absolute(path: Path) -> Path:
     check_name(path)
-    absolute = user_path(path).absolute()
+    absolute = path.absolute()
     if not absolute.is_file():
         raise no_such_file(absolute)
     return absolute

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from clearhead.config.checks import as_path, user_path
+from clearhead.config.checks import as_path
 from clearhead.config.data import DataConfig
 from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
 from clearhead.files import NewFile
@@ -136,7 +136,7 @@ def data_settings(text: OwnText, folder: Path, sides: tuple[str, ...]) -> dict[s
     if text.rows is None:
         for path in text.paths:
             check_name(path)
-        return {"train": tuple(str(user_path(path).absolute()) for path in text.paths)}
+        return {"train": tuple(str(path.absolute()) for path in text.paths)}
     rows, what = iter(text.rows), text.what
     first = list(islice(rows, FEW))
     plain = [row for row in first if [*row] == ["text"] and row["text"].strip()]

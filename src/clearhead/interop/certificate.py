@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from math import isqrt
+from math import inf, isnan, isqrt
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +132,9 @@ def longest_probe(config: ModelConfig) -> int:
     """The longest sequence to compare, limited by memory."""
     square = isqrt(MAX_LOGITS // config.n_heads)
     return max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size, square))
+
+
+def furthest_apart(one: Tensor, other: Tensor) -> float:
+    """The largest difference; infinite where one is NaN."""
+    largest = (one - other).abs().max().item()
+    return inf if isnan(largest) else largest

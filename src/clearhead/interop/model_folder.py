@@ -15,7 +15,7 @@ from torch import nn
 
 from clearhead.config import ModelConfig
 from clearhead.config.batches import Layout
-from clearhead.config.checks import user_path
+from clearhead.config.checks import as_path
 from clearhead.errors import ConfigError, FolderError, InputError, nearest
 from clearhead.interop.folders import has_file, read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
@@ -96,8 +96,8 @@ def save_model(
             f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.build_model "
             "returned, or the .model of a loaded one"
         )
-    folder = _as_path("folder", folder)
-    tokenizer = None if tokenizer is None else _as_path("tokenizer", tokenizer)
+    folder = as_path("folder", folder)
+    tokenizer = None if tokenizer is None else as_path("tokenizer", tokenizer)
     if tokenizer is not None and not (has_tokenizer(tokenizer) or has_file(tokenizer, SOURCE)):
         raise FolderError(
             f"{tokenizer} is not a folder that holds a {TOKENIZER}; name one that does"
@@ -136,7 +136,7 @@ def load_model(
     """The model of a folder, by default in the dtype of its weights. Only one tensor more than the
     model is in memory at a time. A model with parts of your own needs their classes: a folder
     cannot make us run code."""
-    folder = _as_path("folder", folder)
+    folder = as_path("folder", folder)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise InputError(f"dtype={dtype!r:.60} is not a floating-point dtype; try torch.float32")
     description = read_description(folder)
@@ -154,10 +154,9 @@ def load_model(
     return model.eval()
 
 
-def _as_path(name: str, path: str | Path) -> Path:
-    if not isinstance(path, str | Path):
-        raise InputError(f"{name}={path!r:.60} is not a path; give a string or a pathlib.Path")
-    return user_path(path)
+def model_folder_of(folder: Path) -> Path:
+    """A run's folder stands for the model that the run has left in it."""
+    return folder / "model" if (folder / "model").is_dir() else folder
 
 
 def _check_own_parts(folder: Path, description: Description, own_parts: OwnParts) -> None:

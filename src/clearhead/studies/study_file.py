@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.config import Recipe, load_recipe, revise_recipe
-from clearhead.config.checks import MOST, user_path
+from clearhead.config.checks import MOST
 from clearhead.config.data import Task
-from clearhead.config.recipe import FROM_DATA, SECTIONS, with_values
+from clearhead.config.recipe import FROM_DATA, SECTIONS, toml_path, with_values
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -163,7 +163,7 @@ def study_names() -> list[str]:
 def load_study(name: str | Path) -> StudyPlan:
     """A shipped study by its name, or any file by its path."""
     name = str(name)
-    path = user_path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    path = toml_path(name, SHIPPED)
     if not path.is_file():
         remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
         raise ClearheadError(f"there is no study {name!r}; {remedy}")

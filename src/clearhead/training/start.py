@@ -14,7 +14,12 @@ from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.errors import ClearheadError, ConfigError, FolderError
 from clearhead.interop.huggingface.tokenizer import MASKS
-from clearhead.interop.model_folder import Description, load_model, read_description
+from clearhead.interop.model_folder import (
+    Description,
+    load_model,
+    model_folder_of,
+    read_description,
+)
 from clearhead.interop.tokenizer_file import TOKENIZER, open_tokenizer
 from clearhead.models import Model
 from clearhead.training.schedule import learning_rate
@@ -55,11 +60,6 @@ def start_from(path: str | Path, model: Model, corpus: Corpus) -> None:
     for name, buffer in model.named_buffers():
         if name in state:  # of a part of the user's own
             buffer.copy_(state[name])
-
-
-def model_folder_of(folder: Path) -> Path:
-    """A run stands for the model in it."""
-    return folder / "model" if (folder / "model").is_dir() else folder
 
 
 def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) -> Recipe:

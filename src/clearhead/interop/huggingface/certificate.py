@@ -1,7 +1,6 @@
 """The parity certificate of a Hugging Face folder: transformers opens it, and both models are run
 on the same tokens."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,13 @@ import torch
 from torch import Tensor
 
 from clearhead.config import ModelConfig
-from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
+from clearhead.interop.certificate import (
+    Certificate,
+    furthest_apart,
+    in_fp64,
+    refuse_overflow,
+    versions_of,
+)
 from clearhead.interop.folders import read_json
 from clearhead.interop.huggingface.family import HuggingFaceFamily
 from clearhead.interop.huggingface.offline import offline
@@ -53,7 +58,7 @@ def certify(
         theirs = theirs.double().eval()
         with torch.no_grad():
             difference = max(
-                _difference(_real_logits(probe, theirs(**probe.theirs(config)).logits), one)
+                furthest_apart(_real_logits(probe, theirs(**probe.theirs(config)).logits), one)
                 for probe, one in zip(tried, expected)
             )
         faults = [
@@ -91,11 +96,6 @@ def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
     if logits.ndim == 2:
         return logits
     return logits[probe.real][:, : probe.n_tokens]
-
-
-def _difference(one: Tensor, other: Tensor) -> float:
-    largest = (one - other).abs().max().item()
-    return math.inf if math.isnan(largest) else largest
 
 
 def _tokenizer_faults(transformers: Any, model_folder: Path, out: Path) -> Iterator[str]:

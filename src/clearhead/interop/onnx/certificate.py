@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ConfigError
-from clearhead.interop.certificate import Certificate, in_fp64, refuse_overflow, versions_of
+from clearhead.interop.certificate import (
+    Certificate,
+    furthest_apart,
+    in_fp64,
+    refuse_overflow,
+    versions_of,
+)
 from clearhead.interop.folders import read_json
 from clearhead.interop.huggingface.certificate import TEXTS
 from clearhead.interop.huggingface.tokenizer import added_here
@@ -59,7 +65,7 @@ def certify(
             steps = [None, 1, 3]
         for step in steps:
             logits = _real(probe, opened.logits(inputs, tokens_at_once=step))
-            difference = max(difference, _difference(logits, one))
+            difference = max(difference, furthest_apart(logits, one))
     largest = max(one.abs().max().item() for one in expected)
     by_steps = () if config.family == "encoder" else ("token by token and by threes with a cache",)
     return _certificate(
@@ -126,8 +132,3 @@ def _tokenizer_faults(model_folder: Path, out: Path, description: Description) -
             continue
         if other.encode(text).ids != [*before, *ids, *behind]:
             yield f"tokenizer.json gives other ids for {text!r}"
-
-
-def _difference(one: Tensor, other: Tensor) -> float:
-    largest = (one - other).abs().max().item()
-    return math.inf if math.isnan(largest) else largest
