@@ -114,7 +114,7 @@ def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
     for input_files in inputs:
         label = () if input_files.label is None else (input_files.label,)
         with opened(input_files) as files:
-            for document in read_documents(files, lenient, "train", Sieve(lenient)):
+            for document in read_documents(files, "train", Sieve(lenient)):
                 yield Document(document.texts + label, document.place)
 
 

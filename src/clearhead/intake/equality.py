@@ -127,7 +127,7 @@ def _held_out(
     lenient = _lenient(config)
     for number, input_files in enumerate(inputs):
         with opened(input_files) as files:
-            for document in read_documents(files, lenient, "train", Sieve(lenient)):
+            for document in read_documents(files, "train", Sieve(lenient)):
                 places.append((number, document.place.line))
                 keys.append([same_key(text) for text in document.texts[:2]])
     n = len(places)

@@ -33,24 +33,21 @@ class Document(NamedTuple):
     place: Place
 
 
-def read_documents(
-    files: Sequence[OpenedFile], config: DataConfig, split: str, sieve: Sieve
-) -> Iterator[Document]:
+def read_documents(files: Sequence[OpenedFile], split: str, sieve: Sieve) -> Iterator[Document]:
     """The documents of one file, or of two that are read line by line together."""
-    documents = _documents(files, config, split, sieve)
+    documents, config = _documents(files, split, sieve), sieve.config
     in_columns = config.task == "classification" and config.format != "labelled"
-    return _with_known_labels(documents, config, sieve) if in_columns else documents
+    return _with_known_labels(documents, sieve) if in_columns else documents
 
 
-def _documents(
-    files: Sequence[OpenedFile], config: DataConfig, split: str, sieve: Sieve
-) -> Iterator[Document]:
+def _documents(files: Sequence[OpenedFile], split: str, sieve: Sieve) -> Iterator[Document]:
+    config = sieve.config
     if config.format not in ("parquet", "tmx"):
         for file in files:
             check_text(file)
     match config.format:
         case "text" if config.document == "file":
-            return _whole_file(files[0], config, split, sieve)
+            return _whole_file(files[0], split, sieve)
         case "text" | "labelled":
             return _clean(_lines(files[0], sieve), sieve)
         case "parallel":
@@ -58,15 +55,15 @@ def _documents(
         case "tsv":
             return _clean(_records(files[0], sieve, TabSeparated(config.columns)), sieve)
         case "csv":
-            return _clean(read_csv(files[0], config.columns, sieve), sieve)
+            return _clean(read_csv(files[0], sieve), sieve)
         case "jsonl":
             return _clean(_records(files[0], sieve, json_fields(config)), sieve)
         case "json":
-            return _clean(read_json_values(files[0], config, sieve), sieve)
+            return _clean(read_json_values(files[0], sieve), sieve)
         case "parquet":
-            return _clean(read_parquet(files[0], config, sieve), sieve)
+            return _clean(read_parquet(files[0], sieve), sieve)
         case "tmx":
-            return _clean(read_tmx(files[0], config.columns, sieve), sieve)
+            return _clean(read_tmx(files[0], sieve), sieve)
 
 
 def count_lines(file: OpenedFile, config: DataConfig) -> int:
@@ -80,7 +77,7 @@ def count_lines(file: OpenedFile, config: DataConfig) -> int:
         return sum(1 for _ in read_values(file))
     if config.format == "csv":
         lenient = Sieve(replace(config, skip=INVALID_INPUT))
-        return sum(1 for _ in read_csv(file, config.columns, lenient))
+        return sum(1 for _ in read_csv(file, lenient))
     n, ended, returns = 0, True, False
     with naming(file.path):
         while piece := file.data.read(READ_SIZE):
@@ -105,27 +102,23 @@ def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
             yield Document(tuple(texts), place)
 
 
-def _with_known_labels(
-    documents: Iterator[Document], config: DataConfig, sieve: Sieve
-) -> Iterator[Document]:
+def _with_known_labels(documents: Iterator[Document], sieve: Sieve) -> Iterator[Document]:
     for document in documents:
         label = document.texts[-1]
-        if label in config.labels:
+        if label in sieve.config.labels:
             yield document
         else:
             sieve.reject("malformed", document.place, f"the label {label!r} is not in data.labels")
 
 
-def _whole_file(
-    file: OpenedFile, config: DataConfig, split: str, sieve: Sieve
-) -> Iterator[Document]:
+def _whole_file(file: OpenedFile, split: str, sieve: Sieve) -> Iterator[Document]:
     """A file as one document, to the last byte, or the part of it that belongs to the split."""
     raw = read_all(file).removeprefix(BYTE_ORDER_MARK)
     place = Place(file.path, 1)
     text = sieve.decode(raw, place)
     if text is None:
         return
-    share = config.share(split, len(text))
+    share = sieve.config.share(split, len(text))
     text = text[share.start : share.stop]
     if not text.strip():
         sieve.reject("blank", place, "no text in the file")

@@ -171,7 +171,7 @@ class Reader:
             with ExitStack() as stack:
                 self._open = [open_bytes(path, stack) for path in input_files.paths]
                 self.sieve.lines = self._lines(input_files)
-                documents = read_documents(self._open, self.config, self.split, self.sieve)
+                documents = read_documents(self._open, self.split, self.sieve)
                 for read, document in enumerate(documents, 1):
                     if read < skip:
                         continue

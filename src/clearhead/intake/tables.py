@@ -81,10 +81,10 @@ def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
     return places
 
 
-def read_csv(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted; a
     row that is rejected has no fields."""
-    places, expected, row = list[int](), 0, 0
+    columns, places, expected, row = sieve.config.columns, list[int](), 0, 0
     for line, cells in _csv_rows(file, sieve.config.max_bytes):
         place = Place(file.path, row + 1, line)
         fields: list[bytes | str] = []
@@ -229,12 +229,13 @@ def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
     return text
 
 
-def read_json_values(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator[Raw]:
+def read_json_values(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """The objects of a JSON file, whatever its lines."""
     for number, value in enumerate(read_values(file), 1):
         place = Place(file.path, number, unit="record")
         try:
-            yield Raw([_as_read(field) for field in wanted_fields(value, config)], place)
+            fields = wanted_fields(value, sieve.config)
+            yield Raw([_as_read(field) for field in fields], place)
         except ValueError as error:
             sieve.reject("malformed", place, str(error))
 
@@ -248,9 +249,9 @@ def _as_read(field: bytes | str) -> bytes | str:
         return field
 
 
-def read_parquet(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator[Raw]:
+def read_parquet(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """The rows of a Parquet file, a batch at a time."""
-    names = [str(column) for column in config.columns]
+    names = [str(column) for column in sieve.config.columns]
     row = 0
     for batch in open_parquet(file).batches(names):
         for record in records(batch):
@@ -260,7 +261,7 @@ def read_parquet(file: OpenedFile, config: DataConfig, sieve: Sieve) -> Iterator
                 sieve.reject("invalid-utf8", place, "text that is not UTF-8")
                 continue
             try:
-                yield Raw(wanted_fields(record, config), place)
+                yield Raw(wanted_fields(record, sieve.config), place)
             except ValueError as error:
                 sieve.reject("malformed", place, str(error))
 
@@ -338,9 +339,9 @@ def _local(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def read_tmx(file: OpenedFile, columns: Columns, sieve: Sieve) -> Iterator[Raw]:
+def read_tmx(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """The translation units of a TMX file in the wanted languages."""
-    wanted = [str(column).lower().replace("_", "-") for column in columns]
+    wanted = [str(column).lower().replace("_", "-") for column in sieve.config.columns]
     for number, unit in zip(count(1), read_units(file)):
         place = Place(file.path, number, unit="unit")
         texts = [in_language(unit, language) for language in wanted]
