@@ -131,15 +131,7 @@ def recipe_for(
         head = f"{name}: made by clearhead new, for {options.minutes:g} minutes."
         _write_recipe(written, own_recipe, [head, *reasons])
         own_recipe = load_recipe(written)
-    return SizedRecipe(
-        name=own_recipe.name,
-        data=own_recipe.data,
-        batches=own_recipe.batches,
-        model=own_recipe.model,
-        train=own_recipe.train,
-        reasons=tuple(reasons),
-        defects=defects,
-    )
+    return SizedRecipe(**vars(own_recipe), reasons=tuple(reasons), defects=defects)
 
 
 def _about_the_baseline(data: DataConfig) -> list[str]:

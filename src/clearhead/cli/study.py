@@ -3,6 +3,7 @@ missing, and says first how long it will take; killed at any moment, the same co
 `show` prints the result so far; `page` writes it as Markdown and SVG in both languages."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from clearhead.api.paths import STUDIES
@@ -42,10 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
 def run(arguments: argparse.Namespace) -> int:
     opened = study(arguments.name, **settings(arguments, study))
     match arguments.action:
@@ -54,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
                 workers=arguments.workers,
                 only_plan=arguments.plan,
                 parts=arguments.part,
-                say=(lambda _: None) if arguments.quiet else _say,
+                say=(lambda _: None) if arguments.quiet else partial(print, flush=True),
             )
             if not arguments.plan:
                 print(opened.table())

@@ -17,7 +17,7 @@ BREAK = re.compile(r"[\n\r\t\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 def visible(text: str) -> str:
     """The text with escapes (as in JSON) for its control characters."""
-    return CONTROL.sub(_escape, text)
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def one_line(text: str) -> str:
@@ -29,10 +29,6 @@ def one_line(text: str) -> str:
 def as_field(name: str) -> str:
     """A label or another name as one field of one line, wherever it is written."""
     return visible(BREAK.sub(lambda match: repr(match[0])[1:-1], name))
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
 
 
 class TextOnly:

@@ -1,13 +1,13 @@
 """From a text to the document of its run: decode as asked, then look."""
 
-from typing import Any, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, Unpack
 
 import torch
 
 from clearhead.config import BeamConfig, Choice, DecodeConfig
 from clearhead.config.checks import check_between, check_whole
 from clearhead.config.decode import MAX_WIDTH
-from clearhead.config.options import PageLanguage, SeeOptions
+from clearhead.config.options import SeeOptions
 from clearhead.decoding import beam_search, greedy, sample
 from clearhead.decoding.cached import evaluating
 from clearhead.decoding.continuing import seed_of_text
@@ -18,8 +18,6 @@ from clearhead.inspection.labelled import classifier_ids, see_label
 from clearhead.inspection.look import Subject, Text, look, look_label
 from clearhead.models import CausalLM, Classifier, MaskedLM, Seq2Seq
 from clearhead.text.tokenizer import MASK
-
-PAGE_LANGUAGES: tuple[PageLanguage, ...] = get_args(PageLanguage)
 
 
 def subject_of(opened: Opened, name: str) -> Subject:

@@ -124,7 +124,8 @@ def _held_out(
     alone."""
     places: list[tuple[int, int]] = []
     keys: list[list[int]] = []
-    lenient = _lenient(config)
+    # What cannot be used is for the training part to report.
+    lenient = replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0, clean=())
     for number, input_files in enumerate(inputs):
         with opened(input_files) as files:
             for document in read_documents(files, "train", Sieve(lenient)):
@@ -159,11 +160,6 @@ def _held_out(
     for (number, line), part in zip(places, parts.tolist()):
         by_input[number][line] = part
     return _HeldOut(by_input, shared)
-
-
-def _lenient(config: DataConfig) -> DataConfig:
-    """What cannot be used is for the training part to report."""
-    return replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0, clean=())
 
 
 def _connected(

@@ -26,7 +26,10 @@ def plan_lines(plan: PlannedRun) -> list[str]:
         "",
         *_memory_lines(plan, shown),
         "",
-        *(_figure_line(name, figure) for name, figure in plan.figures.items()),
+        *(
+            f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {figure.why}"
+            for name, figure in plan.figures.items()
+        ),
         "",
         *_warnings(plan, shown),
     ]
@@ -94,10 +97,6 @@ def _memory_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
 def _but_for_recompute(candidate: LayoutCandidate) -> tuple[int, ...]:
     layout = candidate.layout
     return (layout.replicas, layout.shard, layout.tensor, layout.rows, layout.micro_batches)
-
-
-def _figure_line(name: str, figure: Figure) -> str:
-    return f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {figure.why}"
 
 
 def _warnings(plan: PlannedRun, shown: LayoutCandidate) -> Iterable[str]:
