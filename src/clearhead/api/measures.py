@@ -13,7 +13,7 @@ from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import is_prepared
 from clearhead.api.texts import LinesGiven, given_lines
 from clearhead.api.tokenized_model import TokenizedModel
-from clearhead.config import DataConfig
+from clearhead.config import DataConfig, TrainConfig
 from clearhead.config.checks import as_path
 from clearhead.config.evaluate import (
     EncoderEvaluation,
@@ -103,9 +103,10 @@ def pairs_to_translate(
 ) -> tuple[list[str], list[str], str]:
     """Sources, references, and where they are from: of a run its own test set, unless given."""
     if source is None and reference is None and model.is_run:
-        _, split, documents = _documents(model, split)
+        recipe = recipe_of_run(model.folder)
+        split, documents = _documents(model.folder, recipe.data, split)
         pairs = list(documents)
-        where = f"{split} of {model.folder}{_chose(model, split)}"
+        where = f"{split} of {model.folder}{_chose(recipe.train, split)}"
         return [p[0] for p in pairs], [p[1] for p in pairs], where
     sources = given_lines("source", source, "the lines to translate")
     references = given_lines("reference", reference, "their reference translations")
@@ -205,20 +206,21 @@ def measure_language_model(
             if getattr(options, name) != getattr(LanguageModelEvaluation, name):
                 rule = "is for text=: a split of a run is read as in training"
                 raise ConfigError(name, getattr(options, name), rule, "leave it out")
-        config, split, documents = _documents(model, split)
+        recipe = recipe_of_run(model.folder)
+        split, documents = _documents(model.folder, recipe.data, split)
         texts = [texts[0] for texts in documents]
         _stages.info(f"reading {split} of {model.folder}")
-        head, record = [f"{split} of {model.folder}{_chose(model, split)}"], {"split": split}
+        head, record = [f"{split} of {model.folder}{_chose(recipe.train, split)}"], {"split": split}
         # As in training: each document alone behind a start, or one stream, in which an end stands
         # behind every document. A file that was cut in two has no end to be expected.
-        alone = recipe_of_run(model.folder).batches.layout == "documents"
+        alone = recipe.batches.layout == "documents"
         measured = perplexity(
             language_model,
             tokenizer,
             texts,
             stride=options.stride,
             bos_id=ids.bos if alone else None,
-            eos_id=None if config.document == "file" else ids.eos,
+            eos_id=None if recipe.data.document == "file" else ids.eos,
             joined=not alone,
         )
     else:
@@ -288,8 +290,9 @@ def measure_encoder(
             f"{folder} was prepared with a tokenizer that is not the model's; prepare it with "
             "data.tokenizer='file' and data.tokenizer_file naming the model's tokenizer.json"
         )
-    own = model.is_run and is_text_of_run(model.folder, corpus.manifest.inputs)
-    chose = _chose(model, split) if own else ""
+    chose = ""
+    if model.is_run and split == "valid" and is_text_of_run(model.folder, corpus.manifest.inputs):
+        chose = _chose(recipe_of_run(model.folder).train, split)
     match corpus.manifest.task:
         case "classification":
             _check_labels(encoder, corpus)
@@ -364,24 +367,21 @@ def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, flo
 
 
 def _documents(
-    run: TokenizedModel, split: str | None
-) -> tuple[DataConfig, str, Iterator[tuple[str, ...]]]:
+    folder: Path, config: DataConfig, split: str | None
+) -> tuple[str, Iterator[tuple[str, ...]]]:
     """The texts of a split of the run's data, cleaned as its training data were; those with more
     than data.max_tokens stay, since a test set without its hardest lines flatters."""
-    config = recipe_of_run(run.folder).data
     split = split or ("test" if config.paths("test") else "valid")
     reader = split_reader(located(config), split)
     if not reader.inputs:
         remedy = "name one in the recipe, or give the files"
-        raise DataError(f"the data of {run.folder} have no split {split!r}; {remedy}")
-    check_text_of_run(run.folder, config, split)
+        raise DataError(f"the data of {folder} have no split {split!r}; {remedy}")
+    check_text_of_run(folder, config, split)
     documents = reader.documents(Cursor(), {})
-    return config, split, (document.texts for document in documents)
+    return split, (document.texts for document in documents)
 
 
-def _chose(model: TokenizedModel, split: str) -> str:
+def _chose(train: TrainConfig, split: str) -> str:
     """What to say of a split that has chosen the weights: its figure flatters."""
-    if not model.is_run or split != "valid":
-        return ""
-    publish = recipe_of_run(model.folder).train.publish
-    return "" if publish == "last" else ", which also chose the weights"
+    chose = split == "valid" and train.publish != "last"
+    return ", which also chose the weights" if chose else ""
