@@ -140,9 +140,8 @@ def _open_data(
         corpus = prepare(recipe, folder=path, progress=progress)
         return recipe, corpus, _left_out(corpus)
     corpus = open_corpus(path)
-    recorded = corpus.manifest.given(recipe.data)
+    recorded = corpus.manifest.given(path, recipe.data)
     recipe = replace(recipe, data=replace(recipe.data, **recorded))
-    corpus.manifest.check_recipe(path, recipe.data)
     settings = ", ".join(f"data.{key} = {value!r}" for key, value in recorded.items())
     return recipe, corpus, f"as {path} was prepared: {settings}" if recorded else ""
 

@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +72,7 @@ def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
 
     folder = check_prepared(namespace, recipe.name, namespace.folder)
     corpus = open_corpus(folder)
-    recorded = corpus.manifest.given(recipe.data)
-    corpus.manifest.check_recipe(folder, replace(recipe.data, **recorded))
+    corpus.manifest.given(folder, recipe.data)  # raises if they are of another recipe
     return corpus
 
 

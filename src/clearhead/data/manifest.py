@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -72,28 +72,26 @@ class Manifest:
         seen += [f"{f.sha256} {f.index_sha256}" for f in self.token_files()]
         return hashlib.sha256("\n".join(seen).encode()).hexdigest()
 
-    def given(self, config: DataConfig) -> dict[str, Any]:
+    def given(self, folder: Path, config: DataConfig) -> dict[str, Any]:
         """The settings that were given on top of the recipe, where `config` still has the recipe's
-        own: what it takes to go from the recipe to this folder."""
+        own: what it takes to go from the recipe to this folder. Raises if that takes more: the
+        recipe is stored with the run, and a run is evaluated on the test set of its recipe."""
         plain = as_json(config)
-        return {
+        recorded = {
             key: tuple(self.data[key]) if isinstance(self.data[key], list) else self.data[key]
             for key, own in self.instead_of.items()
             if plain.get(key) == own
         }
-
-    def check_recipe(self, folder: Path, config: DataConfig) -> None:
-        """Raises if the data were prepared with other settings: the recipe is stored with the run,
-        and a run is evaluated on the test set of its recipe."""
         if "tokenizer" not in self.data:  # token files that came about in another way
-            return
-        old, new = (_with_names(data) for data in (self.data, as_json(config)))
-        if changes := changed_settings(old, new):
+            return recorded
+        wanted = as_json(replace(config, **recorded))
+        if changes := changed_settings(_with_names(self.data), _with_names(wanted)):
             raise DataError(
                 f"{folder} was prepared with another recipe: {'; '.join(changes)}; restore the "
                 "settings, give the recipe another name, or prepare again: "
                 "clearhead.prepare(…, overwrite=True)"
             )
+        return recorded
 
     def token_files(self) -> list[FileFacts]:
         """All token files, of every split and side."""
