@@ -4,176 +4,24 @@ Each function returns the entries of `Calls` that it found and how they are show
 of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty answer.
 """
 
-import math
 import typing
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from . import feeding
-from .caching import CONVENTIONS, with_mask
+from . import caching, feeding, losses
 from .form import CALL_ERRORS, Form, arguments_of
 from .generating import NOTHING, Found, find_generate
 from .patient import CallInputs, Patient
 
-_LABELS = ("labels", "lm_labels", "targets", "label", "gold")
-Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
-_N_SPECIAL = 5
-HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
-"""From the one that is surely ignored to the one that is not."""
 _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 
 
 def find_loss(patient: Patient, form: Form) -> Found:
-    """`model(…, targets=…)` or `labels=…` that returns a loss beside the logits."""
-    model = patient.plain
-    name = next((n for n in _LABELS if n in arguments_of(model)), None)
-    if form.inside is not None and patient.kind == "decoder" and form.targets is None:
-        return {"own_loss": form.call}, {"loss": "loss = model(…)"}
-    if form.drops_last and form.inside is None:
-
-        def own_loss(model: nn.Module, inputs: CallInputs) -> Tensor:
-            return _loss_in(form.call(model, inputs))
-
-        with torch.no_grad():
-            own_loss(model, patient.draw(patient.rows(2)))
-        return {"own_loss": own_loss}, {"loss": "loss = model(…)"}
-    if name is not None and form.shifts_itself and form.tokens is None:
-
-        def labelled(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Any:
-            return form.call(model, replace(inputs, tokens=targets))
-
-        return {"labelled": labelled}, {}
-    if name is None or form.methods or form.shifts_itself or form.inside is not None:
-        return NOTHING
-    if form.pooled or form.vocab_size != patient.vocab_size:
-        return _loss_of_classes(patient, form, name)
-
-    def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
-        if not form.length_first:
-            return _loss_in(form.call(model, inputs, **{name: targets}))
-        given = targets.t().contiguous()
-        output = form.call(model, inputs, **{name: given})
-        targets.copy_(given.t())  # what the model has written into them is seen
-        return _loss_in(output)
-
-    # Hugging Face's word for "the inputs again, and the model shifts them".
-    shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
-    inputs = patient.draw(patient.rows(3))
-    filled = _filled_token(patient, loss)
-    if filled is not None:
-        return {"fills": filled}, {"loss": f"loss = model(…, {name}=…), where tokens are {filled}"}
-    taken: list[int] = []
-    for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
-        targets = inputs.tokens.clone()
-        targets[:, 0] = ignored
-        try:
-            with torch.no_grad():
-                loss(model, inputs, targets)
-        except (IndexError, RuntimeError):
-            continue
-        taken.append(ignored)
-    if not taken:
-        return NOTHING
-    counts = {ignored: _how_it_counts(loss, model, inputs, ignored) for ignored in taken}
-    ignored = min(taken, key=lambda one: HOW_A_TARGET_COUNTS.index(counts[one]))
-    # Token 0 is the last that was tried: where it counts, none is known that does not.
-    ignores = counts[ignored] != "like any other" or ignored in (-100, -1, patient.pad_id)
-    abilities = {"loss": loss, "labelled": loss, "loss_shift": shift}
-    abilities |= {"ignored": ignored, "ignores": ignores, **_from_labels(patient, form, name)}
-    told = f", {ignored} is ignored" if ignores else ""
-    return abilities, {"loss": f"loss = model(…, {name}=…){told}"}
-
-
-def _loss_of_classes(patient: Patient, form: Form, name: str) -> Found:
-    """Labels are classes, of whole sequences or of each token."""
-    if form.length_first or form.exact_length is not None:
-        return NOTHING
-
-    def loss(model: nn.Module, inputs: CallInputs, labels: Tensor) -> Tensor:
-        return _loss_in(form.call(model, inputs, **{name: labels}))
-
-    inputs = patient.draw(patient.rows(3))
-    labels = inputs.tokens % form.vocab_size
-    with torch.no_grad():
-        loss(patient.plain, inputs, labels[:, 0] if form.pooled else labels)
-    return {"class_loss": loss}, {"loss": f"loss = model(…, {name}=…)"}
-
-
-def _from_labels(patient: Patient, form: Form, name: str) -> dict[str, Any]:
-    """An encoder-decoder that is given labels only makes what its decoder reads of them."""
-    reads = arguments_of(patient.model).get(form.tokens or "")
-    if not form.two_sequences or reads is None or reads.default is not None:
-        return {}
-
-    def from_labels(model: nn.Module, inputs: CallInputs, labels: Tensor) -> Tensor:
-        output = form.call(model, inputs, **{name: labels, str(form.tokens): None})
-        return form.returned_logits(output, inputs)
-
-    inputs = patient.draw(patient.rows(2))
-    try:
-        with torch.no_grad():
-            from_labels(patient.plain, inputs, inputs.tokens)
-    except CALL_ERRORS:
-        return {}
-    return {"from_labels": from_labels}
-
-
-def _filled_token(patient: Patient, loss: Loss) -> int | None:
-    """The token that stands for what is to be predicted, where no other position is a target: such
-    a model may see everything. Among ordinary tokens it finds nothing to learn."""
-    model, inputs = patient.plain, patient.draw(patient.rows(3))
-    places = torch.zeros_like(inputs.tokens, dtype=torch.bool)
-    places[:, ::3] = True
-
-    def measured(tokens: Tensor, targets: Tensor) -> float:
-        with torch.no_grad():
-            return float(loss(model, replace(inputs, tokens=tokens), targets.clone()))
-
-    targets, others = inputs.tokens, patient.other_tokens(inputs.tokens)
-    try:
-        if 0 < abs(measured(inputs.tokens, targets)) < math.inf:
-            return None
-        for token in (*range(_N_SPECIAL), patient.vocab_size - 1):
-            tokens = inputs.tokens.masked_fill(places, token)
-            whole, here, elsewhere = (
-                measured(tokens, torch.where(changed, others, targets))
-                for changed in (torch.zeros_like(places), places, ~places)
-            )
-            if 0 < whole < math.inf and whole == elsewhere != here:
-                return token
-    except CALL_ERRORS:
-        pass
-    return None
-
-
-def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> str:
-    """By the loss of a row beside one of nothing but this target, as a share of the row's own: 1
-    where the target does not count, a half where the loss is divided by all targets."""
-    inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()
-    targets[1:] = ignored
-    try:
-        with torch.no_grad():
-            whole = loss(model, inputs, targets)
-            alone = loss(model, inputs.rows(slice(0, 1)), targets[:1])
-    except CALL_ERRORS:
-        return "like any other"
-    share = round(float(whole / alone), 3)
-    return {1.0: "not at all", 0.5: "in the divisor"}.get(share, "like any other")
-
-
-def _loss_in(output: Any) -> Tensor:
-    loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
-    if isinstance(output, torch.Tensor):
-        loss = output
-    if loss is None and isinstance(output, tuple):
-        loss = next((t for t in output if isinstance(t, torch.Tensor) and t.dim() == 0), None)
-    if not isinstance(loss, torch.Tensor) or loss.dim():
-        raise ValueError("no loss was returned")
-    return loss
+    """The first convention of a loss that the model follows."""
+    tried = (convention.find(patient, form) for convention in losses.CONVENTIONS)
+    return next((found for found in tried if found is not None), NOTHING)
 
 
 def find_cache(patient: Patient, form: Form) -> Found:
@@ -181,7 +29,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
     rows, can go with its cache."""
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
-    for convention in CONVENTIONS:
+    for convention in caching.CONVENTIONS:
         abilities = convention.find(patient, form)
         if abilities is not None:
             break
@@ -190,7 +38,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
     fed, shown = abilities
     if convention.inside:
         return {"cached": fed}, {"cache": shown}
-    fed = with_mask(patient, fed)
+    fed = caching.with_mask(patient, fed)
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     with torch.no_grad():
         try:

@@ -1,0 +1,255 @@
+"""The ways in which people's Transformers compute a loss: one class for each, tried in order."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .form import CALL_ERRORS, Form, arguments_of
+from .generating import NOTHING, Found
+from .patient import CallInputs, Patient
+
+_LABELS = ("labels", "lm_labels", "targets", "label", "gold")
+Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
+_N_SPECIAL = 5
+HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
+"""From the one that is surely ignored to the one that is not."""
+
+
+class LossConvention(ABC):
+    """One convention."""
+
+    @abstractmethod
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """The entries of `Calls`, and how they are shown; None, if the model does not follow this
+        convention. A call that fails raises one of `CALL_ERRORS`."""
+
+
+class OnlyALoss(LossConvention):
+    """`loss = model(tokens)`: nothing else comes back, and the targets are the tokens."""
+
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """Of a decoder."""
+        if form.inside is None or patient.kind != "decoder" or form.targets is not None:
+            return None
+        return {"own_loss": form.call}, {"loss": "loss = model(…)"}
+
+
+class LossOfItsTarget(LossConvention):
+    """`logits, loss = model(source, target)`: the last token of the target is a label only."""
+
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """Of a model that returns one row of logits less than the target has tokens."""
+        if not form.drops_last or form.inside is not None:
+            return None
+
+        def own_loss(model: nn.Module, inputs: CallInputs) -> Tensor:
+            return loss_in(form.call(model, inputs))
+
+        with torch.no_grad():
+            own_loss(patient.plain, patient.draw(patient.rows(2)))
+        return {"own_loss": own_loss}, {"loss": "loss = model(…)"}
+
+
+class LabelsThatAreRead(LossConvention):
+    """`model(source, labels)`: the model moves the labels itself, and its decoder reads them."""
+
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """What it computes of them is not examined, only whether it leaves them as they are."""
+        if not form.shifts_itself or form.tokens is not None or _label_of(patient) is None:
+            return None
+
+        def labelled(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Any:
+            return form.call(model, replace(inputs, tokens=targets))
+
+        return {"labelled": labelled}, {}
+
+
+class LossOfClasses(LossConvention):
+    """`model(tokens, labels=…)`, where labels are classes, of whole sequences or of each token."""
+
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """Of a model whose logits are not scores of its vocabulary."""
+        name = _argument_of_labels(patient, form)
+        if name is None or not (form.pooled or form.vocab_size != patient.vocab_size):
+            return None
+        if form.length_first or form.exact_length is not None:
+            return NOTHING
+
+        def loss(model: nn.Module, inputs: CallInputs, labels: Tensor) -> Tensor:
+            return loss_in(form.call(model, inputs, **{name: labels}))
+
+        inputs = patient.draw(patient.rows(3))
+        labels = inputs.tokens % form.vocab_size
+        with torch.no_grad():
+            loss(patient.plain, inputs, labels[:, 0] if form.pooled else labels)
+        return {"class_loss": loss}, {"loss": f"loss = model(…, {name}=…)"}
+
+
+class LossOfFilledTokens(LossConvention):
+    """`model(tokens, labels=…)`, where only what stands in place of a token is predicted: such a
+    model may see everything."""
+
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """By trying which token that is."""
+        name = _argument_of_labels(patient, form)
+        if name is None:
+            return None
+        filled = _filled_token(patient, _loss_of_tokens(form, name))
+        if filled is None:
+            return None
+        return {"fills": filled}, {"loss": f"loss = model(…, {name}=…), where tokens are {filled}"}
+
+
+class LossOfTokens(LossConvention):
+    """`model(tokens, labels=…)` or `targets=…`: a target for each token."""
+
+    def find(self, patient: Patient, form: Form) -> Found | None:
+        """With the target that is ignored, if there is one."""
+        name = _argument_of_labels(patient, form)
+        if name is None:
+            return None
+        loss = _loss_of_tokens(form, name)
+        ignored, ignores = _ignored_target(patient, loss)
+        if ignored is None:
+            return None
+        # Hugging Face's word for "the inputs again, and the model shifts them".
+        shift = 1 if name in ("labels", "lm_labels") and patient.kind == "decoder" else 0
+        abilities = {"loss": loss, "labelled": loss, "loss_shift": shift}
+        abilities |= {"ignored": ignored, "ignores": ignores, **_from_labels(patient, form, name)}
+        told = f", {ignored} is ignored" if ignores else ""
+        return abilities, {"loss": f"loss = model(…, {name}=…){told}"}
+
+
+CONVENTIONS: tuple[LossConvention, ...] = (
+    OnlyALoss(),
+    LossOfItsTarget(),
+    LabelsThatAreRead(),
+    LossOfClasses(),
+    LossOfFilledTokens(),
+    LossOfTokens(),
+)
+
+
+def loss_in(output: Any) -> Tensor:
+    """The loss in what a call returned; raises if there is none."""
+    loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    if isinstance(output, torch.Tensor):
+        loss = output
+    if loss is None and isinstance(output, tuple):
+        loss = next((t for t in output if isinstance(t, torch.Tensor) and t.dim() == 0), None)
+    if not isinstance(loss, torch.Tensor) or loss.dim():
+        raise ValueError("no loss was returned")
+    return loss
+
+
+def _label_of(patient: Patient) -> str | None:
+    arguments = arguments_of(patient.plain)
+    return next((name for name in _LABELS if name in arguments), None)
+
+
+def _argument_of_labels(patient: Patient, form: Form) -> str | None:
+    """An argument of labels beside the tokens."""
+    elsewhere = form.methods or form.shifts_itself or form.inside is not None
+    return None if elsewhere else _label_of(patient)
+
+
+def _loss_of_tokens(form: Form, name: str) -> Loss:
+    def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
+        if not form.length_first:
+            return loss_in(form.call(model, inputs, **{name: targets}))
+        given = targets.t().contiguous()
+        output = form.call(model, inputs, **{name: given})
+        targets.copy_(given.t())  # what the model has written into them is seen
+        return loss_in(output)
+
+    return loss
+
+
+def _filled_token(patient: Patient, loss: Loss) -> int | None:
+    """The token that stands for what is to be predicted, where no other position is a target. Among
+    ordinary tokens such a model finds nothing to learn."""
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
+    places = torch.zeros_like(inputs.tokens, dtype=torch.bool)
+    places[:, ::3] = True
+
+    def measured(tokens: Tensor, targets: Tensor) -> float:
+        with torch.no_grad():
+            return float(loss(model, replace(inputs, tokens=tokens), targets.clone()))
+
+    targets, others = inputs.tokens, patient.other_tokens(inputs.tokens)
+    try:
+        if 0 < abs(measured(inputs.tokens, targets)) < math.inf:
+            return None
+        for token in (*range(_N_SPECIAL), patient.vocab_size - 1):
+            tokens = inputs.tokens.masked_fill(places, token)
+            whole, here, elsewhere = (
+                measured(tokens, torch.where(changed, others, targets))
+                for changed in (torch.zeros_like(places), places, ~places)
+            )
+            if 0 < whole < math.inf and whole == elsewhere != here:
+                return token
+    except CALL_ERRORS:
+        pass
+    return None
+
+
+def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
+    """Of the targets that are usually ignored, and that the loss takes, the one that counts least;
+    and whether it is ignored. None, if the loss takes none."""
+    model, inputs = patient.plain, patient.draw(patient.rows(3))
+    taken: list[int] = []
+    for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
+        targets = inputs.tokens.clone()
+        targets[:, 0] = ignored
+        try:
+            with torch.no_grad():
+                loss(model, inputs, targets)
+        except (IndexError, RuntimeError):
+            continue
+        taken.append(ignored)
+    if not taken:
+        return None, False
+    counts = {ignored: _how_it_counts(loss, model, inputs, ignored) for ignored in taken}
+    ignored = min(taken, key=lambda one: HOW_A_TARGET_COUNTS.index(counts[one]))
+    # Token 0 is the last that was tried: where it counts, none is known that does not.
+    known = counts[ignored] != "like any other" or ignored in (-100, -1, patient.pad_id)
+    return ignored, known
+
+
+def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> str:
+    """By the loss of a row beside one of nothing but this target, as a share of the row's own: 1
+    where the target does not count, a half where the loss is divided by all targets."""
+    inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()
+    targets[1:] = ignored
+    try:
+        with torch.no_grad():
+            whole = loss(model, inputs, targets)
+            alone = loss(model, inputs.rows(slice(0, 1)), targets[:1])
+    except CALL_ERRORS:
+        return "like any other"
+    share = round(float(whole / alone), 3)
+    return {1.0: "not at all", 0.5: "in the divisor"}.get(share, "like any other")
+
+
+def _from_labels(patient: Patient, form: Form, name: str) -> dict[str, Any]:
+    """An encoder-decoder that is given labels only makes what its decoder reads of them."""
+    reads = arguments_of(patient.model).get(form.tokens or "")
+    if not form.two_sequences or reads is None or reads.default is not None:
+        return {}
+
+    def from_labels(model: nn.Module, inputs: CallInputs, labels: Tensor) -> Tensor:
+        output = form.call(model, inputs, **{name: labels, str(form.tokens): None})
+        return form.returned_logits(output, inputs)
+
+    inputs = patient.draw(patient.rows(2))
+    try:
+        with torch.no_grad():
+            from_labels(patient.plain, inputs, inputs.tokens)
+    except CALL_ERRORS:
+        return {}
+    return {"from_labels": from_labels}
