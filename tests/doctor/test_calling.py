@@ -8,10 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearhead.doctor import examine
+from clearhead.doctor import calling, examine
+from clearhead.doctor.recognition import RecognitionError, recognise
 from clearhead.errors import ClearheadError
 from tests.doctor.specimens import healthy
 from tests.doctor.specimens.healthy import LIMIT, VOCAB, WIDTH, causal
+from tests.doctor.test_signatures import TokensAndLengths
 
 CHECKS = ["causal", "context", "positions", "batch", "lengths", "padding", "cache", "gradients"]
 
@@ -217,6 +219,49 @@ WAYS = {
     "masks by **kwargs": (HandsOn, "encoder", "model(tokens)"),
     "an encoder and a decoder": (TwoParts, "encoder-decoder", "model.decoder(model.encoder(…), …)"),
 }
+
+
+class LastOnly(healthy.Decoder):
+    """The logits of all positions come back with targets only, as in nanoGPT."""
+
+    def forward(self, tokens, targets=None):
+        logits = super().forward(tokens)
+        if targets is None:
+            return logits[:, -1:], None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+FOLLOWS = {
+    "TwoSequences": (healthy.Seq2Seq, "encoder-decoder"),
+    "OneSequence": (healthy.Decoder, "decoder"),
+    "WithTargets": (LastOnly, "decoder"),
+    "WithPlaces": (Places, "decoder"),
+    "InPairs": (Pairs, "decoder"),
+    "InATuple": (TokensAndLengths, "encoder"),
+    "ByMethods": (TwoParts, "encoder-decoder"),
+}
+
+
+def test_each_convention_has_a_model():
+    conventions = (*calling.WAYS, *calling.WITHOUT_FORWARD)
+    assert [type(convention).__name__ for convention in conventions] == list(FOLLOWS)
+
+
+@pytest.mark.parametrize("name", FOLLOWS)
+def test_a_model_that_follows_a_convention_is_called_by_it_and_by_no_other(name, monkeypatch):
+    model, kind = FOLLOWS[name]
+    torch.manual_seed(0)
+    known = recognise(model(), kind=kind).recognised
+    lists = {which: getattr(calling, which) for which in ("WAYS", "WITHOUT_FORWARD")}
+    for which, ways in lists.items():
+        alone = tuple(way for way in ways if type(way).__name__ == name)
+        monkeypatch.setattr(calling, which, alone)
+    assert recognise(model(), kind=kind).recognised == known
+    for which, ways in lists.items():
+        others = tuple(way for way in ways if type(way).__name__ != name)
+        monkeypatch.setattr(calling, which, others)
+    with pytest.raises(RecognitionError):
+        recognise(model(), kind=kind)
 
 
 @pytest.mark.parametrize("way", WAYS)

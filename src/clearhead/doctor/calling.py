@@ -212,6 +212,20 @@ class InATuple(WayOfCalling):
             yield replace(plain, bundle=bundle, two_sequences=True), shown
 
 
+class ByMethods(WayOfCalling):
+    """`model.decode(model.encode(source), target)`, of a model without forward."""
+
+    def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
+        """Of an encoder-decoder, with the masks that the two methods take."""
+        patient = signature.patient
+        for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
+            names = [*arguments_of(patient.model, encode), *arguments_of(patient.model, decode)]
+            named = [name for name in dict.fromkeys(names) if is_mask(name)]
+            for masks in _required(patient, named) if names else ():
+                shown = f"states = model.{decode}(model.{encode}(…), …)"
+                yield replace(plain, methods=(encode, decode), masks=masks), shown
+
+
 WAYS: tuple[WayOfCalling, ...] = (
     TwoSequences(),
     OneSequence(),
@@ -220,6 +234,7 @@ WAYS: tuple[WayOfCalling, ...] = (
     InPairs(),
     InATuple(),
 )
+WITHOUT_FORWARD: tuple[WayOfCalling, ...] = (ByMethods(),)
 
 
 def forms(patient: Patient) -> Iterator[Shown]:
@@ -233,23 +248,11 @@ def forms(patient: Patient) -> Iterator[Shown]:
 
 
 def _batch_first(patient: Patient) -> Iterator[Shown]:
-    if not has_forward(patient.model):
-        yield from _by_methods(patient)
-        return
     signature = Signature.of(patient)
+    ways = WAYS if has_forward(patient.model) else WITHOUT_FORWARD
     for plain in signature.filled():
-        for way in WAYS:
+        for way in ways:
             yield from way.forms(signature, plain)
-
-
-def _by_methods(patient: Patient) -> Iterator[Shown]:
-    """`model.decode(model.encode(source), target)`, of a model without forward."""
-    for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
-        names = [*arguments_of(patient.model, encode), *arguments_of(patient.model, decode)]
-        named = [name for name in dict.fromkeys(names) if is_mask(name)]
-        for masks in _required(patient, named) if names else ():
-            form = Form(None, patient.vocab_size, methods=(encode, decode), masks=masks)
-            yield form, f"states = model.{decode}(model.{encode}(…), …)"
 
 
 def is_segments(name: str) -> bool:
