@@ -1,20 +1,16 @@
-"""The first forward and backward pass: what comes out, what it costs, what learns."""
+"""The first forward and backward pass: what comes out, what it costs, where it slopes."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError
-from ..form import CALL_ERRORS
-from ..outputs import tensors_in
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient
 from ..seeding import set_seed
-from ..witness import watching
 
 # A random output layer adds half its variance to ln V: with PyTorch's own initial weights 0.2 at
 # most. One nat more than ln V is a spread that no common initialisation gives.
@@ -25,12 +21,7 @@ _KNOWLEDGE_ALLOWED = 0.2
 # first.
 _STEPS = (1e-3, 1e-4, 1e-5)
 _FAINT, _SLOPE_ALLOWED = 0.01, 0.03
-_LONG, _MANY, _FEW = 256, 64, 8
 _TABLE_ALLOWED = 0.1
-# The largest singular value of a table of random numbers is within a few per cent of what chance
-# gives; that of trained vectors, which share a direction, is several times as large.
-_LARGER_THAN_CHANCE = 1.15
-_NUDGE = 0.02
 
 
 def output(patient: Patient) -> Iterator[Finding]:
@@ -63,199 +54,6 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
         yield Finding("first_loss.high", "warning", numbers)
     elif loss < right - _KNOWLEDGE_ALLOWED:
         yield Finding("first_loss.low", "error", numbers)
-
-
-def gradients(patient: Patient) -> Iterator[Finding]:
-    """Every parameter takes part, and every gradient is finite. A parameter is reported only if it
-    has no gradient on any evidence: a batch, a long sequence, many tokens, the model's own weights
-    and training mode. Each of these passes is made only if the ones before left a doubt."""
-    if patient.is_frozen:
-        raise NotApplicableError("frozen")
-    # With noise on the weights: a layer that starts at zero passes nothing back.
-    n_rows = patient.rows(8)
-    model, inputs = patient.noisy_copy(), patient.draw(n_rows)
-    tables: dict[str, list[Tensor]] = {}
-
-    def leave(path: str, module: nn.Module, given: Any, output: Any) -> None:
-        asked = given[0][0] if given[0] else None
-        of_tokens = any(asked is tokens for tokens in (inputs.tokens, inputs.source))
-        if isinstance(module, nn.Embedding) and of_tokens and output.requires_grad:
-            output.retain_grad()
-            tables.setdefault(path, []).append(output)
-
-    with watching(model, leave=leave):
-        logits = patient.logits(model, inputs)
-    targets = patient.draw(n_rows, seed=1).tokens % logits.shape[-1]
-    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-    if patient.calls.more_outputs is not None:
-        # A head whose output is not the logits learns from another loss.
-        loss = loss + sum(t.square().sum() for t in patient.calls.more_outputs(model, inputs))
-    loss.backward()
-    detached = [path for path, outputs in tables.items() if all(t.grad is None for t in outputs)]
-    if detached:
-        yield Finding("gradients.detached", "error", _names(detached), place=detached[0])
-    yield from _wrong_row(patient)
-    if patient.fresh:
-        yield from _frozen_table(patient)
-        yield from _stuck(patient, inputs, targets)
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    if any(p.grad is None for _, p in trained):
-        _learn_from_more(patient, model)
-    if any(p.grad is None for _, p in trained):
-        _learn_from_many(patient, model)
-    unused = [name for name, p in trained if p.grad is None]
-    if unused:
-        elsewhere = _learnt_elsewhere(patient)
-        unused = [name for name in unused if name not in elsewhere]
-    if unused:
-        origin = "cut" if _matters(patient, unused[:_FEW], inputs) else None
-        numbers, place = _names(unused), _common(unused)
-        yield Finding("gradients.none", "error", numbers, place=place, origin=origin)
-    infinite = [name for name, p in trained if p.grad is not None and not p.grad.isfinite().all()]
-    if infinite:
-        yield Finding("gradients.not_finite", "error", _names(infinite), place=infinite[0])
-    # Vectors may rightly have none: attention does not feel the bias of its keys.
-    if _still(trained):
-        _learn_from_many(patient, model)
-    still = _still(trained)
-    if still:
-        yield Finding("gradients.zero", "error", _names(still), place=_common(still))
-
-
-def _matters(patient: Patient, names: list[str], inputs: CallInputs) -> bool:
-    """Whether the logits depend on parameters that get no gradient: something cuts it off."""
-    model = copy_model(patient.noisy)
-    with torch.no_grad():
-        before = patient.logits(model, inputs)
-        for name in names:
-            parameter = model.get_parameter(name)
-            parameter += 0.1 * torch.randn_like(parameter)
-        return change_size(before, patient.logits(model, inputs)) > 1e-4
-
-
-def _learn_from_more(patient: Patient, model: nn.Module) -> None:
-    """Some parts, such as a memory of what is far away, have nothing to do in a short sequence."""
-    length = min(patient.max_length or _LONG, _LONG)
-    if length <= patient.length or patient.equal_lengths:
-        return
-    try:
-        logits = patient.logits(model, patient.draw(1, length, length))
-    except CALL_ERRORS:
-        return  # another check says which lengths fail
-    logits.square().mean().backward()
-
-
-def _still(trained: list[tuple[str, nn.Parameter]]) -> list[str]:
-    return [n for n, p in trained if p.dim() > 1 and p.grad is not None and not p.grad.any()]
-
-
-def _learn_from_many(patient: Patient, model: nn.Module) -> None:
-    """Some parts, such as a router that weighs only experts of nearly one score, learn from few
-    tokens."""
-    logits = patient.logits(model, patient.draw(_MANY, seed=2))
-    targets = patient.draw(_MANY, seed=3).tokens % logits.shape[-1]
-    F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
-
-
-def _learnt_elsewhere(patient: Patient) -> set[str]:
-    """What has a gradient with the model's own weights, under which a router may choose other
-    experts, or in training mode, where more parts may be used. All scores that come back are
-    learnt; states are not, or an encoder that only returns its states would pass for used."""
-    learnt: set[str] = set()
-    inputs = patient.draw(_MANY, seed=2)
-    for model in (patient.copy(), patient.training_copy()):
-        returned: list[Tensor] = []
-
-        def leave(
-            path: str, _module: nn.Module, _given: Any, output: Any, kept: list[Tensor] = returned
-        ) -> None:
-            if not path:
-                kept += [t for t in tensors_in(output) if t.requires_grad]
-
-        try:
-            with watching(model, leave=leave):
-                logits = patient.logits(model, inputs)
-            scores = [t for t in returned if t.dim() < 3 or t.shape[-1] == logits.shape[-1]]
-            torch.stack([t.double().square().mean() for t in (logits, *scores)]).sum().backward()
-        except CALL_ERRORS:
-            continue  # in training it may need more than it is given here
-        learnt |= {name for name, p in model.named_parameters() if p.grad is not None}
-    return learnt
-
-
-def _wrong_row(patient: Patient) -> Iterator[Finding]:
-    """The row of a table that never learns is that of padding."""
-    if patient.pad_id is None:
-        return
-    for path, module in patient.model.named_modules():
-        if not isinstance(module, nn.Embedding) or module.padding_idx is None:
-            continue
-        of_tokens = module.num_embeddings in (patient.vocab_size, patient.source_vocab_size)
-        if of_tokens and module.padding_idx != patient.pad_id:
-            numbers = {"index": module.padding_idx, "pad": patient.pad_id}
-            yield Finding("gradients.pad_row", "warning", numbers, place=path)
-            return
-
-
-def _frozen_table(patient: Patient) -> Iterator[Finding]:
-    """A table of tokens that holds random numbers is learnt, as all other matrices are."""
-    tables = {
-        f"{path}.weight": module.weight
-        for path, module in patient.model.named_modules()
-        if isinstance(module, nn.Embedding)
-    }
-    matrices = [(n, p) for n, p in patient.model.named_parameters() if p.dim() > 1]
-    if not all(p.requires_grad for n, p in matrices if n not in tables):
-        return  # most of the model may rightly be kept as it is
-    sizes = (patient.vocab_size, patient.source_vocab_size)
-    for name, weight in tables.items():
-        if not weight.requires_grad and len(weight) in sizes and _is_random(weight.detach()):
-            place = name.removesuffix(".weight")
-            yield Finding("gradients.frozen", "warning", {"names": place}, place=place)
-            return
-
-
-def _is_random(table: Tensor) -> bool:
-    """Independent numbers have no common direction; trained vectors, sinusoids and codes have, or
-    are whole numbers."""
-    table = table[(table != 0).any(dim=1)].double()
-    if table.numel() == 0 or table.equal(table.round()):
-        return False
-    n_rows, width = table.shape
-    largest = float(table.std()) * (n_rows**0.5 + width**0.5)
-    return float(torch.linalg.matrix_norm(table, 2)) < _LARGER_THAN_CHANCE * largest
-
-
-def _stuck(patient: Patient, inputs: CallInputs, targets: Tensor) -> Iterator[Finding]:
-    """Zeros that are multiplied, such as a gate and the matrix in front of it, wait for each other:
-    with the weights that the model begins with, none of them has a gradient; with noise on them
-    alone, they have."""
-    model = patient.copy()
-
-    def learn() -> None:
-        model.zero_grad()
-        logits = patient.logits(model, inputs)
-        F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
-
-    def size(parameter: Tensor) -> float:
-        return 0.0 if parameter.grad is None else float(parameter.grad.to_dense().abs().max())
-
-    learn()
-    waiting = {
-        name: p
-        for name, p in model.named_parameters()
-        if p.requires_grad and not p.detach().any() and not size(p)
-    }
-    if not waiting:
-        return
-    with torch.no_grad():
-        for parameter in waiting.values():
-            parameter += _NUDGE * torch.randn_like(parameter)
-    learn()
-    rounding = 1e-6 * max(map(size, model.parameters()))
-    woken = [name for name, parameter in waiting.items() if size(parameter) > rounding]
-    if woken:
-        yield Finding("gradients.stuck", "error", _names(woken), place=_common(woken))
 
 
 def gradient_value(patient: Patient) -> Iterator[Finding]:
@@ -339,19 +137,3 @@ def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
     gradient = parameter.grad.to_dense()
     said = float((gradient * direction).sum())
     return _nearest_slope([(parameter, direction)], loss, said, float(gradient.norm()))
-
-
-def _names(names: list[str]) -> dict[str, object]:
-    shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
-    return {"n": len(names), "names": shown}
-
-
-def _common(names: list[str]) -> str:
-    """The part of the tree that all of them are in; the first one's, if there is no such part."""
-    parts = [name.split(".") for name in names]
-    shared = []
-    for level in zip(*parts):
-        if len(set(level)) > 1:
-            break
-        shared.append(level[0])
-    return ".".join(shared or parts[0])
