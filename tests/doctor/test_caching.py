@@ -82,3 +82,42 @@ def test_positions_that_begin_anew_are_found_in_each_convention(name):
     torch.manual_seed(0)
     report = examine(model(), kind="decoder", only=["cache"])
     assert "cache.one" in [finding.case for finding in report.findings], report.recognised
+
+
+class Generates(CachedDecoder):
+    """Greedy. The cache is the model's own, and begins anew with each text, or does not."""
+
+    kept, place, clears = None, 0, True
+
+    def start(self, cache):
+        return self.place
+
+    def forward(self, tokens, place=0, cache=None):
+        self.place = place
+        return super().forward(tokens, cache)
+
+    def next_of(self, tokens, place):
+        logits, self.kept = self(tokens, place, self.kept)
+        return logits[:, -1:].argmax(dim=-1)
+
+    @torch.no_grad()
+    def generate(self, tokens, max_new_tokens):
+        if self.clears:
+            self.kept = None
+        new = self.next_of(tokens, 0)
+        for _ in range(max_new_tokens - 1):
+            tokens = torch.cat((tokens, new), dim=1)
+            new = self.next_of(new, tokens.shape[1] - 1)
+        return torch.cat((tokens, new), dim=1)
+
+
+class NeverClears(Generates):
+    clears = False
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cache_that_outlives_a_text_is_found_with_each_seed(seed):
+    for build, cases in ((Generates, set()), (NeverClears, {"greedy.eval"})):
+        torch.manual_seed(seed)
+        report = examine(build(), kind="decoder", seed=seed, only=["greedy"])
+        assert {f.case for f in report.findings} & {"greedy.eval"} == cases

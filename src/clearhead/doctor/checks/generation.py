@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..copying import copy_model
 from ..findings import Finding, NotApplicableError, Severity
 from ..patient import CallInputs, Generated, Patient
 from ..witness import watching
@@ -33,11 +34,12 @@ def greedy(patient: Patient) -> Iterator[Finding]:
     """Greedy generation repeats itself, from training mode too, follows the argmax of the full
     pass, and leaves the mode as it was."""
     model, _ = scene(patient)
+    unused = copy_model(model, share_weights=True)
     if not greedy_settings(patient) and draws(patient, model.eval()):
         raise NotApplicableError("only_samples")
-    yield from _repeats(patient, model.eval(), "greedy.eval", "error")
+    yield from _repeats(patient, model.eval(), unused.eval(), "greedy.eval", "error")
     # Many libraries leave this to their callers, and say so: worth knowing.
-    yield from _repeats(patient, model.train(), "greedy.train", "note")
+    yield from _repeats(patient, model.train(), unused.train(), "greedy.train", "note")
     if not model.training:
         yield Finding("greedy.mode", "warning")
     for prompt in prompts(patient):
@@ -49,18 +51,21 @@ def greedy(patient: Patient) -> Iterator[Finding]:
 
 
 def _repeats(
-    patient: Patient, model: nn.Module, case: str, severity: Severity
+    patient: Patient, model: nn.Module, unused: nn.Module, case: str, severity: Severity
 ) -> Iterator[Finding]:
+    """Written by a model that has generated nothing yet, and again by one that has, in another
+    order: what is left of other texts, such as a cache that is not cleared, must not matter."""
     settings = greedy_settings(patient)
-    for prompt in prompts(patient):
 
-        def write(prompt: CallInputs = prompt) -> tuple[int, ...]:
-            run = generate(patient, model, prompt, N_NEW, **settings)
-            return tuple(run.tokens.flatten().tolist())
+    def write(model: nn.Module, prompt: CallInputs) -> tuple[int, ...]:
+        run = generate(patient, model, prompt, N_NEW, **settings)
+        return tuple(run.tokens.flatten().tolist())
 
-        runs = [write(), write()]
+    first = [(p, write(copy_model(unused, share_weights=True), p)) for p in prompts(patient)]
+    for prompt, alone in reversed(first):
+        runs = [alone, write(model, prompt)]
         if runs[0] != runs[1]:
-            runs += [write(), write()]  # how different they are is worth two more
+            runs += [write(model, prompt), write(model, prompt)]  # to see how different they are
             yield Finding(case, severity, {"n": len(set(runs)), "of": len(runs)})
             return
 
