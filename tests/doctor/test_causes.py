@@ -322,3 +322,15 @@ class Windowed(healthy.Decoder):
 def test_a_sliding_window_is_compared_with_the_number_in_the_configuration(how, case):
     findings = examine(Windowed(**how), kind="decoder", only=["window"]).findings
     assert [(f.case, f.severity) for f in findings] == ([] if case is None else [case])
+
+
+class Unsaid(Windowed):
+    """How many tokens it takes stands in its table of positions alone."""
+
+    max_length = None
+
+
+def test_a_window_that_no_sequence_fills_is_not_examined():
+    torch.manual_seed(0)
+    (outcome,) = examine(Unsaid(size=LIMIT), kind="decoder", only=["window"]).outcomes
+    assert (outcome.status, outcome.reason) == ("not applicable", "long_window")

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..attention_trace import trace_attention
 from ..findings import Finding, NotApplicableError, Severity
+from ..form import CALL_ERRORS
 from ..patient import Patient
 
 _NAMES = ("sliding_window", "sliding_window_size", "window_size", "attention_window", "window")
@@ -58,9 +59,11 @@ def _window(patient: Patient) -> SlidingWindow:
     if size > _WIDEST or length > (patient.max_length or length):
         raise NotApplicableError("long_window")
     model, inputs = patient.plain, patient.draw(1, length)
-    attentions = trace_attention(
-        model, lambda: patient.logits(model, inputs), {(length, length), (length, length + 1)}
-    )
+    shapes = {(length, length), (length, length + 1)}
+    try:
+        attentions = trace_attention(model, lambda: patient.logits(model, inputs), shapes)
+    except CALL_ERRORS:  # more tokens than the model takes, and it does not say how many it takes
+        raise NotApplicableError("long_window") from None
     if not attentions:
         raise NotApplicableError("no_attention_seen")
     runs = {a.place: _run(a.weights, length) for a in attentions if a.axis == -1}
