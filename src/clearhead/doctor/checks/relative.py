@@ -1,13 +1,14 @@
 """Positions that act inside attention: rotations, biases of distance."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FunctionType
 
 import torch
 from torch import Tensor, nn
 
 from ..attention_trace import Attention, trace_attention
-from ..findings import Finding, NotApplicableError
+from ..findings import Finding, NotApplicableError, Severity
 from ..patient import CallInputs, Patient, change_size
 from ..witness import axis_of, watch
 
@@ -16,6 +17,23 @@ _TOLERANCE = 1e-3
 _ROUNDING = 1e-6
 # Names that promise that only distances count.
 _PROMISES = ("rotary", "rotate", "rope", "alibi", "relative")
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How the scores of one attention, for one token again and again, depend on where keys are."""
+
+    place: str
+    spread: float
+    """Of the scores, each less its query's score of its own place."""
+    change: float
+    """Largest, between two queries, of the scores at one distance."""
+    values_turned: bool
+    lines: Tensor | None
+    """(head, key): the scores of the last query, where they are straight lines, as with ALiBi. The
+    furthest key comes first, and the query's own, whose score is 0 here, last."""
+    lines_are_fixed: bool
+    """They begin above 0, and their slopes are not learnt."""
 
 
 def relative(patient: Patient) -> Iterator[Finding]:
@@ -44,6 +62,33 @@ def relative(patient: Patient) -> Iterator[Finding]:
             yield Finding("relative.values", "error", place=seen[0].place)
             return
         raise NotApplicableError("absolute_positions")
+    for distances in _distances(patient, inputs, seen):
+        finding = _judged(distances, promised=_promised(patient.model))
+        if finding is not None:
+            yield finding
+            return
+
+
+def _judged(distances: Distances, *, promised: bool) -> Finding | None:
+    if distances.change > _TOLERANCE * distances.spread:
+        numbers = {"change": distances.change, "spread": distances.spread}
+        severity: Severity = "warning" if promised else "note"
+        return Finding("relative.places", severity, numbers, place=distances.place)
+    if distances.values_turned:
+        return Finding("relative.values", "error", place=distances.place)
+    lines = distances.lines
+    if lines is None:
+        return None
+    heads = {"heads": len(lines)}
+    if distances.lines_are_fixed:
+        return Finding("relative.wrong_sign", "warning", heads, place=distances.place)
+    if len(lines) > 1 and (lines - lines[0]).abs().max() <= _ROUNDING * lines.abs().max():
+        return Finding("relative.one_slope", "warning", heads, place=distances.place)
+    return None
+
+
+def _distances(patient: Patient, inputs: CallInputs, seen: list[Attention]) -> Iterator[Distances]:
+    """Of each attention in which places count at all."""
     for index, attention in enumerate(seen):
         if attention.axis != -1 or attention.weights.dim() != 4:
             continue
@@ -52,27 +97,18 @@ def relative(patient: Patient) -> Iterator[Finding]:
         spread = float(distances[open_].std())
         # Some models compute scores in single precision always.
         if not spread > _ROUNDING * max(float(attention.scores[open_].abs().max()), 1e-3):
-            continue  # every key alike: no positions here
-        both = open_[..., 1:, 1:] & open_[..., :-1, :-1]
-        change = (distances[..., 1:, 1:] - distances[..., :-1, :-1])[both].abs().max()
-        if change > _TOLERANCE * spread:
-            severity = "warning" if _promised(patient.model) else "note"
-            numbers = {"change": float(change), "spread": spread}
-            yield Finding("relative.places", severity, numbers, place=attention.place)
-            return
-        if _turned(attention.values):
-            yield Finding("relative.values", "error", place=attention.place)
-            return
-        lines, numbers = _lines(attention), {"heads": distances.shape[1]}
-        if lines is None:
             continue
-        # The furthest key comes first, and the query's own, whose score is 0 here, last.
-        if (lines[:, 0] > 0).all() and _fixed(patient, inputs, index, lines):
-            yield Finding("relative.wrong_sign", "warning", numbers, place=attention.place)
-            return
-        if len(lines) > 1 and (lines - lines[0]).abs().max() <= _ROUNDING * lines.abs().max():
-            yield Finding("relative.one_slope", "warning", numbers, place=attention.place)
-            return
+        both = open_[..., 1:, 1:] & open_[..., :-1, :-1]
+        lines = _lines(attention)
+        rising = lines is not None and bool((lines[:, 0] > 0).all())
+        yield Distances(
+            place=attention.place,
+            spread=spread,
+            change=float((distances[..., 1:, 1:] - distances[..., :-1, :-1])[both].abs().max()),
+            values_turned=_turned(attention.values),
+            lines=lines,
+            lines_are_fixed=rising and lines is not None and _fixed(patient, inputs, index, lines),
+        )
 
 
 def _traced(
