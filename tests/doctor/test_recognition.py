@@ -308,3 +308,8 @@ def test_what_follows_from_a_cause_stands_under_it():
         ("limit.beyond", None),
     ]
     assert folded[0].severity == "error"  # as bad as the worst that follows
+
+
+def test_a_loss_of_the_model_does_not_explain_the_first_loss_of_its_logits():
+    findings = [Finding("loss_value.shift_0", "warning"), Finding("first_loss.high", "warning")]
+    assert [f.because for f in fold(findings)] == [None, None]

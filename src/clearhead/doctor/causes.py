@@ -61,7 +61,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     ("positions", "gradients.none padding.left"),
     ("gradients", "overfits gradient_value tied"),
     ("modes.differ", "knows_the_future padding_finite"),
-    ("loss_value", "ignored_targets accumulation knows_the_future overfits first_loss"),
+    ("loss_value", "ignored_targets accumulation knows_the_future overfits"),
     ("ignored_targets.counted", "accumulation ignored_targets"),
     ("attention_scale", "overfits dtypes first_loss gradients"),
     ("cache", "greedy.eval greedy.not_best beams batch_generation"),
