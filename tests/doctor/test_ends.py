@@ -133,3 +133,27 @@ class Endless(Greedy):
 def test_code_that_reads_an_end_is_not_said_to_have_none():
     assert cases(ByAFunction()) == []
     assert cases(Endless()) == ["stops.no_setting"]
+
+
+class EndsByChance(Decoder):
+    """Sampling draws the end at once. Greedy decoding never does, and reads all of its text."""
+
+    end = 2
+
+    @torch.no_grad()
+    def generate(self, tokens, max_new_tokens, top_k=None, eos_id=end):
+        for _ in range(max_new_tokens):
+            logits = self(tokens)[:, -1:]
+            drawn = torch.full_like(tokens[:, :1], self.end)
+            token = drawn if top_k is None else logits.argmax(dim=-1)
+            tokens = torch.cat((tokens, token), dim=1)
+            if (token == eos_id).all():
+                break
+        return tokens
+
+
+def test_an_end_that_comes_by_chance_does_not_hide_what_is_past_the_limit():
+    torch.manual_seed(0)
+    report = examine(EndsByChance(), kind="decoder", only=["past_the_limit"])
+    assert report.not_run == []
+    assert [finding.case for finding in report.findings] == ["past_the_limit.crash"]

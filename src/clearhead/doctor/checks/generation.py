@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError, Severity
+from ..generating import NEVER
 from ..patient import CallInputs, Generated, Patient
 from ..witness import watching
 from .runs import (
@@ -136,15 +137,22 @@ def past_the_limit(patient: Patient) -> Iterator[Finding]:
     limit = patient.max_length
     if limit is None or limit > 64:
         raise NotApplicableError("long_limit" if limit else "no_limit")
-    error = error_of(patient, model, prompt, limit + 2)
+    settings = greedy_settings(patient)
+    if "eos" in patient.calls.settings:
+        settings["eos"] = NEVER  # an end that comes by chance would hide what comes after it
+    error = error_of(patient, model, prompt, limit + 2, **settings)
     if error is not None and is_unclear(error):
         yield Finding("past_the_limit.crash", "note", {"limit": limit, "error": text_of(error)})
-    elif error is None and _reads_the_first_again(patient, model, prompt, limit):
+    elif error is None and _reads_the_first_again(patient, model, prompt, limit, settings):
         yield Finding("past_the_limit.first", "warning", {"limit": limit})
 
 
 def _reads_the_first_again(
-    patient: Patient, model: nn.Module, prompt: CallInputs, limit: int
+    patient: Patient,
+    model: nn.Module,
+    prompt: CallInputs,
+    limit: int,
+    settings: dict[str, Any],
 ) -> bool:
     """Whether some module is given the first tokens, as many as the limit, more often than one
     token fewer of them: after the step at which they are all there is, others have come."""
@@ -156,7 +164,7 @@ def _reads_the_first_again(
         given[path] += [t.clone() for t in tensors if t.dim() == 2 and not t.is_floating_point()]
 
     with watching(model, leave=leave):
-        run = generate(patient, model, prompt, limit + 2, **greedy_settings(patient))
+        run = generate(patient, model, prompt, limit + 2, **settings)
     text = torch.cat((run.prefix, run.tokens), dim=1)
     first, before = text[:, :limit], text[:, : limit - 1]
     return any(
