@@ -17,9 +17,9 @@ from clearhead.api import serving as serving_api
 from clearhead.config import GenerateConfig
 from clearhead.config.serve import Limits
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.results import Output
+from clearhead.decoding.results import AnsweredText, Output
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
-from clearhead.decoding.text import AnsweredText, EncodedSource
+from clearhead.decoding.text import EncodedSource
 from clearhead.errors import ConfigError, FolderError, InputError
 from clearhead.interop.model_folder import TokenIds
 from clearhead.serving import stored as stored_files

@@ -10,19 +10,15 @@ from clearhead.config.options import CatalogueOptions
 from clearhead.decoding.between import translate_between
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.rating import rated
-from clearhead.decoding.results import Output
-from clearhead.decoding.sources import encode_masked
-from clearhead.decoding.text import (
-    AnsweredText,
-    translate_sources,
-    translate_texts,
-    warn_of_too_long,
-)
+from clearhead.decoding.results import AnsweredText, Output
+from clearhead.decoding.sources import encode_masked, warn_of_too_long
+from clearhead.decoding.text import translate_sources, translate_texts
 from clearhead.errors import DataError, InputError
 from clearhead.intake.tables import in_language, read_units
 from clearhead.intake.unpack import open_bytes
 from clearhead.localise.catalogues import Catalogue, TranslatedPair, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
+from clearhead.localise.glossary import TermUse, as_glossary
 from clearhead.localise.masking import MaskedText
 
 
@@ -35,6 +31,7 @@ def fill_open_entries(
     paths = [as_path("memory", each) for each in options.memory]
     others = (pair for each in paths for pair in _remembered(each, catalogue.language))
     calibration, n_again = model.calibration, 0
+    glossary, uses = as_glossary(options.glossary), list[TermUse]()
     if options.leave_below and calibration is None:
         raise InputError(
             f"leave_below={options.leave_below} needs a confidence that means something, and "
@@ -42,7 +39,9 @@ def fill_open_entries(
         )
 
     def translate_strings(strings: Sequence[str]) -> list[list[Output]]:
-        answers = translate_texts(engine, codec, strings, config, calibration=calibration)
+        answers = translate_texts(
+            engine, codec, strings, config, calibration=calibration, glossary=glossary
+        )
         warn_of_too_long([repr(string[:40]) for string in strings], answers, codec, engine.config)
         return [counted(answer).outputs for answer in answers]
 
@@ -55,7 +54,8 @@ def fill_open_entries(
         if options.pieces:
             outputs = translate_between(texts, translate_strings)
         elif codec.keeps_spans:
-            sources = encode_masked(codec, texts, engine.config.max_length, config.too_long)
+            longest = engine.config.max_length
+            sources = encode_masked(codec, texts, longest, config.too_long, glossary=glossary)
             answers = translate_sources(engine, codec, sources, config, calibration)
             names = [repr(text.restore(text.pieces)[:40]) for text in texts]
             warn_of_too_long(names, answers, codec, engine.config)
@@ -68,6 +68,7 @@ def fill_open_entries(
         return [output and draft(output) for output in outputs]
 
     def draft(output: Output) -> Draft:
+        uses.extend(output.terms)
         if calibration is None:
             return Draft(output.text, output.confidence)
         confidence = rated(output, calibration, config.beam).calibrated
@@ -77,6 +78,7 @@ def fill_open_entries(
     memory = memory_of([*others, *own_pairs])
     filled = fill(catalogue, memory, translate, leave_below=options.leave_below)
     filled.again = n_again
+    filled.terms, filled.terms_used = len(uses), sum(use.is_used for use in uses)
     catalogue.write(output)
     return filled
 

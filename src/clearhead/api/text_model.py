@@ -48,10 +48,12 @@ from clearhead.decoding.continuing import generate_texts, stream_generated
 from clearhead.decoding.results import Output, Scored
 from clearhead.decoding.scoring import score_texts
 from clearhead.decoding.sentences import language_pair
-from clearhead.decoding.text import Engine, translate_texts, warn_of_cut, warn_of_too_long
+from clearhead.decoding.sources import warn_of_cut, warn_of_too_long
+from clearhead.decoding.text import Engine, translate_texts
 from clearhead.errors import InputError
 from clearhead.evaluation.classification import label_texts
 from clearhead.inspection.attention import AttentionMap
+from clearhead.localise.glossary import as_glossary
 
 if TYPE_CHECKING:
     from clearhead.api.measures import Evaluation
@@ -270,9 +272,15 @@ def find_translations(
     engine = _engine(model, model.opened.translator, options)
     codec, names = model.opened.codec, _named(texts, names)
     pair = None if options.split is None else language_pair(options.split)
-    config = options.config(n_best)
     decoded = translate_texts(
-        engine, codec, texts, config, names=names, split=pair, calibration=model.calibration
+        engine,
+        codec,
+        texts,
+        options.config(n_best),
+        names=names,
+        split=pair,
+        calibration=model.calibration,
+        glossary=as_glossary(options.glossary),
     )
     warn_of_too_long(names, decoded, codec, engine.config)
     return [answer.outputs for answer in decoded]

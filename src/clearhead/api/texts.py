@@ -1,6 +1,6 @@
 """One text or many, as they are given, and what can be said of how they are answered."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -51,6 +51,7 @@ class Translating(HowToSearch, total=False):
 
     too_long: TooLongSource
     split: str | None
+    glossary: Mapping[str, str] | str | Path | None
 
 
 class NBest(Translating, total=False):

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "separated by tabs",
     )
     add_options(parser, NBestOptions, "too_long", "split", metavars={"split": "PAIR"})
+    add_option(parser, NBestOptions, "glossary", type=Path, metavar="FILE")
     add_engine_arguments(parser)
     _add_catalogue_arguments(parser)
     parser.add_argument(
@@ -109,6 +110,7 @@ def run(namespace: argparse.Namespace) -> int:
             flag = f"--{name.replace('_', '-')}"
             raise ClearheadError(f"{flag} belongs to --catalogue; leave it out, or add that")
     model, options = open_model(namespace), options_of(namespace, NBestOptions)
+    n_terms = n_used = 0
     picture: Path | None = namespace.attention
     if picture is not None and model.model.config.family != "encoder-decoder":
         raise ClearheadError(
@@ -127,9 +129,11 @@ def run(namespace: argparse.Namespace) -> int:
     find_translations(model, [], options)  # refuses before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
-        nonlocal picture
+        nonlocal picture, n_terms, n_used
         lines = [line for _, line in chunk]
         answers = find_translations(model, lines, options, names_of(chunk), n_best=options.n_best)
+        used = [use.is_used for outputs in answers for use in (outputs[0].terms if outputs else ())]
+        n_terms, n_used = n_terms + len(used), n_used + sum(used)
         first = next((pair for pair in zip(lines, answers) if pair[1]), None)
         if picture is not None and first is not None:
             line, (best, *_) = first
@@ -148,7 +152,14 @@ def run(namespace: argparse.Namespace) -> int:
 
     if is_typed(namespace):
         return talk("A line is translated when you press Enter; Ctrl-D ends.", show)
-    return answer_lines(namespace, answer)
+    status = answer_lines(namespace, answer)
+    if options.glossary is not None:
+        print(_of_glossary(n_terms, n_used), file=sys.stderr)
+    return status
+
+
+def _of_glossary(n_terms: int, n_used: int) -> str:
+    return f"glossary: of {n_terms:,} terms in the sources, {n_used:,} are in the translations"
 
 
 def _details(model: TextModel, line: str, outputs: list[Output]) -> Iterator[str]:
@@ -181,6 +192,8 @@ def _fill(namespace: argparse.Namespace) -> int:
             f"{filled.again:,} texts were decoded again by clearhead: {namespace.engine} had lost "
             "a placeholder or a tag"
         )
+    if namespace.glossary is not None:
+        print(_of_glossary(filled.terms, filled.terms_used))
     if filled.left_out:
         print(
             f"{filled.left_out:,} more are left out: the header does not say Plural-Forms (PO), or "
@@ -210,6 +223,11 @@ def _shown(namespace: argparse.Namespace, number: int, line: str, outputs: list[
         for record, output in zip(shown, outputs):
             if namespace.details and output.calibrated is not None:
                 record["confidence"] = output.calibrated
+            if namespace.glossary is not None:
+                record["terms"] = [
+                    {"source": term.source, "target": term.target, "is_used": is_used}
+                    for term, is_used in output.terms
+                ]
         whole = {"line": number, "source": line, "translations": shown}
         return json.dumps(whole, ensure_ascii=False) + "\n"
     if namespace.scores or namespace.n_best > 1:

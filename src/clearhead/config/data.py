@@ -30,6 +30,8 @@ MOST_TOKENS = 2**20
 """Of a new vocabulary: the trainer of tokenizers reserves memory for all of them, and ends the
 process where it gets none."""
 MAX_PLACEHOLDERS = 1024
+TERM_TOKENS = ("<term-start>", "<term-target>", "<term-end>")
+"""The reserved tokens around a term of a source: before it, before its translation, and behind."""
 
 
 def label_token(label: str) -> str:
@@ -122,6 +124,14 @@ class DataConfig:
     """Pairs only: reserved tokens of a new tokenizer for what a translation must keep, such as
     placeholders, tags and addresses. Each becomes one of them before tokenising, and decoding gives
     each back exactly once. As many as a text has at most, such as 32; 0: they are text."""
+    glossary: str | None = None
+    """Pairs only: a CSV file of terms and their translations, found like tokenizer_file. Where both
+    sides of a pair have a term, the source says its translation between reserved tokens, so that
+    the model learns to follow a glossary that it is given when it translates. Not set: it does
+    not."""
+    glossary_share: float = 0.5
+    """Share of the pairs with such terms whose source says them: without them, the model would
+    forget how to translate on its own."""
     sample_mb: int = 256
     """A new tokenizer learns from at most so many megabytes, taken from the start of each file."""
     shard_mb: int = 64
@@ -144,6 +154,12 @@ class DataConfig:
         if self.placeholders and self.task != "pairs":
             rule = f"is for task='pairs', but this is {self.task!r}"
             raise ConfigError("placeholders", self.placeholders, rule, "leave it out")
+        if self.glossary is not None and self.task != "pairs":
+            rule = f"is for task='pairs', but this is {self.task!r}"
+            raise ConfigError("glossary", self.glossary, rule, "leave it out")
+        if not 0 < self.glossary_share <= 1:
+            rule = "must be above 0 and at most 1"
+            raise ConfigError("glossary_share", self.glossary_share, rule, "try 0.5")
         if not self.train:
             raise ConfigError("train", self.train, "names no file", "give a file, folder or glob")
         self._check_sources()
@@ -249,7 +265,8 @@ class DataConfig:
         """The control tokens of a new tokenizer, from id 0 on."""
         labels = self.labels if self.label_as == "token" else ()
         reserved = map(placeholder_token, range(self.placeholders))
-        return (*self.special_tokens, *map(label_token, labels), *reserved)
+        terms = () if self.glossary is None else TERM_TOKENS
+        return (*self.special_tokens, *map(label_token, labels), *reserved, *terms)
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -5,7 +5,7 @@ An option whose default is a field of another class (`top_k = Choice.top_k`) has
 explanation too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -79,6 +79,16 @@ class TranslateOptions(SearchOptions):
     split: str | None = None
     """The languages, such as en-zh, of texts whose sentences are translated one by one; needs the
     extra `serve`."""
+    glossary: Mapping[str, str] | str | Path | None = None
+    """Terms and their translations, which each translation uses: a CSV file of two columns, in
+    Python also a dictionary; not given: none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.glossary, Mapping | str | Path | None):
+            rule = f"is a {type(self.glossary).__name__}"
+            remedy = "give a CSV file, or {term: translation, …}"
+            raise ConfigError("glossary", self.glossary, rule, remedy)
 
     def config(self, n_best: int = BeamConfig.n_best) -> TranslateConfig:
         """As the decoder takes it; the beam holds at least the translations that are wanted."""

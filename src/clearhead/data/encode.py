@@ -4,6 +4,7 @@ that a worker starts quickly."""
 import multiprocessing
 import os
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -16,6 +17,8 @@ import numpy as np
 from clearhead.data.token_files import Integers, TokenArray, token_dtype
 from clearhead.environment import one_tokenizer_thread
 from clearhead.errors import ClearheadError
+from clearhead.localise.glossary import Glossary, PiecesWithTerms, terms_of_both
+from clearhead.localise.masking import Pieces
 from clearhead.localise.menu_keys import training_pair
 from clearhead.processes import starting_processes
 from clearhead.text.pieces import encode_pieces
@@ -48,16 +51,41 @@ def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
     return _ended(tokenizer, tokenizer.encode_batch(texts))
 
 
-def encode_sides(tokenizers: list[Tokenizer], texts: tuple[list[str], ...]) -> list[Encoded]:
+class TaughtTerms(NamedTuple):
+    """A glossary that a model learns to follow."""
+
+    glossary: Glossary
+    share: float
+    """Of the pairs with terms whose source says them."""
+
+    def annotated(self, source: Pieces, target: str) -> PiecesWithTerms:
+        """The pieces of a source, with the terms that the target has as well; or, in the other
+        pairs, as they are: a pure function of the text."""
+        words = "".join(piece for piece in source if isinstance(piece, str))
+        drawn = zlib.crc32(f"{words}\t{target}".encode(errors="replace")) / 2**32
+        return source if drawn >= self.share else terms_of_both(self.glossary, source, target)
+
+
+def encode_sides(
+    tokenizers: list[Tokenizer], texts: tuple[list[str], ...], taught: TaughtTerms | None = None
+) -> list[Encoded]:
     """The tokens of each side. Spans that both sides of a pair have become reserved tokens, if the
-    tokenizers have them."""
+    tokenizers have them; so do the terms that are taught."""
     most = min(len(tokenizer.placeholder_ids) for tokenizer in tokenizers)
-    if len(tokenizers) != 2 or not most:
+    if len(tokenizers) != 2 or not (most or taught):
         return [encode(*side) for side in zip(tokenizers, texts)]
-    masked = [training_pair(source, target, most) for source, target in zip(texts[0], texts[1])]
+    pairs = list(zip(texts[0], texts[1]))
+    masked = [
+        training_pair(source, target, most) if most else ((source,), (target,))
+        for source, target in pairs
+    ]
+    sources = [source for source, _ in masked]
+    if taught:
+        sources = [taught.annotated(own, target) for own, (_, target) in zip(sources, pairs)]
+    sides = (sources, [target for _, target in masked])
     return [
         _ended(tokenizer, encode_pieces(tokenizer, side))
-        for tokenizer, side in zip(tokenizers, zip(*masked))
+        for tokenizer, side in zip(tokenizers, sides)
     ]
 
 
@@ -79,13 +107,16 @@ def encode_labels(ids: dict[str, int], labels: list[str]) -> Encoded:
 
 
 def encode_in_order(
-    chunks: Iterable[SomeChunk], tokenizers: list[Tokenizer], processes: int
+    chunks: Iterable[SomeChunk],
+    tokenizers: list[Tokenizer],
+    processes: int,
+    taught: TaughtTerms | None = None,
 ) -> Iterator[tuple[SomeChunk, list[Encoded]]]:
     """Each chunk with the tokens of its first sides, one for each tokenizer. With one process the
     work is done here, on as many threads as the library takes."""
     if processes == 1:
         for chunk in chunks:
-            yield chunk, encode_sides(tokenizers, chunk.texts)
+            yield chunk, encode_sides(tokenizers, chunk.texts, taught)
         return
     # Fresh processes: a fork would copy the library's threads in an unknown state.
     with (
@@ -96,6 +127,7 @@ def encode_in_order(
             initializer=_start_worker,
             initargs=(
                 [(tokenizer.to_json(), tokenizer.special_tokens) for tokenizer in tokenizers],
+                taught and (taught.glossary.terms, taught.share),
             ),
         ) as pool,
     ):
@@ -118,10 +150,14 @@ def encode_in_order(
 
 
 _tokenizers: list[Tokenizer] = []  # a worker's own, set once when it starts
+_taught: list[TaughtTerms] = []
 
 
-def _start_worker(described: list[tuple[str, tuple[str, ...]]]) -> None:
+def _start_worker(
+    described: list[tuple[str, tuple[str, ...]]], taught: tuple[dict[str, str], float] | None
+) -> None:
     one_tokenizer_thread()
+    _taught[:] = [] if taught is None else [TaughtTerms(Glossary(taught[0]), taught[1])]
     _tokenizers[:] = [tokenizer_from_json(text, special) for text, special in described]
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -135,4 +171,4 @@ def _end_with_parent() -> None:
 
 
 def _encode_here(texts: tuple[list[str], ...]) -> list[Encoded]:
-    return encode_sides(_tokenizers, texts)
+    return encode_sides(_tokenizers, texts, *_taught)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import SPLITS, DataConfig
+from clearhead.data.encode import TaughtTerms
 from clearhead.data.manifest import (
     MANIFEST,
     VERIFIED,
@@ -31,6 +32,7 @@ from clearhead.files import PARTIAL_NAME, locked, refuse_unusual, sha256_of, wri
 from clearhead.intake.cleaning import REPORT, removal_report, removed
 from clearhead.intake.equality import shared_targets
 from clearhead.intake.sources import Cursor, Input, Reader, find_inputs
+from clearhead.localise.glossary import read_glossary
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
 from clearhead.text.train import train_bpe, train_characters
 
@@ -108,6 +110,8 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
     for tokenizer in loaded.values():
         tokenizer.check_control_tokens()
     sides = {side: loaded[file] for file, served in files.items() for side in served}
+    glossary = job.text.glossary
+    taught = glossary and TaughtTerms(read_glossary(Path(glossary)), config.glossary_share)
     return Manifest(
         data=plan["data"],
         task=config.task,
@@ -125,7 +129,7 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
             for side in served
         },
         splits={
-            split: write_split(job, split, split_inputs, sides)
+            split: write_split(job, split, split_inputs, sides, taught)
             for split, split_inputs in inputs.items()
             if split_inputs
         },
@@ -156,6 +160,11 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
             raise DataError(
                 f"data.placeholders={config.placeholders}, but {path} has {n_reserved} reserved "
                 f"tokens for placeholders; set data.placeholders={n_reserved}"
+            )
+        if config.glossary is not None and not tokenizer.term_ids:
+            raise DataError(
+                f"data.glossary={config.glossary!r}, but {path} has no reserved tokens for terms; "
+                "leave data.glossary out, or let prepare make a new tokenizer"
             )
         if config.task == "pairs" and tokenizer.pad_id in (tokenizer.bos_id, tokenizer.eos_id):
             raise DataError(
@@ -218,6 +227,10 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
             for path in input_files.paths
         }
     )
+    if job.text.glossary is not None:
+        glossary = Path(job.text.glossary)
+        read_glossary(glossary)  # refuses before any text is read
+        paths = sorted({*paths, glossary})
     total, done = sum(path.stat().st_size for path in paths), 0
     described: list[dict[str, Any]] = []
     job.report(Progress("hashing", 0, total))

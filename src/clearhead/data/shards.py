@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clearhead.config.data import DataConfig
-from clearhead.data.encode import Encoded, encode_in_order, encode_labels
+from clearhead.data.encode import Encoded, TaughtTerms, encode_in_order, encode_labels
 from clearhead.data.manifest import SplitFacts, read_note, to_json
 from clearhead.data.token_files import INDEX, FileFacts, TokenFileWriter, token_dtype
 from clearhead.errors import DataError
@@ -124,7 +124,11 @@ class Shard:
 
 
 def write_split(
-    job: Job, split: str, inputs: list[Input], sides: dict[str, Tokenizer]
+    job: Job,
+    split: str,
+    inputs: list[Input],
+    sides: dict[str, Tokenizer],
+    taught: TaughtTerms | None = None,
 ) -> SplitFacts:
     """Writes what is missing of a split, and gives the facts of all of it."""
     (job.folder / split).mkdir(exist_ok=True)
@@ -141,7 +145,7 @@ def write_split(
     job.report(Progress(split, 0, total))
     processes = job.processes if total > SMALL else 1
     shard = None
-    for chunk, encoded in encode_in_order(chunks, texts, processes):
+    for chunk, encoded in encode_in_order(chunks, texts, processes, taught):
         if labels is not None:
             encoded.append(encode_labels(labels, chunk.texts[-1]))
         shard = shard or Shard(job.folder, f"{split}/{len(records):05d}", sides)

@@ -4,7 +4,7 @@ tokens for so many: what stands between the spans is translated piece by piece."
 from collections.abc import Callable, Sequence
 
 from clearhead.decoding.rating import joint_confidence
-from clearhead.decoding.results import Output, StopReason
+from clearhead.decoding.results import Output, StopReason, joint_terms
 from clearhead.localise.masking import MaskedText
 
 TranslatePieces = Callable[[Sequence[str]], Sequence[Sequence[Output]]]
@@ -46,4 +46,5 @@ def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
         score=sum(part.score for part in parts),
         stop=cut[0] if cut else "end",
         calibrated=joint_confidence(parts),
+        terms=joint_terms(parts),
     )

@@ -1,14 +1,16 @@
 """From text to a model's tokens and back, as in its training."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clearhead.config import DecodeConfig
 from clearhead.config.decode import Start, TooLong, Window
+from clearhead.decoding.results import Output
 from clearhead.errors import InputError, nearest
 from clearhead.interop.model_folder import TokenIds
+from clearhead.localise.glossary import Glossary
 from clearhead.localise.masking import MaskedText, mask, masked_like
-from clearhead.text.pieces import encode_pieces
+from clearhead.text.pieces import TextPieces, encode_pieces
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -25,21 +27,38 @@ class Codec:
         trained with them. A prompt is not such a text: it ends where the model continues."""
         return text.strip() if self.ids.strip else text
 
+    def stripped(self, output: Output) -> Output:
+        """An output whose text has no blanks at its ends, if the model was trained so."""
+        return replace(output, text=self.as_in_training(output.text))
+
     @property
     def keeps_spans(self) -> bool:
         """Whether the model was trained with reserved tokens for what a translation must keep
         (`data.placeholders`)."""
         return bool(self.source.placeholder_ids and self.target.placeholder_ids)
 
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """As in training: the end token stands behind each, if the model has one; and for a
-        decoder, what the target begins with."""
-        if self.keeps_spans:
-            return self.encode_masked([mask(text) for text in texts])
-        end = self._behind_source
-        return [[*ids, *end] for ids in self.source.encode_batch(self._all_as_in_training(texts))]
+    @property
+    def reads_terms(self) -> bool:
+        """Whether the model was trained with terms of a glossary in its sources
+        (`data.glossary`)."""
+        return bool(self.source.term_ids)
 
-    def encode_masked(self, texts: Sequence[MaskedText]) -> list[list[int]]:
+    def encode_sources(
+        self, texts: Sequence[str], glossary: Glossary | None = None
+    ) -> list[list[int]]:
+        """As in training: the end token stands behind each, if the model has one; and for a
+        decoder, what the target begins with. If the model reads terms, those of the glossary."""
+        if self.keeps_spans:
+            return self.encode_masked([mask(text) for text in texts], glossary)
+        end, plain = self._behind_source, self._all_as_in_training(texts)
+        if glossary is None or not self.reads_terms:
+            return [[*ids, *end] for ids in self.source.encode_batch(plain)]
+        with_terms = [glossary.with_terms([text]) for text in plain]
+        return [[*ids, *end] for ids in encode_pieces(self.source, with_terms)]
+
+    def encode_masked(
+        self, texts: Sequence[MaskedText], glossary: Glossary | None = None
+    ) -> list[list[int]]:
         """The same, of texts with numbers for their spans. A span without a reserved token is
         text."""
         most = len(self.source.placeholder_ids)
@@ -51,7 +70,10 @@ class Codec:
             for text in texts
         ]
         end = self._behind_source
-        return [[*ids, *end] for ids in encode_pieces(self.source, pieces)]
+        read: list[TextPieces] = [*pieces]
+        if glossary is not None and self.reads_terms:
+            read = [glossary.with_terms(each) for each in pieces]
+        return [[*ids, *end] for ids in encode_pieces(self.source, read)]
 
     @property
     def _behind_source(self) -> list[int]:

@@ -7,8 +7,10 @@ from clearhead.config import GenerateConfig
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, one_of_strings
 from clearhead.decoding.inputs import name_of
+from clearhead.decoding.results import AnsweredText
+from clearhead.decoding.sources import warn_of_cut
 from clearhead.decoding.streaming import StreamedPiece, stream_texts
-from clearhead.decoding.text import AnsweredText, Engine, SeededPrompt, text_of, warn_of_cut
+from clearhead.decoding.text import Engine, SeededPrompt, text_of
 from clearhead.errors import InputError
 from clearhead.models import CausalLM
 

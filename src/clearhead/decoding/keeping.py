@@ -1,11 +1,12 @@
 """A translation keeps every span of its source: decoding admits the reserved token of each exactly
-once, and the end only behind the last of them. It holds for any model and any strategy, since what
-is not admitted has no probability."""
+once, and the end only behind the last of them; so with the words that it has to use. It holds for
+any model and any strategy, since what is not admitted has no probability."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from clearhead.decoding.constraints import AllBut, Constraint, NextTokens
+from clearhead.decoding.constraints import AllBut, NextTokens
 from clearhead.localise.masking import MaskedText
 from clearhead.localise.spans import SpanRules, signs_of
 from clearhead.text.pieces import tokens_with
@@ -19,29 +20,109 @@ def _tokens_with_signs(tokenizer: Tokenizer) -> dict[str, frozenset[int]]:
     return tokens_with(tokenizer, SIGNS)
 
 
-def can_keep(text: MaskedText, tokenizer: Tokenizer, max_new: int) -> bool:
-    """Whether there is a reserved token for each span, and space for all of them and the end."""
-    n_spans = len(text.spans)
-    return not n_spans or (n_spans <= len(tokenizer.placeholder_ids) and n_spans < max_new)
+def can_keep(
+    text: MaskedText | None, tokenizer: Tokenizer, max_new: int, runs: Sequence[Sequence[int]] = ()
+) -> bool:
+    """Whether there is a reserved token for each span, and space for all of them, the runs and the
+    end."""
+    n_spans = 0 if text is None else len(text.spans)
+    needed = n_spans + sum(map(len, runs))
+    return not needed or (n_spans <= len(tokenizer.placeholder_ids) and needed < max_new)
 
 
-def keep_spans(text: MaskedText, tokenizer: Tokenizer, max_new: int) -> Constraint:
+def keep_spans(text: MaskedText, tokenizer: Tokenizer, max_new: int) -> "Keeping":
     """The constraint of a translation of this text, in at most `max_new` tokens."""
-    assert can_keep(text, tokenizer, max_new)
-    reserved = tokenizer.placeholder_ids
-    numbers = {index: number for number, index in enumerate(reserved)}
-    with_signs = _tokens_with_signs(tokenizer)
-    never = frozenset(reserved).union(*(with_signs[sign] for sign in text.unused_signs))
+    return Keeping(text, tokenizer, max_new)
 
-    def constraint(new: Sequence[int]) -> NextTokens:
-        used = [numbers[token] for token in new if token in numbers]
-        n_missing = len(text.spans) - len(used)
-        admitted = {reserved[number] for number in next_spans(text, used)}
-        if n_missing and max_new - len(new) <= n_missing + 1:
-            return admitted
-        return AllBut((never - admitted) | ({tokenizer.eos_id} if n_missing else frozenset()))
 
-    return constraint
+class Keeping:
+    """The constraint of a translation: every span of its source, each once, and every run of
+    tokens, such as the words of a term. It is free until the space that is left is needed."""
+
+    def __init__(
+        self,
+        text: MaskedText | None,
+        tokenizer: Tokenizer,
+        max_new: int,
+        runs: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """Without a text, the model has no reserved tokens for spans."""
+        assert can_keep(text, tokenizer, max_new, runs)
+        self.text, self.max_new, self.runs = text, max_new, [tuple(run) for run in runs]
+        self.reserved, self.eos_id = tokenizer.placeholder_ids, tokenizer.eos_id
+        self.numbers = {index: number for number, index in enumerate(self.reserved)}
+        self.never: frozenset[int] = frozenset()
+        if text is not None:
+            with_signs = _tokens_with_signs(tokenizer)
+            unused = (with_signs[sign] for sign in text.unused_signs)
+            self.never = frozenset(self.reserved).union(*unused)
+
+    def __call__(self, new: Sequence[int]) -> NextTokens:
+        """The tokens that may follow."""
+        state = self._after(new)
+        admitted = {self.reserved[number] for number in self._next_spans(state)}
+        if not state.n_missing:
+            is_last = bool(self.runs) and self.max_new - len(new) <= 1
+            return [self.eos_id] if is_last else AllBut(self.never - admitted)
+        if not state.is_full:
+            return AllBut((self.never - admitted) | {self.eos_id})
+        follow = {run[len(state.begun)] for run in state.going_on(state.begun)}
+        return follow if state.begun else follow | admitted
+
+    def needed(self, new: Sequence[int]) -> int:
+        """Tokens that are still needed behind these, the end included."""
+        return self._after(new).n_needed
+
+    def _next_spans(self, state: "_Progress") -> list[int]:
+        return [] if self.text is None else next_spans(self.text, state.used)
+
+    def _after(self, new: Sequence[int]) -> "_Progress":
+        """What these tokens have, and lack."""
+        state = _Progress(set(self.runs), 0 if self.text is None else len(self.text.spans))
+        state.is_full = bool(state.n_missing) and self.max_new <= state.n_needed
+        for length, token in enumerate(new, 1):
+            if token in self.numbers and self.text is not None:
+                state.used.append(self.numbers[token])
+            whole = {run for run in state.missing if _ends_in(new, length, run)}
+            state.missing -= whole
+            if state.is_full:
+                begun = (*state.begun, token)
+                state.begun = begun if state.going_on(begun) else ()
+            elif state.n_missing:
+                state.is_full = self.max_new - length <= state.n_needed
+        return state
+
+
+def _ends_in(tokens: Sequence[int], length: int, run: tuple[int, ...]) -> bool:
+    """Whether the first so many tokens end in this run."""
+    return len(run) <= length and (*tokens[length - len(run) : length],) == run
+
+
+@dataclass
+class _Progress:
+    """How far a translation is."""
+
+    missing: set[tuple[int, ...]]
+    """Runs."""
+    n_spans: int
+    used: list[int] = field(default_factory=list)
+    """Spans."""
+    is_full: bool = False
+    """All the space that is left is needed."""
+    begun: tuple[int, ...] = ()
+    """The beginning of a run that is missing, since then."""
+
+    @property
+    def n_missing(self) -> int:
+        return len(self.missing) + self.n_spans - len(self.used)
+
+    @property
+    def n_needed(self) -> int:
+        return sum(map(len, self.missing)) + self.n_spans - len(self.used) + 1
+
+    def going_on(self, begun: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The missing runs that begin so, and go on."""
+        return [run for run in self.missing if len(run) > len(begun) and run[: len(begun)] == begun]
 
 
 def next_spans(text: MaskedText, used: Sequence[int]) -> list[int]:

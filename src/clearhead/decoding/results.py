@@ -1,11 +1,12 @@
 """The result of every strategy. `attention_of` gives its attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import exp
 from typing import Literal, NamedTuple
 
 from clearhead.errors import InputError
+from clearhead.localise.glossary import Term, TermUse
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.visible import label_of
 
@@ -32,6 +33,8 @@ class Output:
     calibrated: float | None = None
     """The chrF++, from 0 to 1, that translations of held-out text with such scores have; None: the
     model is not calibrated (`clearhead.calibrate`)."""
+    terms: tuple[TermUse, ...] = ()
+    """The terms of a glossary that the source has, and whether the text uses them."""
 
     @property
     def log_prob(self) -> float:
@@ -56,6 +59,32 @@ class Output:
 
     def __str__(self) -> str:
         return repr(self) if self.tokenizer is None else self.text
+
+
+class AnsweredText(NamedTuple):
+    """What became of one text; without outputs if it was empty."""
+
+    given: list[int]
+    """The tokens that the model was given."""
+    n_cut: int
+    """Tokens of the text that the model was not given."""
+    outputs: list[Output]
+    again: bool = False
+    """Whether clearhead has decoded it again, since the translation of another engine had lost
+    something."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Of the outputs."""
+        return [output.text for output in self.outputs]
+
+
+def joint_terms(parts: Sequence[Output]) -> tuple[TermUse, ...]:
+    """The terms of a text that is made of these: each once, used if all parts that need it do."""
+    uses: dict[Term, bool] = {}
+    for use in (use for part in parts for use in part.terms):
+        uses[use.term] = uses.get(use.term, True) and use.is_used
+    return tuple(TermUse(term, used) for term, used in uses.items())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from clearhead.decoding.rating import joint_confidence
+from clearhead.decoding.results import AnsweredText, Output, StopReason, joint_terms
 from clearhead.errors import ClearheadError, InputError
 
 WITHOUT_BLANKS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "dz"})
@@ -152,3 +154,36 @@ def check_can_split() -> None:
             "text is split by the package sentencex, which is not installed; get it with: "
             "pip install 'clearhead[serve]'"
         )
+
+
+def join_sentences(
+    text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
+) -> AnsweredText:
+    """One text again: its n-th translation is made of the n-th of each sentence."""
+    n_best = max((len(answer.outputs) for answer in translations), default=0)
+    outputs: list[Output] = []
+    for rank in range(n_best):
+        # A short sentence may have fewer translations than another: then its last.
+        chosen = [min(rank, len(answer.outputs) - 1) for answer in translations]
+        parts = [
+            answer.outputs[choice] for answer, choice in zip(translations, chosen) if choice >= 0
+        ]
+        written = [
+            answer.outputs[choice].text if choice >= 0 else ""
+            for answer, choice in zip(translations, chosen)
+        ]
+        early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
+        outputs.append(
+            Output(
+                text=text.joined(written, pair.joint),
+                tokenizer=parts[0].tokenizer,
+                tokens=[token for part in parts for token in part.tokens],
+                log_probs=[log_prob for part in parts for log_prob in part.log_probs],
+                score=sum(part.score for part in parts),
+                stop=early[0] if early else "end",
+                calibrated=joint_confidence(parts),
+                terms=joint_terms(parts),
+            )
+        )
+    tokens_given = [token for answer in translations for token in answer.given]
+    return AnsweredText(tokens_given, sum(answer.n_cut for answer in translations), outputs)

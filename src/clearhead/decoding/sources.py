@@ -1,14 +1,21 @@
 """Texts as a translator reads them: their tokens, and what they must keep."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
+from clearhead.config import ModelConfig
 from clearhead.config.decode import TooLongSource
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.inputs import name_of
+from clearhead.decoding.results import AnsweredText
 from clearhead.decoding.sentences import Fits
+from clearhead.localise.glossary import Glossary, Term
 from clearhead.localise.masking import MaskedText, mask
 
+_log = logging.getLogger("clearhead")
+T = TypeVar("T")
 NOTHING = mask("")
 
 
@@ -34,6 +41,9 @@ class EncodedSource(NamedTuple):
     """Tokens of the text that the model is not given."""
     masked: MaskedText = NOTHING
     """The text with numbers for its spans, if the model has reserved tokens for them."""
+    glossary: Glossary | None = None
+    terms: tuple[Term, ...] = ()
+    """Those of the glossary that the text has."""
 
 
 def encode_sources(
@@ -43,16 +53,20 @@ def encode_sources(
     too_long: TooLongSource,
     *,
     names: Sequence[str] | None = None,
+    glossary: Glossary | None = None,
 ) -> list[EncodedSource]:
     """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
     if codec.keeps_spans:
-        return encode_masked(codec, [mask(text) for text in texts], longest, too_long, names=names)
+        masked = [mask(text) for text in texts]
+        return encode_masked(codec, masked, longest, too_long, names=names, glossary=glossary)
     filled = [index for index, text in enumerate(texts) if text.strip()]
-    encoded = dict(zip(filled, codec.encode_sources([texts[index] for index in filled])))
-    return [
+    encode = partial(_encoded, codec.encode_sources, codec.longest_source(longest), glossary)
+    encoded = dict(zip(filled, encode([texts[index] for index in filled])))
+    fitted = [
         _fitted(codec, encoded.get(index, []), longest, too_long, name_of(names, index))
         for index in range(len(texts))
     ]
+    return [_looked_up(source, glossary, [text]) for source, text in zip(fitted, texts)]
 
 
 def encode_masked(
@@ -62,15 +76,45 @@ def encode_masked(
     too_long: TooLongSource,
     *,
     names: Sequence[str] | None = None,
+    glossary: Glossary | None = None,
 ) -> list[EncodedSource]:
     """The same, of texts whose spans are known."""
     filled = [index for index, text in enumerate(texts) if text.has_text or text.spans]
-    encoded = dict(zip(filled, codec.encode_masked([texts[index] for index in filled])))
+    encode = partial(_encoded, codec.encode_masked, codec.longest_source(longest), glossary)
+    encoded = dict(zip(filled, encode([texts[index] for index in filled])))
     fitted = [
         _fitted(codec, encoded.get(index, []), longest, too_long, name_of(names, index))
         for index in range(len(texts))
     ]
-    return [source._replace(masked=text) for source, text in zip(fitted, texts)]
+    return [
+        _looked_up(source, glossary, text.pieces)._replace(masked=text)
+        for source, text in zip(fitted, texts)
+    ]
+
+
+def _encoded(
+    encode: Callable[[Sequence[T], Glossary | None], list[list[int]]],
+    longest: int,
+    glossary: Glossary | None,
+    texts: Sequence[T],
+) -> list[list[int]]:
+    """The tokens of the texts. One that is too long with its terms is read without them."""
+    encoded = encode(texts, glossary)
+    if glossary is None:
+        return encoded
+    long = [number for number, ids in enumerate(encoded) if len(ids) > longest]
+    for number, ids in zip(long, encode([texts[number] for number in long], None)):
+        encoded[number] = ids
+    return encoded
+
+
+def _looked_up(
+    source: EncodedSource, glossary: Glossary | None, pieces: Sequence[str | int]
+) -> EncodedSource:
+    """The source with the terms of its text."""
+    if glossary is None or not source.given:
+        return source
+    return source._replace(glossary=glossary, terms=glossary.terms_in(pieces))
 
 
 def _fitted(
@@ -82,3 +126,21 @@ def _fitted(
     cut = "cut" if too_long == "cut" else "refuse"
     given = codec.fit_source(ids, longest, too_long=cut, name=name)
     return EncodedSource(given, len(ids) - len(given))
+
+
+def warn_of_too_long(
+    names: Sequence[str], answers: Sequence[AnsweredText], codec: Codec, config: ModelConfig
+) -> None:
+    """Warns of each text that was too long to translate whole: its name, the limit, the remedy."""
+    longest = codec.longest_source(config.max_length)
+    empty = "its translation is empty; split it, or have it cut: too_long='cut'"
+    for name, answer in zip(names, answers):
+        what = "its end was cut" if answer.given else empty
+        warn_of_cut(name, len(answer.given), answer.n_cut, longest, what)
+
+
+def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
+    """Warns if the model is not given all of a text."""
+    if n_cut:
+        told = "%s has %d tokens, but the model takes %d: %s"
+        _log.warning(told, name, n_given + n_cut, longest, what)

@@ -3,9 +3,9 @@ command and the Python API do it here and in `decoding/continuing.py`, so that a
 same tokens everywhere. What runs the model is the model itself (`OwnEngine`) or CTranslate2
 (`decoding/engine.py`)."""
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from clearhead.config import DecodeConfig, GenerateConfig, ModelConfig, TranslateConfig
@@ -16,21 +16,23 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.constraints import Constraint, Constraints
 from clearhead.decoding.generation import greedy
 from clearhead.decoding.keeping import can_keep, keep_spans, keeps_spans
-from clearhead.decoding.rating import joint_confidence, rated
-from clearhead.decoding.results import Output, StopReason
+from clearhead.decoding.rating import rated
+from clearhead.decoding.results import AnsweredText, Output
 from clearhead.decoding.sampling import sample
 from clearhead.decoding.sentences import (
     LanguagePair,
-    SplitText,
     check_can_split,
+    join_sentences,
     split_text,
 )
 from clearhead.decoding.sources import EncodedSource, encode_sources, reader_of
+from clearhead.decoding.terms import TermSearch, use_terms
 from clearhead.interop.calibration import Calibration
+from clearhead.localise.glossary import Glossary
 from clearhead.localise.masking import MaskedText
 from clearhead.text.pieces import decode_pieces
 
-_log = logging.getLogger("clearhead")
+Outputs = list[list[Output]]
 
 
 class SeededPrompt(NamedTuple):
@@ -136,24 +138,6 @@ class OwnEngine:
         )
 
 
-class AnsweredText(NamedTuple):
-    """What became of one text; without outputs if it was empty."""
-
-    given: list[int]
-    """The tokens that the model was given."""
-    n_cut: int
-    """Tokens of the text that the model was not given."""
-    outputs: list[Output]
-    again: bool = False
-    """Whether clearhead has decoded it again, since the translation of another engine had lost
-    something."""
-
-    @property
-    def texts(self) -> list[str]:
-        """Of the outputs."""
-        return [output.text for output in self.outputs]
-
-
 def text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
     """The output with its text, which may depend on the tokens that it stands behind."""
     text = codec.target.decode(output.tokens, behind=behind)
@@ -188,13 +172,67 @@ def _translate_plain(
     by_length = sorted(filled, key=lambda index: len(sources[index].given))
     ends = codec.decode_config(config.max_new)
     searched = engine.translate([sources[index].given for index in by_length], ends, config)
-    outputs = dict(zip(by_length, searched))
+    outputs = {
+        index: [text_of(output, codec) for output in found]
+        for index, found in zip(by_length, searched)
+    }
+    outputs = _using_terms(engine, codec, sources, outputs, config)
     return [
-        AnsweredText(
-            source.given, source.n_cut, [text_of(output, codec) for output in outputs.get(n, [])]
-        )
+        AnsweredText(source.given, source.n_cut, outputs.get(n, []))
         for n, source in enumerate(sources)
     ]
+
+
+def _using_terms(
+    engine: Engine,
+    codec: Codec,
+    sources: Sequence[EncodedSource],
+    outputs: dict[int, list[Output]],
+    config: TranslateConfig,
+) -> dict[int, list[Output]]:
+    """The translations of each source; those that lack a term of the glossary are decoded again by
+    clearhead, one token after another."""
+    ends = codec.decode_config(config.max_new)
+    greedily = replace(config, beam=replace(config.beam, width=1, n_best=1, groups=1))
+
+    def finish(output: Output, masked: MaskedText) -> Output | None:
+        if codec.keeps_spans:
+            return next(iter(_kept([output], codec, masked)), None)
+        return codec.stripped(text_of(output, codec))
+
+    def decode(rows: Sequence[list[int]], constraints: Sequence[Constraint]) -> list[Output]:
+        found = engine.constrained.translate(rows, ends, greedily, constraints)
+        return [own[0] for own in found]
+
+    searches = {
+        (index, rank): TermSearch(
+            source.given,
+            source.terms,
+            source.masked if codec.keeps_spans else None,
+            _space(engine, codec, source, ends),
+            output,
+            partial(finish, masked=source.masked),
+        )
+        for index, source in enumerate(sources)
+        for rank, output in enumerate(outputs.get(index, []))
+        if source.terms
+    }
+    if not searches:
+        return outputs
+    use_terms(list(searches.values()), codec.target, decode)
+    return {
+        index: [
+            searches[index, rank].output if (index, rank) in searches else output
+            for rank, output in enumerate(found)
+        ]
+        for index, found in outputs.items()
+    }
+
+
+def _space(engine: Engine, codec: Codec, source: EncodedSource, ends: DecodeConfig) -> int:
+    """Tokens that a translation can have."""
+    prompt = 1 if codec.ids.target_start is None else len(source.given)
+    return min(ends.max_new, engine.config.max_length - prompt)
 
 
 def _translate_keeping(
@@ -211,8 +249,7 @@ def _translate_keeping(
     translation."""
     ends, constraints = codec.decode_config(config.max_new), dict[int, Constraint]()
     for index, source in enumerate(sources):
-        prompt = 1 if codec.ids.target_start is None else len(source.given)
-        space = min(ends.max_new, engine.config.max_length - prompt)
+        space = _space(engine, codec, source, ends)
         if source.given and source.masked.has_text and can_keep(source.masked, codec.target, space):
             constraints[index] = keep_spans(source.masked, codec.target, space)
 
@@ -231,6 +268,7 @@ def _translate_keeping(
         outputs |= search(again, engine.constrained)
     else:
         again = []
+    outputs = _using_terms(engine, codec, sources, outputs, config)
     lost = [
         index
         for index, source in enumerate(sources)
@@ -238,15 +276,20 @@ def _translate_keeping(
     ]
     if lost:
         one = replace(config, beam=replace(config.beam, n_best=1))
+        glossaries = {id(each): each for each in (sources[index].glossary for index in lost)}
+        for glossary in glossaries.values():
 
-        def translate(pieces: Sequence[str]) -> list[list[Output]]:
-            answers = translate_texts(engine, codec, pieces, one, calibration=calibration)
-            return [answer.outputs for answer in answers]
+            def translate(pieces: Sequence[str], terms: Glossary | None = glossary) -> Outputs:
+                answers = translate_texts(
+                    engine, codec, pieces, one, calibration=calibration, glossary=terms
+                )
+                return [answer.outputs for answer in answers]
 
-        between = translate_between([sources[index].masked for index in lost], translate)
-        for index, output in zip(lost, between):
-            if output is not None and sources[index].masked.is_kept_by(output.text):
-                outputs[index] = [output]
+            own = [index for index in lost if sources[index].glossary is glossary]
+            between = translate_between([sources[index].masked for index in own], translate)
+            for index, output in zip(own, between):
+                if output is not None and sources[index].masked.is_kept_by(output.text):
+                    outputs[index] = [output]
     return [
         AnsweredText(source.given, source.n_cut, outputs.get(n, []), n in again)
         for n, source in enumerate(sources)
@@ -279,72 +322,23 @@ def translate_texts(
     names: Sequence[str] | None = None,
     split: LanguagePair | None = None,
     calibration: Calibration | None = None,
+    glossary: Glossary | None = None,
 ) -> list[AnsweredText]:
     """Translations of each text, the best first, in the order of the texts. An empty text has none.
     `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
     each text are translated one by one. With a `calibration`, each translation has its
-    confidence."""
-    longest = engine.config.max_length
+    confidence. With a `glossary`, it uses the terms."""
+    longest, read = engine.config.max_length, partial(encode_sources, glossary=glossary)
     if split is None:
-        sources = encode_sources(codec, texts, longest, config.too_long, names=names)
+        sources = read(codec, texts, longest, config.too_long, names=names)
         return translate_sources(engine, codec, sources, config, calibration)
     check_can_split()
     fits = reader_of(codec, longest)
     cut = [split_text(text, split.source, fits, strip=codec.ids.strip) for text in texts]
     sentences = [sentence for split_up in cut for sentence in split_up.sentences]
-    sources = encode_sources(codec, sentences, longest, config.too_long)
+    sources = read(codec, sentences, longest, config.too_long)
     translations = iter(translate_sources(engine, codec, sources, config, calibration))
     return [
         join_sentences(split_up, [next(translations) for _ in split_up.sentences], split)
         for split_up in cut
     ]
-
-
-def join_sentences(
-    text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
-) -> AnsweredText:
-    """One text again: its n-th translation is made of the n-th of each sentence."""
-    n_best = max((len(answer.outputs) for answer in translations), default=0)
-    outputs: list[Output] = []
-    for rank in range(n_best):
-        # A short sentence may have fewer translations than another: then its last.
-        chosen = [min(rank, len(answer.outputs) - 1) for answer in translations]
-        parts = [
-            answer.outputs[choice] for answer, choice in zip(translations, chosen) if choice >= 0
-        ]
-        written = [
-            answer.outputs[choice].text if choice >= 0 else ""
-            for answer, choice in zip(translations, chosen)
-        ]
-        early: list[StopReason] = [part.stop for part in parts if part.stop != "end"]
-        outputs.append(
-            Output(
-                text=text.joined(written, pair.joint),
-                tokenizer=parts[0].tokenizer,
-                tokens=[token for part in parts for token in part.tokens],
-                log_probs=[log_prob for part in parts for log_prob in part.log_probs],
-                score=sum(part.score for part in parts),
-                stop=early[0] if early else "end",
-                calibrated=joint_confidence(parts),
-            )
-        )
-    tokens_given = [token for answer in translations for token in answer.given]
-    return AnsweredText(tokens_given, sum(answer.n_cut for answer in translations), outputs)
-
-
-def warn_of_too_long(
-    names: Sequence[str], answers: Sequence[AnsweredText], codec: Codec, config: ModelConfig
-) -> None:
-    """Warns of each text that was too long to translate whole: its name, the limit, the remedy."""
-    longest = codec.longest_source(config.max_length)
-    empty = "its translation is empty; split it, or have it cut: too_long='cut'"
-    for name, answer in zip(names, answers):
-        what = "its end was cut" if answer.given else empty
-        warn_of_cut(name, len(answer.given), answer.n_cut, longest, what)
-
-
-def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
-    """Warns if the model is not given all of a text."""
-    if n_cut:
-        told = "%s has %d tokens, but the model takes %d: %s"
-        _log.warning(told, name, n_given + n_cut, longest, what)

@@ -23,7 +23,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.decoding.cached import evaluating, in_full
 from clearhead.decoding.codec import Codec
-from clearhead.decoding.text import warn_of_cut
+from clearhead.decoding.sources import warn_of_cut
 from clearhead.errors import ConfigError, InputError, nearest
 from clearhead.interop.labels import Labels
 from clearhead.models import Classifier, MaskedLM

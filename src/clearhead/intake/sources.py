@@ -38,7 +38,7 @@ class Cursor(NamedTuple):
 
 def data_root(config: DataConfig) -> Path:
     """Where the paths of a recipe start from: CLEARHEAD_DATA, unless all of them are absolute. A
-    tokenizer may also stand where the command is run."""
+    tokenizer and a glossary may also stand where the command is run."""
     paths = [*config.train, *config.valid, *config.test]
     if not all(user_path(path).is_absolute() for path in paths):
         return data_folder()
@@ -56,9 +56,10 @@ def located(config: DataConfig, root: Path | None = None) -> DataConfig:
         split: tuple(str(start / user_path(path)) for path in getattr(config, split))
         for split in SPLITS
     }
-    if config.tokenizer_file is not None:
-        path = user_path(config.tokenizer_file)
-        paths["tokenizer_file"] = str(start / path if (start / path).exists() else path)
+    for field in ("tokenizer_file", "glossary"):
+        if (name := getattr(config, field)) is not None:
+            path = user_path(name)
+            paths[field] = str(start / path if (start / path).exists() else path)
     return replace(config, **paths)
 
 

@@ -50,6 +50,10 @@ class Filled:
     span."""
     unsure: list[str] = field(default_factory=list)
     """Those of entries that stay open as well: the confidence is too low."""
+    terms: int = 0
+    """Terms of the glossary in the texts that the model has translated."""
+    terms_used: int = 0
+    """Those of them that its translations use."""
 
     @property
     def kept(self) -> int:

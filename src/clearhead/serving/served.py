@@ -9,9 +9,10 @@ from clearhead.config import BeamConfig, TranslateConfig
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.engine import CTranslate2Engine, EnginePrecision
 from clearhead.decoding.opening import open_codec, open_folder
-from clearhead.decoding.sentences import LanguagePair, SplitText, split_text
+from clearhead.decoding.results import AnsweredText
+from clearhead.decoding.sentences import LanguagePair, SplitText, join_sentences, split_text
 from clearhead.decoding.sources import EncodedSource, encode_sources, reader_of
-from clearhead.decoding.text import AnsweredText, join_sentences, translate_sources
+from clearhead.decoding.text import translate_sources
 from clearhead.interop.calibration import read_calibration
 from clearhead.models import CausalLM
 from clearhead.serving.batching import N_QUEUES

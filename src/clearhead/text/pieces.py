@@ -1,27 +1,36 @@
-"""Texts with reserved tokens in the place of some spans: pieces of text, and numbers of reserved
-tokens between them."""
+"""Texts with reserved tokens: pieces of text, numbers of reserved tokens in the place of some spans
+between them, and terms with their translations."""
 
 from collections.abc import Iterable, Sequence
 
 from clearhead.text.tokenizer import Tokenizer
 
-TextPieces = Sequence[str | int]
-"""A number n stands for the tokenizer's n-th reserved token."""
+TextPieces = Sequence[str | int | tuple[str, str]]
+"""A number n stands for the tokenizer's n-th reserved token, two strings for a term and its
+translation."""
 
 
 def encode_pieces(tokenizer: Tokenizer, texts: Sequence[TextPieces]) -> list[list[int]]:
-    """The ids of several texts. Only a number gives a reserved token: no text can spell one."""
-    strings = [piece for text in texts for piece in text if isinstance(piece, str)]
-    encoded = iter(tokenizer.encode_batch(strings))
-    reserved = tokenizer.placeholder_ids
-    return [
-        [
-            index
-            for piece in text
-            for index in ([reserved[piece]] if isinstance(piece, int) else next(encoded))
-        ]
+    """The ids of several texts. Only a number or a term gives a reserved token: no text can spell
+    one."""
+    strings = [
+        string
         for text in texts
+        for piece in text
+        if not isinstance(piece, int)
+        for string in ([piece] if isinstance(piece, str) else piece)
     ]
+    encoded = iter(tokenizer.encode_batch(strings))
+
+    def ids_of(piece: str | int | tuple[str, str]) -> list[int]:
+        if isinstance(piece, int):
+            return [tokenizer.placeholder_ids[piece]]
+        if isinstance(piece, str):
+            return next(encoded)
+        start, between, end = tokenizer.term_ids
+        return [start, *next(encoded), between, *next(encoded), end]
+
+    return [[index for piece in text for index in ids_of(piece)] for text in texts]
 
 
 def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str | int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from clearhead.config.data import placeholder_token
+from clearhead.config.data import TERM_TOKENS, placeholder_token
 from clearhead.errors import DataError, InputError
 from clearhead.text.untrusted import MAX_RUN, check_parts, check_sizes, slow_runs
 
@@ -89,10 +89,20 @@ class Tokenizer:
     def placeholder_ids(self) -> tuple[int, ...]:
         """The reserved tokens for spans that a translation must keep, by number; of most tokenizers
         none."""
+        names = takewhile(self._reserved.__contains__, map(placeholder_token, count()))
+        return tuple(self._reserved[name] for name in names)
+
+    @cached_property
+    def term_ids(self) -> tuple[int, ...]:
+        """The reserved tokens before a term of a source, before its translation, and behind it; of
+        most tokenizers none."""
+        ids = tuple(self._reserved[name] for name in TERM_TOKENS if name in self._reserved)
+        return ids if len(ids) == len(TERM_TOKENS) else ()
+
+    @cached_property
+    def _reserved(self) -> dict[str, int]:
         added = self.library.get_added_tokens_decoder().items()
-        reserved = {token.content: index for index, token in added if token.special}
-        names = takewhile(reserved.__contains__, map(placeholder_token, count()))
-        return tuple(reserved[name] for name in names)
+        return {token.content: index for index, token in added if token.special}
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text alone: no start, no end."""

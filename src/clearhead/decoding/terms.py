@@ -1,0 +1,140 @@
+"""Translations that lack a term of a glossary: the term is put where the model finds it most
+likely, and the rest is decoded again behind it. A constraint guarantees its tokens, whatever the
+model has learnt."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from clearhead.decoding.constraints import Constraint, NextTokens
+from clearhead.decoding.keeping import Keeping, can_keep
+from clearhead.decoding.results import Output
+from clearhead.localise.glossary import UNSPACED, Term, TermUse, is_used, with_blank
+from clearhead.localise.masking import MaskedText
+from clearhead.text.tokenizer import Tokenizer, UnknownLetterError
+
+_INSIDE_WORD = re.compile(rf"[^\W{UNSPACED}]{{2}}")
+MAX_PLACES = 24
+"""Of a translation at which a term is tried."""
+DecodeRows = Callable[[Sequence[list[int]], Sequence[Constraint]], Sequence[Output]]
+"""A translation of each source under its constraint."""
+
+
+@dataclass
+class TermSearch:
+    """A translation that has to use some terms."""
+
+    given: list[int]
+    """The tokens of the source."""
+    terms: tuple[Term, ...]
+    masked: MaskedText | None
+    """The source with numbers for its spans, if the model has reserved tokens for them."""
+    space: int
+    """Tokens that a translation can have."""
+    best: Output
+    """So far."""
+    finish: Callable[[Output], Output | None]
+    """The output with its text; None if it may not be used."""
+    tried: list[Term] = field(default_factory=list)
+    required: list[Term] = field(default_factory=list)
+    """Those tried terms that the constraint asks for: for the others there is no space."""
+
+    def missing(self) -> list[Term]:
+        """Terms that the best translation lacks, and that have not been tried."""
+        return [
+            term
+            for term in self.terms
+            if term not in self.tried and not is_used(term.target, self.best.text)
+        ]
+
+    def take(self, outputs: Sequence[Output]) -> None:
+        """The one with the most terms; of equally many, that with the highest score."""
+        finished = [done for output in outputs if (done := self.finish(output)) is not None]
+        self.best = max([self.best, *finished], key=self._rank)
+
+    def _rank(self, output: Output) -> tuple[int, int, float]:
+        n_used = sum(is_used(term.target, output.text) for term in self.terms)
+        # A term inside a longer word is better than none.
+        text = output.text.casefold()
+        n_there = sum(term.target.casefold() in text for term in self.terms)
+        return n_used, n_there, output.score
+
+    @property
+    def output(self) -> Output:
+        """The best translation, which knows what it has used."""
+        uses = [TermUse(term, is_used(term.target, self.best.text)) for term in self.terms]
+        return replace(self.best, terms=tuple(uses))
+
+
+def use_terms(searches: Sequence[TermSearch], tokenizer: Tokenizer, decode: DecodeRows) -> None:
+    """Requires the missing terms, in each round one more of each translation."""
+    while True:
+        rows: list[list[int]] = []
+        constraints: list[Constraint] = []
+        of: list[TermSearch] = []
+        for search in searches:
+            for constraint in _next_places(search, tokenizer):
+                rows.append(search.given)
+                constraints.append(constraint)
+                of.append(search)
+        if not rows:
+            return
+        found: dict[int, list[Output]] = {}
+        for search, output in zip(of, decode(rows, constraints)):
+            found.setdefault(id(search), []).append(output)
+        for search in searches:
+            search.take(found.get(id(search), []))
+
+
+def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
+    """The constraints by which the next missing term stands at each place."""
+    tokens = [token for token in search.best.tokens if token != tokenizer.eos_id]
+    for term in search.missing():
+        search.tried.append(term)
+        runs = [term_tokens(each, tokenizer) for each in (*search.required, term)]
+        # A model that may not end goes on for ever: hardly longer than the translation is enough.
+        n_spans = 0 if search.masked is None else len(search.masked.spans)
+        limit = min(search.space, 2 * len(tokens) + sum(map(len, runs)) + n_spans + 8)
+        if runs[-1] and can_keep(search.masked, tokenizer, limit, runs):
+            keeping = Keeping(search.masked, tokenizer, limit, runs)
+            begins = [tokens[:place] + runs[-1] for place in _places(tokens, tokenizer)]
+            search.required.append(term)
+            return [
+                _Beginning(begin, keeping)
+                for begin in begins
+                if len(begin) + keeping.needed(begin) <= limit
+            ]
+    return []
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """These tokens first; then what a constraint allows behind them."""
+
+    tokens: list[int]
+    then: Constraint
+
+    def __call__(self, new: Sequence[int]) -> NextTokens:
+        return [self.tokens[len(new)]] if len(new) < len(self.tokens) else self.then(new)
+
+
+def term_tokens(term: Term, tokenizer: Tokenizer) -> list[int]:
+    """A term as it stands inside a text; nothing if the tokenizer cannot write it."""
+    try:
+        return tokenizer.encode(with_blank(term.target))
+    except UnknownLetterError:
+        return []
+
+
+def _places(tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Where a word may begin: not inside a word or a character."""
+    places = [place for place in range(len(tokens) + 1) if _is_between(tokens, place, tokenizer)]
+    step = -(-len(places) // MAX_PLACES)
+    return places[:: max(1, step)]
+
+
+def _is_between(tokens: Sequence[int], place: int, tokenizer: Tokenizer) -> bool:
+    before, behind = tokenizer.decode(tokens[:place]), tokenizer.decode(tokens[place:])
+    if before.endswith("\ufffd") or behind.startswith("\ufffd"):
+        return False
+    return _INSIDE_WORD.fullmatch(before[-1:] + behind[:1]) is None

@@ -1,0 +1,234 @@
+"""Terms that a translation has to use. Words are compared whole and without regard to case; in
+scripts without blanks, such as Chinese, characters are compared."""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from unicodedata import category
+
+from clearhead.config.checks import as_path
+from clearhead.errors import ConfigError, DataError
+from clearhead.localise.spans import SpanRules, find_spans
+
+MAX_BYTES = 1 << 26
+MAX_LENGTH = 200
+"""Characters of the longest term."""
+MAX_ENDING = 3
+"""Letters that a term may have more at its end, where it is inflected."""
+HEADERS = (("source", "target"), ("source term", "target term"), ("term", "translation"))
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Scripts without blanks between words: Thai, Lao, Burmese, Khmer, kana and Chinese."""
+_UNIT = re.compile(rf"[^\W{UNSPACED}]+|\s+|.", re.S)
+_SPACED = re.compile(rf"[^\W{UNSPACED}]")
+
+
+class Term(NamedTuple):
+    """A term of the source, and what it is called in the target."""
+
+    source: str
+    target: str
+
+
+class TermUse(NamedTuple):
+    """A term that a text has."""
+
+    term: Term
+    is_used: bool
+    """Whether the translation has the target's word for it."""
+
+
+PiecesWithTerms: TypeAlias = tuple[str | int | Term, ...]
+"""Text, numbers of spans, and terms with their translations."""
+
+
+class Glossary(Mapping[str, str]):
+    """Terms, and their translations."""
+
+    def __init__(self, terms: Mapping[str, str]) -> None:
+        self.terms = {source.strip(): target.strip() for source, target in terms.items()}
+        self._by_key = {_keys(source): target for source, target in self.terms.items()}
+        lengths: dict[str, set[int]] = {}
+        for key in self._by_key:
+            lengths.setdefault(key[0], set()).add(len(key))
+        self._lengths = {first: sorted(each, reverse=True) for first, each in lengths.items()}
+
+    def __getitem__(self, term: str) -> str:
+        return self.terms[term]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.terms)
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def with_terms(self, pieces: Sequence[str | int]) -> PiecesWithTerms:
+        """The pieces of a text, its terms as pieces of their own: from the left, the longest
+        first. The blank before a term belongs to it, as it does in most tokenizers."""
+        found: list[str | int | Term] = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                found.append(piece)
+                continue
+            end = 0
+            for start, stop, target in self._matches(piece):
+                is_behind_blank = piece[start - 1 : start] == " " and start > end
+                begin = start - is_behind_blank
+                if begin > end:
+                    found.append(piece[end:begin])
+                found.append(Term(piece[begin:stop], with_blank(target)))
+                end = stop
+            if end < len(piece):
+                found.append(piece[end:])
+        return tuple(found)
+
+    def terms_in(self, pieces: Sequence[str | int]) -> tuple[Term, ...]:
+        """The terms of a text, each once."""
+        found: dict[str, Term] = {}
+        for text in (piece for piece in pieces if isinstance(piece, str)):
+            for start, stop, target in self._matches(text):
+                found.setdefault(target.casefold(), Term(text[start:stop], target))
+        return tuple(found.values())
+
+    def _matches(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Start, stop and translation of each term."""
+        units = list(_UNIT.finditer(text))
+        keys = tuple(_key(unit[0]) for unit in units)
+        place = 0
+        while place < len(keys):
+            for length in self._lengths.get(keys[place], ()):
+                target = self._by_key.get(keys[place : place + length])
+                if target is not None and place + length <= len(keys):
+                    stop = units[place + length - 1].end()
+                    if category(text[stop : stop + 1] or " ")[0] != "M":  # of the letter before it
+                        yield units[place].start(), stop, target
+                        place += length - 1
+                        break
+            place += 1
+
+
+def is_used(target: str, text: str) -> bool:
+    """Whether a text has the term, the last word with an ending of a few letters or without."""
+    wanted, keys = _keys(target), _keys(text)
+    *first, last = wanted
+    for place in range(len(keys) - len(wanted) + 1):
+        behind = keys[place + len(first)]
+        if (
+            list(keys[place : place + len(first)]) == first
+            and behind.startswith(last)
+            and len(behind) <= len(last) + MAX_ENDING
+        ):
+            return True
+    return False
+
+
+def with_blank(target: str) -> str:
+    """A term as it stands inside a text: behind a blank, if its script has them."""
+    return f" {target}" if _SPACED.match(target) else target
+
+
+def terms_of_both(glossary: Glossary, pieces: Sequence[str | int], target: str) -> PiecesWithTerms:
+    """The pieces of a source; only those terms are marked whose translation the target has."""
+    marked = glossary.with_terms(pieces)
+    terms = {piece for piece in marked if isinstance(piece, Term)}
+    used = {term for term in terms if is_used(term.target.strip(), target)}
+    plain: list[str | int | Term] = []
+    for piece in marked:
+        text = piece.source if isinstance(piece, Term) and piece not in used else piece
+        last = plain[-1] if plain else None
+        if isinstance(text, str) and isinstance(last, str):  # words of one piece belong together
+            plain[-1] = last + text
+        else:
+            plain.append(text)
+    return tuple(plain)
+
+
+def read_glossary(path: Path) -> Glossary:
+    """A glossary from a CSV file in UTF-8: a term and its translation in each line."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path} has more than {MAX_BYTES:,} bytes; give fewer terms")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file") from None
+    terms: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    try:
+        for number, row in enumerate(reader, 1):
+            if not any(field.strip() for field in row):
+                continue
+            if number == 1 and tuple(field.strip().lower() for field in row) in HEADERS:
+                continue
+            if len(row) != 2:
+                what = f"{path}, row {number}: {len(row)} columns"
+                raise DataError(f"{what}; write a term and its translation, separated by a comma")
+            source, target = (field.strip() for field in row)
+            if wrong := wrong_in(source, target):
+                raise DataError(
+                    f"{path}, row {number}: the {wrong.what} {wrong.rule}; {wrong.remedy}"
+                )
+            if terms.get(source, target) != target:
+                what = f"{path}, row {number}: {source!r} has another translation"
+                raise DataError(f"{what} in row {lines[source]}; keep one of them")
+            terms[source], lines[source] = target, number
+    except csv.Error as error:
+        raise DataError(f"{path} is not CSV ({error}); check its quotes") from None
+    if not terms:
+        raise DataError(f"{path} has no terms; write a term and its translation in each line")
+    return Glossary(terms)
+
+
+def as_glossary(glossary: Mapping[str, str] | str | Path | None) -> Glossary | None:
+    """A glossary from a dictionary or a CSV file; None if there are no terms."""
+    if isinstance(glossary, Glossary):
+        return glossary
+    if isinstance(glossary, str | Path):
+        return read_glossary(as_path("glossary", glossary))
+    for source, target in (glossary or {}).items():
+        if not isinstance(source, str) or not isinstance(target, str):
+            rule = "is not a term with its translation"
+            raise ConfigError("glossary", {source: target}, rule, "give two strings")
+        if wrong := wrong_in(source, target):
+            raise ConfigError("glossary", {source: target}, f"has a {wrong}", wrong.remedy)
+    return Glossary(glossary) if glossary else None
+
+
+class WrongTerm(NamedTuple):
+    """What is wrong with a term."""
+
+    what: str
+    """The term, or its translation."""
+    rule: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} that {self.rule}"
+
+
+def wrong_in(source: str, target: str) -> WrongTerm | None:
+    """What is wrong with a term, and what to do; None if nothing is."""
+    for what, text in (("term", source), ("translation", target)):
+        if not text.strip():
+            return WrongTerm(what, "is empty", "write it, or leave the term out")
+        if len(text) > MAX_LENGTH:
+            rule = f"has {len(text)} characters"
+            return WrongTerm(what, rule, f"write at most {MAX_LENGTH}")
+        if any(category(sign) in ("Cc", "Cs", "Cn") for sign in text):
+            return WrongTerm(what, "has control characters", "remove them")
+        if find_spans(text, SpanRules()):
+            rule = "has a placeholder, a tag or an address"
+            return WrongTerm(what, rule, "leave it out: those are kept as they are")
+    return None
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    """The words of a text, and what stands between them, as they are compared."""
+    return tuple(_key(unit) for unit in _UNIT.findall(text))
+
+
+def _key(unit: str) -> str:
+    return " " if unit.isspace() else unit.casefold()
