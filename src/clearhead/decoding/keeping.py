@@ -66,7 +66,7 @@ class Keeping:
             return [self.eos_id] if is_last else AllBut(self.never - admitted)
         if not state.is_full:
             return AllBut((self.never - admitted) | {self.eos_id})
-        follow = {run[len(state.begun)] for run in state.going_on(state.begun)}
+        follow = {run[len(state.begun)] for run in state.longer(state.begun)}
         return follow if state.begun else follow | admitted
 
     def needed(self, new: Sequence[int]) -> int:
@@ -87,7 +87,7 @@ class Keeping:
             state.missing -= whole
             if state.is_full:
                 begun = (*state.begun, token)
-                state.begun = begun if state.going_on(begun) else ()
+                state.begun = begun if state.longer(begun) else ()
             elif state.n_missing:
                 state.is_full = self.max_new - length <= state.n_needed
         return state
@@ -120,8 +120,8 @@ class _Progress:
     def n_needed(self) -> int:
         return sum(map(len, self.missing)) + self.n_spans - len(self.used) + 1
 
-    def going_on(self, begun: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The missing runs that begin so, and go on."""
+    def longer(self, begun: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The missing runs that begin with these tokens and are longer."""
         return [run for run in self.missing if len(run) > len(begun) and run[: len(begun)] == begun]
 
 

@@ -16,6 +16,9 @@ from clearhead.text.tokenizer import Tokenizer, UnknownLetterError
 _INSIDE_WORD = re.compile(rf"[^\W{UNSPACED}]{{2}}")
 MAX_PLACES = 24
 """Of a translation at which a term is tried."""
+MAX_ROUNDS = 8
+"""Terms of a translation whose places are looked for; more of them stand where the constraint puts
+them."""
 DecodeRows = Callable[[Sequence[list[int]], Sequence[Constraint]], Sequence[Output]]
 """A translation of each source under its constraint."""
 
@@ -87,24 +90,34 @@ def use_terms(searches: Sequence[TermSearch], tokenizer: Tokenizer, decode: Deco
 
 
 def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
-    """The constraints by which the next missing term stands at each place."""
+    """The constraints by which the next missing term stands at each place; or, after many rounds,
+    all that are missing are required."""
     tokens = [token for token in search.best.tokens if token != tokenizer.eos_id]
+    n_spans = 0 if search.masked is None else len(search.masked.spans)
+    first: list[int] = []
+    runs = [term_tokens(term, tokenizer) for term in search.required]
     for term in search.missing():
+        run = term_tokens(term, tokenizer)
         search.tried.append(term)
-        runs = [term_tokens(each, tokenizer) for each in (*search.required, term)]
-        # A model that may not end goes on for ever: hardly longer than the translation is enough.
-        n_spans = 0 if search.masked is None else len(search.masked.spans)
-        limit = min(search.space, 2 * len(tokens) + sum(map(len, runs)) + n_spans + 8)
-        if runs[-1] and can_keep(search.masked, tokenizer, limit, runs):
-            keeping = Keeping(search.masked, tokenizer, limit, runs)
-            begins = [tokens[:place] + runs[-1] for place in _places(tokens, tokenizer)]
+        # A model that may not end generates for ever: hardly longer than the translation is enough.
+        needed = sum(map(len, [*runs, run])) + n_spans
+        limit = min(search.space, 2 * len(tokens) + needed + 8)
+        if run and can_keep(search.masked, tokenizer, limit, [*runs, run]):
             search.required.append(term)
-            return [
-                _Beginning(begin, keeping)
-                for begin in begins
-                if len(begin) + keeping.needed(begin) <= limit
-            ]
-    return []
+            runs.append(run)
+            first = first or run
+            if len(search.tried) < MAX_ROUNDS:
+                break
+    if not first:
+        return []
+    limit = min(search.space, 2 * len(tokens) + sum(map(len, runs)) + n_spans + 8)
+    keeping = Keeping(search.masked, tokenizer, limit, runs)
+    begins = [tokens[:place] + first for place in _places(tokens, tokenizer)]
+    return [
+        _Beginning(begin, keeping)
+        for begin in begins
+        if len(begin) + keeping.needed(begin) <= limit
+    ]
 
 
 @dataclass(frozen=True)

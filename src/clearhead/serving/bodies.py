@@ -11,10 +11,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from clearhead.config.serve import Limits
 from clearhead.errors import InputError
+from clearhead.localise.glossary import Glossary, as_glossary
 from clearhead.serving.refusals import RequestError
 from clearhead.text.tokenizer import check_is_text
 
 MAX_FIELDS = 64
+MAX_TERMS = 1000
 MAX_PART_HEADERS = 8
 MAX_PART_HEADER = 512  # bytes of a line above the content of a field, and of Content-Type
 MAX_OPTIONS = 16  # what stands behind a semicolon in such a line
@@ -223,6 +225,23 @@ def texts_field(fields: Fields, name: str, limits: Limits) -> tuple[list[str], b
         raise RequestError(400, f"{len(texts)} texts are more than {limits.max_texts}; send fewer")
     check_size(texts, limits)
     return texts, isinstance(value, list)
+
+
+def glossary_field(fields: Fields, limits: Limits) -> Glossary | None:
+    """Terms and their translations: an object; a form has it as text."""
+    value = fields.get("glossary")
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        check_size([value], limits)
+        value = read_json_object(value.encode())
+    if not isinstance(value, dict):
+        raise RequestError(400, "the field 'glossary' must be an object: {term: translation, …}")
+    if len(value) > MAX_TERMS:
+        raise RequestError(400, f"{len(value)} terms are more than {MAX_TERMS}; send fewer")
+    texts = [text for pair in value.items() for text in pair if isinstance(text, str)]
+    check_size(texts, limits)
+    return as_glossary(value)
 
 
 def check_size(texts: list[str], limits: Limits) -> None:

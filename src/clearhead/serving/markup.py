@@ -9,11 +9,14 @@ is not found, each piece of text between two tags is translated on its own.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from html import escape
 from html import unescape as unescape_short
 from html.parser import HTMLParser
 from typing import NamedTuple
+
+from clearhead.localise.glossary import UNSPACED
+from clearhead.localise.inline import Inline, TaggedText
 
 INLINE = frozenset(
     {
@@ -99,6 +102,26 @@ class Stretch:
                     return None
         return None if opened else inside
 
+    @cached_property
+    def tagged(self) -> TaggedText | None:
+        """The text with short tags for its own; None: it has none."""
+        parts: list[str | Inline] = []
+        opened: list[tuple[str, int]] = []
+        for number, piece in enumerate(self.pieces):
+            if piece.is_text:
+                parts.append(piece.text)
+            elif piece.opens:
+                opened.append((piece.opens, number))
+                parts.append(Inline(number, "alone"))
+            elif opened and opened[-1][0] == piece.closes:
+                start = opened.pop()[1]
+                parts[start] = Inline(start, "opens")
+                parts.append(Inline(start, "closes"))
+            else:
+                parts.append(Inline(number, "alone"))
+        has_tags = any(isinstance(part, Inline) for part in parts)
+        return TaggedText(parts) if has_tags and self.whole.strip() else None
+
     def wanted(self) -> list[str]:
         """What has to be translated to put the stretch together again."""
         texts, anchors = self.texts, self.anchors()
@@ -108,6 +131,8 @@ class Stretch:
 
     def translated(self, known: Mapping[str, str]) -> str:
         """The stretch with its texts translated."""
+        if (by_tags := self.by_tags(known)) is not None:
+            return by_tags
         anchors = self.anchors()
         if len(self.texts) > 1 and anchors is not None:
             whole = self._around(known, anchors)
@@ -116,6 +141,24 @@ class Stretch:
         return "".join(
             escape(known[piece.text], quote=False) if piece.is_text else piece.raw
             for piece in self.pieces
+        )
+
+    @property
+    def tagged_text(self) -> str | None:
+        """The text that a model translates which keeps tags."""
+        return None if self.tagged is None else _on_one_line(self.tagged.text)
+
+    def by_tags(self, known: Mapping[str, str]) -> str | None:
+        """The translation that has kept the tags, with those of the document; None if none has."""
+        text = self.tagged_text
+        if self.tagged is None or text is None or text not in known:
+            return None
+        parts = self.tagged.parts_of(known[text])
+        if parts is None:
+            return None
+        ends = {part: piece.raw for part, piece in zip(self.tagged.parts, self.pieces)}
+        return "".join(
+            escape(part, quote=False) if isinstance(part, str) else ends[part] for part in parts
         )
 
     def _around(self, known: Mapping[str, str], anchors: Sequence[int]) -> str | None:
@@ -185,8 +228,22 @@ class HtmlText(HTMLParser):
     @property
     def wanted(self) -> list[str]:
         """Texts that have to be translated."""
-        texts = [text for part in self.parts if isinstance(part, Stretch) for text in part.wanted()]
+        return self.still_wanted({})
+
+    def still_wanted(self, known: Mapping[str, str]) -> list[str]:
+        """Those of the stretches whose tags no known translation has kept."""
+        waiting = [part for part in self._stretches if part.by_tags(known) is None]
+        texts = [text for part in waiting for text in part.wanted()]
         return [text for text in dict.fromkeys(texts) if text.strip()]
+
+    @property
+    def tagged(self) -> list[str]:
+        """Texts with short tags, for models that keep them."""
+        return [part.tagged_text for part in self._stretches if part.tagged_text is not None]
+
+    @property
+    def _stretches(self) -> list[Stretch]:
+        return [part for part in self.parts if isinstance(part, Stretch)]
 
     def translated(self, known: Mapping[str, str]) -> str:
         """The document with its texts translated. What is only blanks stays."""
@@ -291,7 +348,7 @@ class _OrItself(dict[str, str]):
         return text
 
 
-_LETTER = "[^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+_LETTER = rf"[^\W_{UNSPACED}]"
 """Of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana or Chinese."""
 _JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
 """A place, marked by |, inside a word or a number."""

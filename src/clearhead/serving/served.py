@@ -14,6 +14,7 @@ from clearhead.decoding.sentences import LanguagePair, SplitText, join_sentences
 from clearhead.decoding.sources import EncodedSource, encode_sources, reader_of
 from clearhead.decoding.text import translate_sources
 from clearhead.interop.calibration import read_calibration
+from clearhead.localise.glossary import Glossary
 from clearhead.models import CausalLM
 from clearhead.serving.batching import N_QUEUES
 
@@ -56,7 +57,9 @@ class ServedText(NamedTuple):
 class SplitTexts:
     """The texts of a request as sentences of a translator."""
 
-    def __init__(self, translator: "ServedTranslator", texts: Sequence[str]) -> None:
+    def __init__(
+        self, translator: "ServedTranslator", texts: Sequence[str], glossary: Glossary | None = None
+    ) -> None:
         self.pair = translator.pair
         fits = reader_of(translator.codec, translator.longest)
         self.texts: list[SplitText] = [
@@ -64,7 +67,9 @@ class SplitTexts:
             for text in texts
         ]
         sentences = [sentence for text in self.texts for sentence in text.sentences]
-        self.sources = encode_sources(translator.codec, sentences, translator.longest, "refuse")
+        self.sources = encode_sources(
+            translator.codec, sentences, translator.longest, "refuse", glossary=glossary
+        )
 
     def joined(self, answered: Sequence[AnsweredText]) -> list[list[ServedText]]:
         """The translations of each text, the best first. A text of blanks is its own."""
@@ -90,9 +95,9 @@ class ServedTranslator:
         self.longest = self.engine.config.max_length
         self.calibration = read_calibration(to_serve.folder)
 
-    def split(self, texts: Sequence[str]) -> SplitTexts:
+    def split(self, texts: Sequence[str], glossary: Glossary | None = None) -> SplitTexts:
         """The texts as sentences that the model can read."""
-        return SplitTexts(self, texts)
+        return SplitTexts(self, texts, glossary)
 
     def translate(self, sources: Sequence[EncodedSource], n_best: int) -> list[AnsweredText]:
         """The n best translations of each sentence."""

@@ -3,12 +3,14 @@ of LibreTranslate 1.6; suggestions are not stored, and of files only plain text 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from clearhead.config.serve import Limits
+from clearhead.localise.glossary import Glossary
 from clearhead.serving.access import key_in_head
 from clearhead.serving.answers import answer_json
 from clearhead.serving.batching import Batcher
@@ -17,6 +19,7 @@ from clearhead.serving.bodies import (
     SentFile,
     check_size,
     flag_field,
+    glossary_field,
     read_body,
     read_fields,
     text_field,
@@ -78,7 +81,8 @@ class Translation:
         with_confidence = flag_field(fields, "confidence")
         if with_confidence:
             self._check_confidence(kind, source, target)
-        work = self._answers(texts, documents, source, target, 1 + n_alternatives)
+        glossary = glossary_field(fields, self.limits)
+        work = self._answers(texts, documents, source, target, 1 + n_alternatives, glossary)
         translations: list[list[ServedText]] = await self.wait(request, work)
         best = [each[0].text for each in translations]
         answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
@@ -149,7 +153,8 @@ class Translation:
             raise RequestError(400, "the file is not UTF-8 text") from None
         check_size([text], self.limits)
         source, target, _ = self._languages(fields, [text])
-        work = self._answers([text], None, source, target, 1)
+        glossary = glossary_field(fields, self.limits)
+        work = self._answers([text], None, source, target, 1, glossary)
         translations: list[list[ServedText]] = await self.wait(request, work)
         content = translations[0][0].text.encode()
         name = await asyncio.to_thread(self.stored.put, content, client)
@@ -211,35 +216,35 @@ class Translation:
         source: str,
         target: str,
         n_best: int,
+        glossary: Glossary | None,
     ) -> list[list[ServedText]]:
         """The translations of each text, or of each document; the text itself, if it is in the
         target language and there is nothing that translates that."""
         if (source, target) not in self.models:
             return [[ServedText(text)] * n_best for text in texts]
+        plain = partial(self._plain, source=source, target=target, n_best=n_best, glossary=glossary)
         if documents is None:
-            return await self._plain(texts, source, target, n_best)
-        wanted = list(dict.fromkeys(text for each in documents for text in each.wanted))
-        translations = await self._plain(wanted, source, target, n_best)
-        answers: list[list[ServedText]] = []
-        for document in documents:
-            ranks = [
-                {
-                    text: each[min(rank, len(each) - 1)].text
-                    for text, each in zip(wanted, translations)
-                }
-                for rank in range(n_best)
-            ]
-            answers.append([ServedText(document.translated(known)) for known in ranks])
-        return answers
+            return await plain(texts)
+        ranks: list[dict[str, str]] = [{} for _ in range(n_best)]
+        if self.models[source, target][0].codec.keeps_spans:
+            tagged = [*dict.fromkeys(text for each in documents for text in each.tagged)]
+            _add(ranks, tagged, await plain(tagged))
+        # What has lost a tag, and what has none, as other models translate it.
+        wanted = (
+            text for known in ranks for each in documents for text in each.still_wanted(known)
+        )
+        rest = [*dict.fromkeys(wanted)]
+        _add(ranks, rest, await plain(rest))
+        return [[ServedText(each.translated(known)) for known in ranks] for each in documents]
 
     async def _plain(
-        self, texts: list[str], source: str, target: str, n_best: int
+        self, texts: list[str], source: str, target: str, n_best: int, glossary: Glossary | None
     ) -> list[list[ServedText]]:
         model, batcher = self.models[source, target]
         if sum(map(len, texts)) > MANY_CHARACTERS:
-            split = await asyncio.to_thread(model.split, texts)
+            split = await asyncio.to_thread(model.split, texts, glossary)
         else:
-            split = model.split(texts)
+            split = model.split(texts, glossary)
         return split.joined(await batcher.answer(split.sources, n_best))
 
     def _check_confidence(self, kind: str, source: str, target: str) -> None:
@@ -256,6 +261,16 @@ class Translation:
     def _supported(self) -> str:
         pairs = sorted(f"{source}-{target}" for source, target in self.models)
         return "this server translates " + (", ".join(pairs) or "nothing")
+
+
+def _add(
+    ranks: Sequence[dict[str, str]], texts: Sequence[str], answers: Sequence[Sequence[ServedText]]
+) -> None:
+    """The translations of each text to those that are known, by rank; the last, where there are
+    fewer."""
+    for text, own in zip(texts, answers):
+        for rank, known in enumerate(ranks):
+            known[text] = own[min(rank, len(own) - 1)].text
 
 
 def _short(code: str) -> str:
