@@ -90,7 +90,7 @@ def add_language(app: Sphinx, page: str, _: str, context: dict, __: nodes.Node) 
     up = "../" * (page.count("/") + 1)
     context["other_language"] = "简体中文" if other == "zh" else "English"
     context["other_page"] = f"{up}{other}/{page}.html"
-    if re.match(r"course/(\d|whole)", page):
+    if re.match(r"course/(\d|before|whole)", page):
         context["notebook"] = f"{page.removeprefix('course/')}.ipynb"
 
 

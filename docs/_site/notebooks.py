@@ -45,7 +45,7 @@ def _inside(words: str, picture: Path) -> str:
 def write_notebooks(app: Sphinx, error: Exception | None) -> None:
     """Beside the pages of the chapters."""
     if error is None and app.builder.name == "html":
-        for page in sorted((Path(app.srcdir) / "course").glob("[0-9w]*.md")):
+        for page in sorted((Path(app.srcdir) / "course").glob("[0-9bw]*.md")):
             file = Path(app.outdir) / "course" / f"{page.stem}.ipynb"
             text = json.dumps(as_notebook(page), ensure_ascii=False, indent=1)
             file.write_text(text + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("sphinx")
 ROOT = Path(__file__).parent.parent.parent
-CHAPTERS = sorted((ROOT / "docs").glob("??/course/[0-9w]*.md"))
+CHAPTERS = sorted((ROOT / "docs").glob("??/course/[0-9bw]*.md"))
 
 
 @pytest.fixture(scope="module")

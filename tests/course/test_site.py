@@ -109,7 +109,7 @@ def test_the_source_and_the_result_that_a_chapter_names_can_be_clicked(site: Pat
 
 def test_previous_and_next_walk_through_the_course(site: Path, page: Any):
     for language in ("en", "zh"):
-        page.goto((site / language / "course" / "00-check-up.html").as_uri())
+        page.goto((site / language / "course" / "before.html").as_uri())
         seen = []
         for _ in range(4):
             page.locator("a.next-page").first.click()

@@ -1,4 +1,4 @@
-"""Exercise 9: byte-pair merges (chapter 0b).
+"""Exercise 9: byte-pair merges (chapter 0).
 
 Every word begins as a list of its characters. Again and again, the pair of neighbours that is most
 frequent becomes one token. "the cat sat the rat" gives

@@ -1,6 +1,6 @@
 """Exercise 4: cross-attention with many heads (chapters 3 and 7).
 
-x asks, source answers: queries come from x, keys and values from source. The two have different
+Queries come from x, keys and values from source. The two have different
 lengths. With x as its own source, forward(x, x, allowed) is self-attention.
 
 `earlier` holds your own functions once their exercises have passed, and the reference until then.

@@ -2,8 +2,9 @@
 
 Three sublayers, three times the same pattern: x + sublayer(norm(x)).
 
-1. self-attention: x asks x. Nothing later may be seen, and no padding.
-2. cross-attention: x asks memory, the output of the encoder, which is normalised already.
+1. self-attention: queries, keys and values from x. Nothing later may be seen, and no padding.
+2. cross-attention: queries from x, keys and values from memory, the output of the encoder, which
+   is normalised already.
 3. feed-forward: up, ReLU, down.
 
 `earlier` holds your own functions once their exercises have passed, and the reference until then.

@@ -1,4 +1,4 @@
-"""Exercise 19: repair the specimen (chapters 0 to 6).
+"""Exercise 19: repair the specimen (chapter 7b).
 
 A small pre-norm decoder with sinusoids, as many tutorials write it. It runs, it trains, and it has
 five silent defects. No line of it raises an error.
