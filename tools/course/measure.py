@@ -315,18 +315,24 @@ def shares() -> Measured:
 
 def norms() -> Measured:
     """How long the token vectors of the shipped translator are when they meet the positions: usual
-    initial weights without and with √d_model, and trained (tokens that a sentence uses)."""
+    initial weights without and with √d_model, its own initial weights, and trained (tokens that a
+    sentence uses)."""
     model = ch.load("tatoeba-en-zh")
     network: Any = model.model
-    untrained: Any = ch.build_model(replace(model.config, init_std=0.02))
     d, table = model.config.d_model, network.tokens.weight.detach().float()
     (ids,) = model.opened.codec.encode_prompts([SENTENCE])
-    first = untrained.tokens.weight.detach()
+
+    def first(init_std: float) -> Tensor:
+        torch.manual_seed(0)
+        untrained: Any = ch.build_model(replace(model.config, init_std=init_std))
+        return untrained.tokens.weight.detach()[ids].norm(dim=1).mean()
+
     return {
         "d_model": d,
         "position": rounded(sinusoid(32, d).norm(dim=1).mean(), 1),
-        "plain": rounded(first[ids].norm(dim=1).mean(), 2),
-        "scaled": rounded(d**0.5 * first[ids].norm(dim=1).mean(), 1),
+        "plain": rounded(first(0.02), 2),
+        "scaled": rounded(d**0.5 * first(0.02), 1),
+        "own": rounded(d**0.5 * first(model.config.init_std), 1),
         "trained": rounded(d**0.5 * table[ids].norm(dim=1).mean(), 1),
     }
 

@@ -512,18 +512,43 @@ def depths(data: Any, say: Say) -> str:
     return d.text()
 
 
+def together(_: Any, say: Say) -> str:
+    """Which numbers share a mean and a variance. Two sentences, of three tokens and of two."""
+    d = Drawing(640, 236, say("together"))
+    rows = ["a", "b", "c", "d", "e"]
+    shaded = {
+        "layer_norm": {(1, j) for j in range(4)},
+        "batch_norm": {(i, 2) for i in range(5)},
+        "length_norm": {(i, j) for i in range(3) for j in range(4)},
+    }
+    for n, (name, cells) in enumerate(shaded.items()):
+        x = 48 + n * 204
+        d.words(x + 56, 22, say(name), "middle", 13, bold=True)
+        for top, first, last in ((48, 0, 3), (142, 3, 5)):
+            matrix: list[list[float | None]] = [
+                [1.0 if (i, j) in cells else 0.0 for j in range(4)] for i in range(first, last)
+            ]
+            grid(d, x, top, 28, matrix, rows[first:last], top=1.0)
+            for j in range(1, 4):
+                d.line([(x + 28 * j, top), (x + 28 * j, top + 28 * (last - first))], LIGHT, 0.8)
+            for i in range(1, last - first):
+                d.line([(x, top + 28 * i), (x + 112, top + 28 * i)], LIGHT, 0.8)
+    d.words(320, 226, say("together_below"), "middle", 11, GREY)
+    return d.text()
+
+
 def norms(data: Any, say: Say) -> str:
-    d = Drawing(560, 190, say("norms"))
+    d = Drawing(590, 228, say("norms"))
     left, step = 230, 300 / 14
-    for i, name in enumerate(("plain", "scaled", "trained")):
+    for i, name in enumerate(("plain", "scaled", "own", "trained")):
         y = 44 + 38 * i
         d.words(left - 10, y + 17, say(f"norm_{name}"), "end", 12)
         d.rect(left, y, max(data[name] * step, 2), 24, BLUE)
         d.words(left + data[name] * step + 8, y + 17, f"{data[name]:.3g}", size=12, bold=True)
     at = left + data["position"] * step
-    d.line([(at, 32), (at, 158)], ORANGE, 2, "5 3")
+    d.line([(at, 32), (at, 196)], ORANGE, 2, "5 3")
     d.words(at, 24, say("norm_position").format(f"{data['position']:.0f}"), "middle", 12, ORANGE)
-    d.words(left, 180, say("norm_below"), size=11, colour=GREY)
+    d.words(left, 218, say("norm_below"), size=11, colour=GREY)
     return d.text()
 
 
@@ -841,6 +866,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "04-table": ("table", table),
     "04-products": ("table", products),
     "04-copies": ("both", without_positions),
+    "05-norms": (None, together),
     "05-cosine": ("depth", cosine),
     "07-diagonal": ("copy", diagonal),
     "07-wiring": (None, wiring),
