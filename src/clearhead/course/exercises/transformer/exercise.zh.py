@@ -60,7 +60,7 @@ class CopyTransformer(nn.Module):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """tokens (batch, length) → (batch, length, d)：表里的向量（表自己会缩放），
-        加上每个位置的正弦编码"""
+        加上每个位置的正弦位置编码"""
         return blank()
 
     def encode(self, source: Tensor) -> Tensor:
