@@ -94,7 +94,14 @@ NEEDS_ITS_COMMANDS_FIRST = {"data.md", "python.md", "serving.md", "whole.md", "d
 FRAGMENTS = {"checks.md"}  # wrong and right lines side by side, which are no programs
 SELF_CONTAINED = [page for page in ENGLISH if page.name not in NEEDS_ITS_COMMANDS_FIRST | FRAGMENTS]
 # Pages that train, export or decode for ten seconds and more.
-LONG = {"07-encoder-decoder.md", "09-translation.md", "10-decoding.md", "decoding.md", "interop.md"}
+LONG = {
+    "07-encoder-decoder.md",
+    "08-loss.md",
+    "09-translation.md",
+    "10-decoding.md",
+    "decoding.md",
+    "interop.md",
+}
 LONG |= {
     "11-modern-decoders.md",
     "12-elsewhere.md",

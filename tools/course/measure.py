@@ -383,6 +383,37 @@ def _looks(run: ch.TrainedRun, state: dict[str, Tensor]) -> Any:
     return rounded(run.attention(COPIED, COPIED).weights, 2)
 
 
+# ── chapter 8 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def training() -> Measured:
+    """The loop of chapter 8: loss on the texts that are learnt and on others, for few and for more
+    texts. It trains: seconds."""
+    written = ch.load("shakespeare-char").generate(["\n"] * 192, max_new=63, seed=0)
+    texts = torch.tensor([list(text.encode("ascii", "replace")[:63]) for text in written])
+    config = replace(ch.preset("tiny-decoder"), vocab_size=128, p_dropout=0.0)
+    steps = [1, *range(10, 201, 10)]
+    found: Measured = {"steps": steps}
+    for n in (16, 160):
+        model = ch.build_model(config, seed=1).double()
+
+        def loss(tokens: Tensor, model: nn.Module = model) -> Tensor:
+            return F.cross_entropy(model(tokens[:, :-1]).mT, tokens[:, 1:])
+
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
+        random, losses = torch.Generator().manual_seed(1), []
+        for step in range(1, steps[-1] + 1):
+            optimizer.zero_grad()
+            loss(texts[torch.randint(n, (8,), generator=random)]).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            if step in steps:
+                with torch.no_grad():
+                    losses.append([rounded(loss(part), 2) for part in (texts[:n], texts[160:])])
+        found[str(n)] = losses
+    return found
+
+
 # ── chapter 9 ───────────────────────────────────────────────────────────────────────────────────
 
 SENTENCE = "His father passed away last year."
@@ -523,6 +554,7 @@ SLOW: dict[str, Callable[[], Measured]] = {
     "vocabulary": vocabulary,
     "worth": worth,
     "copy": copy,
+    "training": training,
     "positions": positions,
     "depths": depths,
     "kinds": kinds,

@@ -635,6 +635,28 @@ def wiring(_: Any, say: Say) -> str:
     return d.text()
 
 
+# ── chapter 8 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def training(data: Any, say: Say) -> str:
+    d = Drawing(720, 290, say("training"))
+    for i, n in enumerate((16, 160)):
+        axes = Axes(d, (60 + 345 * i, 60, 300, 170), (0, 200), (0, 5))
+        axes.ticks({s: str(s) for s in (0, 50, 100, 150, 200)}, {v: str(v) for v in range(6)})
+        d.words(210 + 345 * i, 48, say("texts_learnt").format(n), "middle", 13, bold=True)
+        for column, colour, dash in ((0, BLUE, ""), (1, ORANGE, "7 3")):
+            points = [(step, pair[column]) for step, pair in zip(data["steps"], data[str(n)])]
+            axes.curve(points, colour, dash, 2.2)
+        axes.names(say("steps_trained"), say("loss"))
+    for x, name, colour, dash in (
+        (210, "on_training", BLUE, ""),
+        (400, "on_held_out", ORANGE, "7 3"),
+    ):
+        d.line([(x, 18), (x + 28, 18)], colour, 2.2, dash)
+        d.words(x + 34, 22, say(name))
+    return d.text()
+
+
 # ── chapter 9 ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -874,6 +896,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "06-shares": ("shares", shares),
     "06-norms": ("norms", norms),
     "08-shift": (None, shift),
+    "08-training": ("training", training),
     "09-heads": ("translation", translation),
     "10-candidates": ("candidates", candidates),
     "10-beams": ("beams", beams),
