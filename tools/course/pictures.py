@@ -828,7 +828,7 @@ def lens(data: Any, say: Say) -> str:
     for i, (stage, chance) in enumerate(zip(data["stages"], data["chances"])):
         y, pieces = 16 + 22 * i, stage.split(".")
         part = pieces[-2].removeprefix("around_") if "layers" in stage else "embedding"
-        label = say("layer").format(pieces[2]) + ": " if "layers" in stage else ""
+        label = say("of_layer").format(pieces[2]) if "layers" in stage else ""
         d.words(250, y + 13, label + say(part), "end", 12)
         d.rect(260, y, max(260 * chance, 0.8), 17, BLUE, GREY, 0.5)
         d.words(268 + 260 * chance, y + 13, f"{chance:.2f}", size=11)
