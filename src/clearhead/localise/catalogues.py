@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import write_whole
 from clearhead.localise.spans import SpanRules, rules_of
+from clearhead.localise.xliff_inline import InlineElements
 
 CatalogueKind = Literal["po", "xliff", "qt"]
 NOTE = "clearhead: "
@@ -55,6 +56,8 @@ class CatalogueEntry:
     sources: tuple[str, ...]
     """The text that each form is translated from."""
     rules: SpanRules
+    elements: "InlineElements | None" = None
+    """Of XLIFF, inside the text: the source has short tags for them."""
 
     @property
     def is_open(self) -> bool:
@@ -66,16 +69,26 @@ class CatalogueEntry:
         """The pairs that a person has approved."""
         if _is_draft(self.unit) or len(self._targets) != len(self.sources):
             return []
+        if self.elements is not None:  # its tags are those of this entry
+            return []
         return [TranslatedPair(*pair) for pair in zip(self.sources, self._targets) if all(pair)]
 
     @property
     def _targets(self) -> list[str]:
+        if self.elements is not None:
+            return [self.elements.target_of(self.unit)]
         target = self.unit.target
         return [str(each) for each in getattr(target, "strings", [target]) if each]
+
+    def can_hold(self, text: str) -> bool:
+        """Whether a text has every element of the source, properly nested."""
+        return self.elements is None or self.elements.tagged.parts_of(text) is not None
 
     def fill(self, texts: list[str], note: str) -> None:
         """Writes a translation that a person has to look at, and a note on where it is from."""
         self.unit.target = texts if len(texts) > 1 or self.unit.hasplural() else texts[0]
+        if self.elements is not None:
+            self.elements.write(self.unit.target_dom, texts[0])
         self.unit.markfuzzy()
         if type(self.unit).__name__ == "Xliff2Unit":
             # The toolkit writes notes into the segment, where XLIFF 2.0 allows none.
@@ -103,8 +116,7 @@ class Catalogue:
         self.language: str = self.store.gettargetlanguage() or path.stem
         self.forms = _plural_forms(self.store) if self.kind == "po" else None
         self.left_out = 0
-        """Entries that cannot be filled: their plural forms are not known, or they have elements
-        inside their text (XLIFF)."""
+        """Entries that cannot be filled: their plural forms are not known."""
         self.entries = [entry for unit in self.store.units if (entry := self._entry(unit))]
 
     def _entry(self, unit: Any) -> CatalogueEntry | None:
@@ -113,8 +125,8 @@ class Catalogue:
         sources = tuple(str(each) for each in getattr(unit.source, "strings", [unit.source or ""]))
         if self.kind == "xliff":
             if len(unit.source_dom):
-                self.left_out += 1
-                return None
+                elements = InlineElements(unit.source_dom)
+                return CatalogueEntry(unit, (elements.tagged.text,), SpanRules(), elements)
             return CatalogueEntry(unit, sources, SpanRules())
         if len(sources) > 1:
             if self.forms is None:

@@ -39,8 +39,7 @@ class Filled:
 
     entries: int
     left_out: int
-    """Beside them: entries whose plural forms the header does not explain, and entries with
-    elements inside their text (XLIFF)."""
+    """Beside them: entries whose plural forms the header does not explain."""
     remembered: int = 0
     translated: int = 0
     open: list[str] = field(default_factory=list)
@@ -98,7 +97,7 @@ def fill(
     for entry in waiting:
         keys = [(source, entry.rules) for source in entry.sources]
         written = [_written(texts[key], answers[key], catalogue.language) for key in keys]
-        if None in written:
+        if None in written or not all(entry.can_hold(text) for text in written if text):
             filled.open.append(entry.sources[0])
             continue
         least = min(filter(None, (answers[key] for key in keys)), key=lambda each: each.confidence)
@@ -118,7 +117,8 @@ def _remembered(source: str, entry: CatalogueEntry, memory: TranslationMemory) -
     masked = mask(source, entry.rules)
     if target is None or not masked.is_kept_by(target):
         return None
-    return masked.before + target.strip() + masked.behind
+    text = masked.before + target.strip() + masked.behind
+    return text if entry.can_hold(text) else None
 
 
 def _prepared(source: str, entry: CatalogueEntry) -> _Text:

@@ -1,0 +1,111 @@
+"""Elements inside the texts of XLIFF, such as `<g>` and `<ph>`: short tags stand for them in a text
+that is translated, and they stand in its translation again."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from clearhead.localise.inline import Inline, TaggedText
+
+AROUND_TEXT = frozenset({"g", "mrk", "pc"})
+"""Elements whose text is translated. That of others, such as `<ph>`, is code; so is all inside."""
+BEGIN = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}
+"""Elements that begin a stretch, and those that end it. The end names its beginning: by `rid`, or
+the same `id`, in XLIFF 1.2; by `startRef` in 2.0."""
+
+
+class InlineElements:
+    """The elements of one text."""
+
+    def __init__(self, source: Any) -> None:
+        self._elements: list[Any] = []
+        self._ends: dict[int, Any] = {}
+        parts = list(self._parts(source))
+        self.tagged = TaggedText(self._paired(parts))
+        if self.tagged.parts_of(self.tagged.text) is None:  # pairs that cross: each end on its own
+            self._ends.clear()
+            self.tagged = TaggedText(parts)
+
+    def _parts(self, element: Any) -> Iterator[str | Inline]:
+        """The texts of an element, and what stands between them."""
+        if element.text:
+            yield element.text
+        for child in element:
+            number = len(self._elements)
+            self._elements.append(child)
+            if _name(child) in AROUND_TEXT:
+                yield Inline(number, "opens")
+                yield from self._parts(child)
+                yield Inline(number, "closes")
+            else:
+                yield Inline(number, "alone")
+            if child.tail:
+                yield child.tail
+
+    def _paired(self, parts: list[str | Inline]) -> list[str | Inline]:
+        """The parts, in which `<bpt>` opens what its `<ept>` closes."""
+        begun: dict[tuple[str, str], int] = {}
+        paired: list[str | Inline] = []
+        for part in parts:
+            new = part
+            if isinstance(part, Inline) and part.role == "alone":
+                element = self._elements[part.number]
+                name, found = _name(element), element.attrib
+                if name in BEGIN:
+                    key = (BEGIN[name], found.get("rid") or found.get("id", ""))
+                    if begun.setdefault(key, part.number) == part.number:
+                        new = Inline(part.number, "opens")
+                elif name in BEGIN.values():
+                    key = (name, found.get("startRef") or found.get("rid") or found.get("id", ""))
+                    if (start := begun.pop(key, None)) is not None:
+                        self._ends[start] = element
+                        new = Inline(start, "closes")
+            paired.append(new)
+        # One without an end stands alone.
+        return [
+            Inline(part.number, "alone")
+            if isinstance(part, Inline) and part.number in begun.values()
+            else part
+            for part in paired
+        ]
+
+    def write(self, target: Any, text: str) -> None:
+        """Writes a translation with these elements into an element."""
+        parts = self.tagged.parts_of(text)
+        assert parts is not None
+        for child in list(target):
+            target.remove(child)
+        target.text = None
+        path = [target]
+        for part in parts:
+            here = path[-1]
+            if isinstance(part, str):
+                if len(here):
+                    here[-1].tail = (here[-1].tail or "") + part
+                else:
+                    here.text = (here.text or "") + part
+            elif part.role == "closes" and part.number not in self._ends:
+                path.pop()
+            else:
+                own = self._elements if part.role != "closes" else self._ends
+                copy = deepcopy(own[part.number])
+                copy.tail = None
+                if part.role == "opens" and part.number not in self._ends:
+                    for child in list(copy):
+                        copy.remove(child)
+                    copy.text = None
+                    path.append(copy)
+                here.append(copy)
+
+    @staticmethod
+    def target_of(unit: Any) -> str:
+        """What a unit has as its translation: all text, or a sign for elements alone."""
+        target = unit.target_dom
+        if target is None:
+            return ""
+        return "".join(target.itertext()) or "\ufffc" * bool(len(target))
+
+
+def _name(element: Any) -> str:
+    """Without its namespace; comments have none."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
