@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import clearhead as ch
+from clearhead.api import rehearsing
 from clearhead.cli import main
 from clearhead.config import load_recipe, recipe_toml
 from clearhead.data.corpus import open_corpus
+from clearhead.decoding import Output
 from clearhead.training import sizing
 from tests.data.small_corpora import write_pairs
 
@@ -165,6 +167,36 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     lines = (here / "runs/second/metrics.jsonl").read_text("utf-8").splitlines()
     valid = [json.loads(line) for line in lines if '"valid"' in line]
     assert valid and all("first_loss" in line for line in valid)
+
+
+def test_without_its_text_a_model_rehearses_its_own_translations(
+    translator: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    shutil.rmtree(translator / "prepared")
+    (translator / "runs/first/text.json").unlink()
+
+    def translations(model: object, texts: list[str], options: object) -> list[list[Output]]:
+        del model, options
+        return [
+            [Output(tokens=[5], log_probs=[-1.0], score=-1.0, stop="end", text=f"its own {text}")]
+            for text in texts
+        ]
+
+    monkeypatch.setattr(rehearsing, "find_translations", translations)
+    files = ["--source", "source.txt", "--target", "target.txt", "--from", "runs/first", *QUICK]
+    assert main(["new", "alone", *files, "--rehearse-texts", "0"]) == 0
+    assert load_recipe("alone.toml").train.rehearse is None
+    assert main(["new", "second", *files, "--rehearse-texts", "50"]) == 0
+    assert "Its own translations of 50 of the new sources" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    train = load_recipe("second.toml").train
+    assert train.rehearse is not None and train.also_validate == (train.rehearse,)
+    corpus = open_corpus(Path(train.rehearse))
+    assert corpus.facts("train").documents + corpus.facts("valid").documents == 50
+    target = corpus.store("train", "target").documents(np.arange(1))[0]
+    assert corpus.tokenizers["target"].decode(target).startswith("its own ")
+    trained("second")
 
 
 @pytest.mark.slow

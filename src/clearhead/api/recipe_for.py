@@ -16,6 +16,7 @@ from clearhead.api.locating import place_of
 from clearhead.api.old_calls import old_own_text
 from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import defect_kinds
+from clearhead.api.rehearsing import rehearse_own
 from clearhead.config import DataConfig, Recipe, explained_toml, with_values
 from clearhead.config.checks import as_path
 from clearhead.config.recipe import TEMPLATES, load_recipe
@@ -56,6 +57,7 @@ def recipe_for(
     text: OwnText | None = None,
     *,
     start: str | Path | None = NewOptions.start,
+    rehearse_texts: int = NewOptions.rehearse_texts,
     masked: bool = NewOptions.masked,
     minutes: float = NewOptions.minutes,
     skip: Sequence[str] | None = NewOptions.skip,
@@ -85,6 +87,7 @@ def recipe_for(
             check_strings(what, several)
     options = NewOptions(
         start=start,
+        rehearse_texts=rehearse_texts,
         masked=masked,
         minutes=minutes,
         skip=skip,
@@ -123,6 +126,12 @@ def recipe_for(
     sized = size_recipe(template, float(options.minutes), threads=threads)
     reasons = [*([] if text.own is None else [text.own.summary]), *reasons_for(sized)]
     own_recipe = with_values(template, {"data.clean": removed, **sized.values})
+    is_without_first = template.train.rehearse is None and data.task == "pairs"
+    if first is not None and is_without_first and options.rehearse_texts:
+        text_folder = as_path("folder", folder, TEXT / name)
+        n, limit = options.rehearse_texts, float(options.minutes)
+        own_recipe, reason = rehearse_own(first, own_recipe, text_folder, texts=n, minutes=limit)
+        reasons += [reason] if reason else []
     if data.task == "classification":
         reasons += _about_the_baseline(own_recipe.data)
     if note := shared_targets(find_inputs(own_recipe.data, "train"), own_recipe.data):

@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_option(parser, NewOptions, "masked")
     add_option(parser, NewOptions, "start", flag="--from", metavar="RUN")
+    add_option(parser, NewOptions, "rehearse_texts")
     add_option(parser, NewOptions, "minutes", metavar="N")
     add_option(parser, NewOptions, "threads")
     parser.add_argument(
