@@ -71,7 +71,9 @@ def recognise(
     if kind is not None and kind not in KINDS:
         remedy = nearest_text(kind, KINDS, language)
         raise RecognitionError(error_text("wrong_kind", language, kind=kind, nearest=remedy))
-    kind = kind or _kind(model, language)
+    kind = kind or stated_kind(model)
+    if kind is None:
+        raise RecognitionError(error_text("no_kind", language))
     how = (vocab_size, pad_id, max_length, calls, seed, fresh, language)
     try:
         return _recognised_as(kind, model, *how)
@@ -161,7 +163,8 @@ def _unusual_sizes(model: nn.Module, problems: list[RecognitionError]) -> Iterat
             yield {"exact_length": length, "max_length": length}
 
 
-def _kind(model: nn.Module, language: Language) -> ModelKind:
+def stated_kind(model: nn.Module) -> ModelKind | None:
+    """What a model says of itself, if it does."""
     config = getattr(model, "config", None)
     family = getattr(config, "family", None)
     if family in KINDS:
@@ -171,7 +174,7 @@ def _kind(model: nn.Module, language: Language) -> ModelKind:
     can_generate = getattr(model, "can_generate", None)
     if callable(can_generate):
         return "decoder" if can_generate() else "encoder"
-    raise RecognitionError(error_text("no_kind", language))
+    return None
 
 
 def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:

@@ -85,4 +85,6 @@ def test_the_command_says_same_departs_or_cannot(tmp_path: Path, capsys):
     assert found["departures"][0]["cause"]["kind"] == "factor"
     assert "three.py" in page.read_text("utf-8")
     assert main(["diff", one, str(tmp_path / "none.py:build"), *how]) == 2
-    assert main(["diff", one, two]) == 2  # neither says what kind of model it is
+    capsys.readouterr()
+    assert main(["diff", one, two]) == 0  # neither says what kind of model it is
+    assert "decoder (logits = model(tokens)); kind was not given" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from ..patient import CallInputs, Calls, ModelKind
 from ..recognition import RecognitionError
 from ..texts import Language
 from .departures import Walk, walk
+from .kinds import unstated
 from .report import PortReport
 from .sides import MIN_LENGTH, Inputs, Program, two_sides
 from .steps import compare_steps
@@ -45,7 +46,8 @@ def diff(
 
     `inputs`: what both models are called with: a tensor, a tuple of arguments, a dict of named
     ones, or `CallInputs`. Without it, tokens are drawn, and the models are called as the doctor
-    calls them; `kind`, `vocab_size`, `pad_id` and an adapter for each side are as in `examine`.
+    calls them; `kind`, `vocab_size`, `pad_id` and an adapter for each side are as in `examine`,
+    but where neither model states its kind it is found by trying, and the report says so.
     `copy_weights` copies the reference's weights where the two have none in common and shapes
     determine which goes where. `steps=False` leaves out the cache. `seconds` bounds the search for
     departures. Neither model is changed.
@@ -75,6 +77,7 @@ def diff(
             language=language,
         )
         _check_length(given, language)
+        assumed = one.patient if kind is None and unstated(reference, port) else None
         found = _walked(one, other, weights, seconds, language)
         padded = stepped = None
         if isinstance(given, CallInputs) and found.same and not found.departures:
@@ -89,6 +92,7 @@ def diff(
         padded=padded,
         steps=stepped,
         inputs=_described(given),
+        assumed=None if assumed is None else (assumed.kind, assumed.recognised.get("call", "")),
         seconds=time.monotonic() - started,
     )
 

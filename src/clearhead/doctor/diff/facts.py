@@ -21,6 +21,8 @@ class PortFacts:
     """The same with padding, where both take a mask."""
     steps: Steps | None
     inputs: str
+    assumed: tuple[str, str] | None
+    """The kind of model, and the call, where neither model nor caller states the kind."""
     seconds: float
 
     @property

@@ -8,7 +8,7 @@ from ..texts import Language
 from .departures import Departure
 from .facts import PortFacts
 from .operations import SourceLine
-from .texts import cause_text, departure_title, verdict_text, weight_text, word
+from .texts import assumption, cause_text, departure_title, verdict_text, weight_text, word
 
 _CODES = {"en": "en", "zh": "zh-Hans"}
 _AROUND = 4
@@ -48,6 +48,7 @@ def as_html(report: PortFacts, language: Language = "en") -> str:
     tone = "good" if report.same else "bad"
     walk = report.walk
     facts = {
+        **assumption(report, language),
         "inputs": report.inputs,
         "weights": word("share", language).format(share=report.weights.share),
         "common": word("of", language).format(n=walk.n_common, m=walk.n_operations),

@@ -25,6 +25,7 @@ class PortReport(PortFacts):
             "verdict": verdict_text(self, language),
             "n_parameters": self.n_parameters,
             "inputs": self.inputs,
+            "assumed_kind": None if self.assumed is None else self.assumed[0],
             "seconds": round(self.seconds, 3),
             "logits": _of_walk(self.walk),
             "padded": None if self.padded is None else _of_walk(self.padded),

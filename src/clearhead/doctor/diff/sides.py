@@ -11,6 +11,7 @@ from ..copying import copy_model
 from ..patient import CallInputs, Calls, ModelKind, Patient
 from ..recognition import RecognitionError, recognise
 from ..texts import Language
+from .kinds import assumed_kind, unstated
 from .operations import Leaf
 from .recording import Plan, Recording, record
 
@@ -109,6 +110,8 @@ def two_sides(
                 raise
             return patient_of(model, kind or known.kind, None, known.vocab_size)
 
+    if kind is None and unstated(reference, port):
+        kind = assumed_kind(reference, lambda k: patient_of(reference, k, reference_calls))
     try:
         one = patient_of(reference, kind, reference_calls)
     except RecognitionError:

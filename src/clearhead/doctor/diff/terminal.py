@@ -12,7 +12,7 @@ from ..texts import Language
 from .departures import Departure
 from .facts import PortFacts
 from .operations import SourceLine
-from .texts import cause_text, departure_title, verdict_text, weight_text, word
+from .texts import assumption, cause_text, departure_title, verdict_text, weight_text, word
 
 _MAX_LINES = 6
 _MAX_FINDINGS = 12
@@ -43,6 +43,7 @@ def _heading(report: PortFacts, language: Language) -> RenderableType:
     walk = report.walk
     common = word("of", language).format(n=walk.n_common, m=walk.n_operations)
     facts = {
+        **assumption(report, language),
         "inputs": report.inputs,
         "weights": word("share", language).format(share=report.weights.share),
         "common": common,

@@ -24,6 +24,14 @@ def word(key: str, language: Language) -> str:
     return sentences(language)["words"][key]
 
 
+def assumption(report: "PortFacts", language: Language) -> dict[str, str]:
+    """As what the models were called, if nobody states it: a row of the heading."""
+    if report.assumed is None:
+        return {}
+    kind, call = report.assumed
+    return {"assumed": word("not_given", language).format(kind=kind, call=call)}
+
+
 def error_text(key: str, language: Language, **facts: object) -> str:
     """Why two models could not be compared."""
     return sentences(language)["errors"][key].format(**facts)
