@@ -18,7 +18,7 @@ from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.intake.cleaning import split_reader
 from clearhead.intake.own_text import FEW, OwnText, data_settings
-from clearhead.intake.sources import Cursor
+from clearhead.intake.sources import Cursor, located
 
 CHUNK = 128
 """Texts that are translated together."""
@@ -69,7 +69,7 @@ def _translated(
     first: Path, data: DataConfig, texts: int, until: float
 ) -> Iterator[tuple[str, str]]:
     """New sources with their translations, as many as the time allows, at least one chunk."""
-    documents = split_reader(data, "train", Path("/")).documents(Cursor(), {})
+    documents = split_reader(located(data), "train").documents(Cursor(), {})
     sources = sorted({document.texts[0] for document in islice(documents, READ)})
     drawn = Random(0).sample(sources, min(texts, len(sources)))
     model = load(first)

@@ -110,8 +110,9 @@ def _make(job: Job, inputs: InputsBySplit, plan: PreparePlan) -> Manifest:
     for tokenizer in loaded.values():
         tokenizer.check_control_tokens()
     sides = {side: loaded[file] for file, served in files.items() for side in served}
-    glossary = job.text.glossary
-    taught = glossary and TaughtTerms(read_glossary(Path(glossary)), config.glossary_share)
+    taught = None
+    if (glossary := job.text.glossary) is not None:
+        taught = TaughtTerms(read_glossary(Path(glossary)), config.glossary_share)
     return Manifest(
         data=plan["data"],
         task=config.task,
