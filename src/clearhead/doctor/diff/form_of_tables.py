@@ -16,11 +16,13 @@ def base_of(table: Tensor) -> float | None:
     while table.dim() > 2:
         table = table[0]
     if table.dim() == 2 and table.shape[0] > 1:
-        first, second = table[0], table[1]
-        if bool((first.abs() < 1e-9).all()):
-            rows += [second, second.clamp(-1, 1).asin()]
-        if bool(((first - 1).abs() < 1e-9).all()):
-            rows.append(second.clamp(-1, 1).acos())
+        # Sinusoids of positions: sines in the first half, or in every other column.
+        for part in (table, table[:, : table.shape[1] // 2], table[:, ::2]):
+            first, second = part[0], part[1]
+            if bool((first.abs() < 1e-9).all()):
+                rows += [second, second.clamp(-1, 1).asin()]
+            if bool(((first - 1).abs() < 1e-9).all()):
+                rows.append(second.clamp(-1, 1).acos())
     for row in rows:
         for part in (row, row[: len(row) // 2], row[::2]):
             for frequencies in (part, 1 / part):

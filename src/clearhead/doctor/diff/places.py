@@ -1,12 +1,13 @@
 """The line of the port that a departure belongs to, and the reference's line beside it."""
 
 from .evidence import Cause, Evidence
-from .operations import Operation, SourceLine, shared_line
+from .operations import Operation, SourceLine, root, shared_line
 from .settings_in_source import (
     where_assigned,
     where_built,
     where_default,
     where_passed_on,
+    where_repeated,
     where_returned,
     where_set,
 )
@@ -26,6 +27,8 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
     line = _line_that_computes(evidence, cause)
     if line is None:
         return None
+    if cause is not None and cause.kind == "weights" and _serves_twice(evidence):
+        return where_repeated(line.file) or line
     if cause is None or cause.kind not in _NUMBERS:
         return _caller_to_blame(evidence, line)
     number, other = cause.facts["port"], cause.facts["reference"]
@@ -39,6 +42,15 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
     if found is None and cause.kind == "epsilon" and evidence.mine.part_of:
         found = where_built(line)
     return found or line
+
+
+def _serves_twice(evidence: Evidence) -> bool:
+    """Whether the port holds a parameter in several places: one object serves as several layers."""
+    label = evidence.s.operations[evidence.s.root(evidence.at)].label
+    model = evidence.s.port.model
+    held = list(model.named_parameters(remove_duplicate=False))
+    tensor = next((parameter for name, parameter in held if name == label), None)
+    return tensor is not None and sum(parameter is tensor for _, parameter in held) > 1
 
 
 def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
@@ -58,6 +70,11 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
                 return source.line
             if cause.kind.endswith(_TERMS) and _all_add(readers):
                 return _same_line(readers) or readers[0].line  # one summand more
+            if cause.kind == "missing_factor" and _is_where_it_is_read(evidence):
+                read = [
+                    r for o in readers for r in (_readers(evidence, o.index) if o.reorders else [o])
+                ]
+                return _same_line(read) or read[0].line
             source = _first_with_its_values(operations, source)
             if cause.kind == "missing_bias":
                 return source.line  # it belongs to the layer whose weights made the tensor
@@ -85,9 +102,30 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
     if cause is not None and cause.kind in ("missing_residual", "missing_term"):
         return shared_line(mine, after[:1]) or mine.line
     if cut.kind == "replace" and mine.from_tokens:
-        first = (o for o in evidence.region if o.from_tokens and o.line is not None)
+        every = [o for o in evidence.region if o.from_tokens and o.line is not None]
+        # Whole numbers choose rows or count them, and the reference may choose in another way.
+        reals = [o for o in every if o.dtype.is_floating_point]
+        first = reals if cause is None and mine.dtype.is_floating_point else every
         return next((o.line for o in first), mine.line)
     return mine.line or (readers[0].line if readers else None)  # a parameter is to blame where read
+
+
+def _is_where_it_is_read(evidence: Evidence) -> bool:
+    """Whether the reference computes the value on the line that reads it, and not on the line that
+    makes what it is computed from."""
+    theirs, matching = evidence.s.theirs, evidence.s.matching
+    here = theirs[root(theirs, evidence.cut.reference)]
+    made = [theirs[root(theirs, i)] for i in here.inputs if theirs[i].from_tokens]
+    readers = [theirs[i] for i in matching.reference_readers.get(here.index, ())]
+    line = shared_line(here, made)
+    return (
+        bool(made and readers)
+        and all(
+            line is not None and line == shared_line(here, [o]) == shared_line(o, [here])
+            for o in readers
+        )
+        and all(shared_line(o, [here]) != line for o in made)
+    )
 
 
 def _is_made_there(reader: Operation, source: Operation) -> bool:

@@ -77,11 +77,11 @@ def tensors_in(arguments: Any) -> list[Tensor]:
 
 def like(value: Tensor, tensor: Tensor) -> Tensor:
     """A value in the shape and the order in memory of a tensor: where a program reshapes, the one
-    decides whether it copies."""
-    value = value.to(tensor.dtype).reshape(tensor.shape)
+    decides whether it copies. Few bits would round it."""
+    value = value.to(value.dtype if tensor.dtype in LOW else tensor.dtype).reshape(tensor.shape)
     if 0 in tensor.stride() and tensor.numel() > 1:  # expanded: its elements share memory
         return value.clone()
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(value)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=value.dtype).copy_(value)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,22 @@ def where_default(line: SourceLine) -> SourceLine | None:
     return _at(tree, line.file, default.lineno)
 
 
+def where_repeated(file: str) -> SourceLine | None:
+    """The line of a file that puts one object into a list several times, as `[Layer()] * n`, if
+    there is one such line."""
+    tree = _tree(file)
+    if tree is None:
+        return None
+    found = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+        for side in (node.left, node.right)
+        if isinstance(side, ast.List) and any(isinstance(item, ast.Call) for item in side.elts)
+    }
+    return _at(tree, file, found.pop()) if len(found) == 1 else None
+
+
 def _is_plain(node: ast.expr) -> bool:
     number = node.value if isinstance(node, ast.Constant) else None
     return isinstance(number, int | float) and not isinstance(number, bool)

@@ -10,6 +10,7 @@ from .numbers import (
     constant_added,
     constant_factor,
     number_added,
+    rounded_table,
 )
 from .orders import (
     another_axis,
@@ -34,6 +35,7 @@ from .structure import (
 ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     other_weights,
     another_mask,
+    rounded_table,
     other_positions,
     shifted_index,
     rotary_base,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..evidence import Cause, Evidence
-from ..operations import Operation
+from ..operations import LOW, Operation
 from ..replaying import ChangedValues
 
 _TRIALS = 60
@@ -66,6 +66,22 @@ def number_added(evidence: Evidence) -> Cause | None:
     small = [o.scalars[0] for o in theirs if o.name in ("add", "add_") and o.scalars]
     facts = {"port": mine.scalars[0], "reference": small[0] if small else 0.0, "operation": "add"}
     return Cause(_kind(evidence, mine), facts, mine.lines[:1])
+
+
+def rounded_table(evidence: Evidence) -> Cause | None:
+    """A table of the reference's that the port keeps in fewer than 32 bits."""
+    at = evidence.s.operations[evidence.s.root(evidence.at)]
+    if at.from_tokens or not at.dtype.is_floating_point or at.is_whole:
+        return None
+    own, wanted = evidence.own, evidence.wanted
+    for dtype in LOW:
+        kept = bool((own == own.to(dtype).to(own.dtype)).all())
+        near = (own - wanted).abs() <= 0.501 * torch.finfo(dtype).eps * wanted.abs()
+        exact = wanted == wanted.to(dtype).to(wanted.dtype)
+        # Where the reference's number is one of the few, it stays as it is.
+        if kept and bool(near.all()) and bool((own == wanted)[exact].all()) and not exact.all():
+            return Cause("precision", {"dtype": str(dtype).removeprefix("torch.")})
+    return None
 
 
 def _candidates(evidence: Evidence, operation: Operation, scalar: float) -> Iterator[float]:

@@ -15,6 +15,7 @@ from ..operations import Operation, SourceLine, root, shared_line
 _ANOTHER = 1e-3
 """A tensor that is nearly the right one is no other tensor: a number before it is wrong."""
 _EPSILONS = (0.0, 1e-5, 1e-6, 1e-8, 1e-12)
+_DRAWS = {"bernoulli", "bernoulli_", "native_dropout", "rand", "rand_like"}
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "GELU (erf)": F.gelu,
     "GELU (tanh)": lambda x: F.gelu(x, approximate="tanh"),
@@ -109,6 +110,8 @@ def another_function(evidence: Evidence) -> Cause | None:
         if x.numel() != evidence.own.numel():
             continue
         x = x.reshape(evidence.own.shape)
+        if evidence.is_wanted(x) and _is_random(evidence):
+            return Cause("superfluous_function", {"name": "dropout"})
         reference = _named(
             x, evidence.wanted, evidence, _vectors(evidence, evidence.their_region, True)
         )
@@ -140,11 +143,19 @@ def superfluous_operation(evidence: Evidence) -> Cause | None:
     """Without an operation of the port the two agree, as the cut has shown; what it is."""
     if evidence.cut.kind != "bypass":
         return None
+    if _is_random(evidence):
+        return Cause("superfluous_function", {"name": "dropout"})
     if evidence.mine.name in ("add", "add_", "sub"):
         added = term_left_out(evidence) or _own_term(evidence)
         if added is not None:
             return added
     return _between(evidence, evidence.wanted, evidence.own, "superfluous", evidence.region, False)
+
+
+def _is_random(evidence: Evidence) -> bool:
+    """Whether the port alone draws numbers here, as dropout does."""
+    ours, theirs = ({o.name for o in r} for r in (evidence.region, evidence.their_region))
+    return bool(_DRAWS & ours) and not _DRAWS & theirs
 
 
 def _own_term(evidence: Evidence) -> Cause | None:
