@@ -147,3 +147,38 @@ def test_a_line_that_only_counts_rows_is_not_blamed():
         d.line is not None and "weights[*rows, 0, None]" in d.line.text
         for d in departures(FirstOnly(), Experts())
     )
+
+
+class ByName(nn.Module):
+    """One line multiplies by all matrices, which it is given by their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.words = nn.Embedding(WORDS, WIDTH)
+        for name in ("inner0", "outer0", "inner1", "outer1"):
+            self.register_parameter(name, nn.Parameter(torch.randn(WIDTH, WIDTH) / 4))
+
+    def times(self, name: str, x: Tensor) -> Tensor:
+        return F.linear(x, self.get_parameter(name))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.words(tokens)
+        for n in range(2):
+            y = self.times(f"inner{n}", x).tanh()
+            x = x + self.times(f"outer{n}", y)
+        return x
+
+
+class FirstName(ByName):
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.words(tokens)
+        for n in range(2):
+            y = self.times("inner0", x).tanh()
+            x = x + self.times(f"outer{n}", y)
+        return x
+
+
+def test_the_caller_is_blamed_also_where_it_is_right_in_another_layer():
+    (found,) = diff(ByName(), FirstName(), tokens(), steps=False).departures
+    says(found, "tensor", 'self.times("inner0", x)')

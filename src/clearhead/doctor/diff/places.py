@@ -164,6 +164,7 @@ def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
     s = evidence.s
     readers = [o for o in s.operations if o.call in evidence.cut.calls]
     behind = _readers(evidence, evidence.mine.index) if evidence.cut.kind == "insert" else []
+    behind += [r for o in readers if o.reorders for r in _readers(evidence, o.index)]
     near = [evidence.mine, *readers, *behind, *reversed(evidence.region)]
     here = next((o for o in near if line in o.lines and not o.reorders), None)
     # Whose order is right, a fingerprint does not show.
@@ -182,6 +183,11 @@ def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
     ]
     for n in range(at, len(here.lines)):
         if not any(lines[: n + 1] == here.lines[: n + 1] for lines in healthy):
+            return here.lines[n]
+    # Each line is right somewhere, as in another layer: the first that is so for one caller only.
+    for n in range(at, len(here.lines)):
+        same = [lines for lines in healthy if lines[: n + 1] == here.lines[: n + 1]]
+        if all(lines[n + 1 : n + 2] == here.lines[n + 1 : n + 2] for lines in same):
             return here.lines[n]
     return line
 
