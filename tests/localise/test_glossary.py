@@ -1,5 +1,6 @@
 """Terms of a glossary: found in texts, learnt in training, and in every translation."""
 
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -331,3 +332,11 @@ def test_a_catalogue_is_filled_with_terms(taught: ch.TrainedRun, tmp_path: Path,
     assert "glossary: of 3 terms in the sources, " in capsys.readouterr().out
     text = path.read_text(encoding="utf-8")
     assert "大门" in text and text.count("猫咪") == 2
+
+
+def test_a_pipe_or_a_folder_is_no_glossary(tmp_path: Path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(DataError, match="is not a file; give a CSV file of terms"):
+            read_glossary(path)

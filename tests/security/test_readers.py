@@ -100,6 +100,7 @@ READERS = {
     "interop/tokenizer_file.py:open_tokenizer": "tokenizer.json",
     "interop/onnx/certificate.py:_tokenizer_faults": OWN,
     "localise/catalogues.py:Catalogue.__init__": "catalogues",
+    "localise/glossary.py:read_glossary": "glossaries",
     "scale/accelerators.py:accelerators": PACKAGE,
     "scale/published.py:_tables": PACKAGE,
     "serving/stored.py:StoredFiles.get": OWN,

@@ -146,6 +146,8 @@ def terms_of_both(glossary: Glossary, pieces: Sequence[str | int], target: str) 
 
 def read_glossary(path: Path) -> Glossary:
     """A glossary from a CSV file in UTF-8: a term and its translation in each line."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is not a file; give a CSV file of terms")
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DataError(f"{path} has more than {MAX_BYTES:,} bytes; give fewer terms")
