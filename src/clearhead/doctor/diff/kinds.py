@@ -1,4 +1,4 @@
-"""What kind of model two programs are, where nobody says: how they answer shows it."""
+"""What kind of model two programs are, where neither states it: how they answer shows it."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -25,7 +25,7 @@ def word(key: str, language: Language) -> str:
 
 
 def assumption(report: "PortFacts", language: Language) -> dict[str, str]:
-    """As what the models were called, if nobody states it: a row of the heading."""
+    """As what the models were called, if the kind is stated nowhere: a row of the heading."""
     if report.assumed is None:
         return {}
     kind, call = report.assumed
