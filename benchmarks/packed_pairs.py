@@ -38,7 +38,7 @@ from tools.result import write_result
 RECIPES = ("multi30k-de-en", "tatoeba-en-zh")
 WIDTHS = (32, 64, 128)  # tokens of a packed row
 TOGETHER = 8  # batches whose pairs are packed together
-GROUPS, ROUNDS = 3, 4
+GROUPS, ROUNDS = 2, 3
 
 Pair = tuple[list[int], list[int], list[int]]
 """Source, target input, target output."""
