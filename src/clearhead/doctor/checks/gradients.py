@@ -238,19 +238,27 @@ def _stuck(patient: Patient, inputs: CallInputs, targets: Tensor) -> list[str]:
     def learn() -> None:
         model.zero_grad()
         logits = patient.logits(model, inputs)
-        F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        if loss.requires_grad:
+            loss.backward()
 
     def size(parameter: Tensor) -> float:
         return 0.0 if parameter.grad is None else float(parameter.grad.to_dense().abs().max())
 
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    zeros = [(name, p) for name, p in trained if not p.detach().any()]
+    if not zeros:
+        return []
+    # The gradients of the others would cost a pass, and as much memory as the model.
+    model.requires_grad_(False)
+    for _, parameter in zeros:
+        parameter.requires_grad_()
     learn()
-    waiting = {
-        name: p
-        for name, p in model.named_parameters()
-        if p.requires_grad and not p.detach().any() and not size(p)
-    }
+    waiting = {name: parameter for name, parameter in zeros if not size(parameter)}
     if not waiting:
         return []
+    for _, parameter in trained:
+        parameter.requires_grad_()
     with torch.no_grad():
         for parameter in waiting.values():
             parameter += _NUDGE * torch.randn_like(parameter)
