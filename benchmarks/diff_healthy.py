@@ -3,7 +3,7 @@ tests.
 
     python -m benchmarks.diff_healthy [healthy] [planted] [NAME …]
 
-Writes benchmarks/results/diff_healthy.json, if all pairs were run.
+Writes benchmarks/results/diff_healthy.json and diff_planted.json, if all of their pairs were run.
 """
 
 import json
@@ -95,8 +95,9 @@ def main() -> None:
             "rows": rows,
         }
     print(json.dumps({k: {**v, "rows": "…"} for k, v in measured.items()}, indent=2))
-    if not asked:
-        write_result("diff_healthy", measured)
+    if not names:
+        for part, found in measured.items():
+            write_result(f"diff_{part}", found)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
