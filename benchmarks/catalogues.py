@@ -143,7 +143,11 @@ def main() -> None:
             apt("update", folder=WORK)
         for package in arguments.packages:
             if package not in done:
-                line = json.dumps(take(package, arguments.language), ensure_ascii=False)
+                try:
+                    line = json.dumps(take(package, arguments.language), ensure_ascii=False)
+                except subprocess.CalledProcessError:
+                    print(f"{package:<18}is not in the archives of this system, and left out")
+                    continue
                 with (WORK / f"packages-{arguments.language}.jsonl").open("a") as file:
                     file.write(line + "\n")
         write_train(arguments.language)

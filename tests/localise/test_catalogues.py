@@ -10,6 +10,7 @@ from clearhead.cli import main
 from clearhead.config import DataConfig
 from clearhead.errors import DataError, InputError
 from clearhead.intake.own_text import OwnText, data_settings
+from clearhead.intake.other_formats import refuse_other_formats
 from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, fill, memory_of
 from tests.localise.catalogues import PO, XLIFF_1, XLIFF_2, check_with_msgfmt
@@ -157,6 +158,18 @@ def test_what_is_no_catalogue_is_refused(tmp_path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"x\.po"):
         list(read_pairs(path))
+
+
+def test_a_catalogue_whose_first_comment_is_long_is_one(tmp_path: Path):
+    path, spaces = tmp_path / "x.po", tmp_path / "spaces.po"
+    glossary = "".join(f"#   term {n}  |  术语\n" for n in range(400))
+    path.write_text(glossary + '\nmsgid "apple"\nmsgstr "苹果"\n', encoding="utf-8")
+    assert [pair.target for pair in read_pairs(path)] == ["苹果"]
+    with pytest.raises(DataError, match="a gettext catalogue"):
+        refuse_other_formats(path, path.read_bytes()[:4096])
+    spaces.write_text(" " * (1 << 20), encoding="utf-8")  # read in linear time
+    with pytest.raises(DataError, match="neither PO nor XLIFF"):
+        list(read_pairs(spaces))
 
 
 def test_catalogues_become_the_data_of_a_recipe(po: Path, tmp_path: Path):

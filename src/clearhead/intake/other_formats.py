@@ -29,6 +29,8 @@ def catalogue_of(path: Path, head: bytes) -> OtherFormat | None:
         case "qt":
             install = "pip install translate-toolkit &&"
             what, ending, programs = "a catalogue of Qt Linguist", ".po", [install, "ts2po"]
+        case None if path.suffix.lower() in (".po", ".pot") and head.lstrip().startswith(b"#"):
+            what, ending, programs = "a gettext catalogue (PO)", ".po", ["mv"]  # long comments
         case None if path.suffix.lower() == ".properties":  # any text could look like one
             install = "pip install translate-toolkit &&"
             programs = [install, "prop2po -t SOURCE.properties"]

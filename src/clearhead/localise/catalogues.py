@@ -20,9 +20,10 @@ NOTE = "clearhead: "
 """What the comments of filled entries begin with."""
 ENDINGS = (".po", ".xlf", ".xliff")
 """Of the names of catalogues."""
-HEAD = 4096
+HEAD = 1 << 16
+"""Bytes in which a catalogue shows what it is: translators keep glossaries in its first comment."""
 MAX_BYTES = 1 << 28
-_COMMENTS = re.compile(rb"(?:[ \t]*#[^\n]*\n|\s)*")
+_COMMENTS = re.compile(rb"(?:\s*+#[^\n]*+\n)*\s*+")
 _PO_ENTRY = re.compile(rb'(?:domain|msgctxt|msgid)\s*"')
 SINGLE_FORM = 5
 """gettext's own limit (OFTEN in msgl-check.c): a form that at most so many of the numbers up to
