@@ -9,8 +9,8 @@ import clearhead
 from clearhead.cli import main
 from clearhead.config import DataConfig
 from clearhead.errors import DataError, InputError
-from clearhead.intake.own_text import OwnText, data_settings
 from clearhead.intake.other_formats import refuse_other_formats
+from clearhead.intake.own_text import OwnText, data_settings
 from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, fill, memory_of
 from tests.localise.catalogues import PO, XLIFF_1, XLIFF_2, check_with_msgfmt
