@@ -99,7 +99,8 @@ def test_a_name_that_another_script_does_not_have_is_found(tmp_path: Path):
 
 
 def test_the_scripts_are_of_two_kinds():
-    assert {path.name for path in IN_PYTHON} == {"doctor_wheel", "own_text", "small", "wheel"}
+    names = {"commit_message", "doctor_wheel", "own_text", "small", "wheel"}
+    assert {path.name for path in IN_PYTHON} == names
     assert {"run", "nightly", "docs", "environment"} <= {path.name for path in IN_SHELL}
 
 
@@ -164,3 +165,30 @@ def test_no_name_of_a_test_holds_an_address(request: pytest.FixtureRequest):
     """Two processes would collect different tests, and none would run."""
     named = [item.nodeid for item in request.session.items]
     assert not [name for name in named if "object at 0x" in name or "function <" in name]
+
+
+def test_contributors_install_what_the_check_installs():
+    extras = [
+        re.search(r"\[(dev,[\w,]+)\]", (ROOT / name).read_text("utf-8"))
+        for name in ("CONTRIBUTING.md", ".ci/environment")
+    ]
+    assert extras[0] and extras[1] and extras[0][1] == extras[1][1]
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        ("Refuse links in study folders\n\nThey led out of it.\n", ""),
+        ("Read the paper\n# a comment of git\n", ""),
+        ("", "is empty"),
+        ("x" * 73, "73 characters"),
+        ("Add a norm.", "full stop"),
+        ("Merge branch 'a' into b", "rebase"),
+        ("Added a norm", "'Added'"),
+        ("Fixes a norm", "'Fixes'"),
+        ("Add a norm\nand a test", "second line"),
+    ],
+)
+def test_a_commit_message_is_checked(message: str, wrong: str):
+    faults = loaded(ROOT / ".ci" / "commit_message").faults(message)
+    assert [wrong in fault for fault in faults] == [True] * bool(wrong)
