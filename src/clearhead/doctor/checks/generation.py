@@ -1,7 +1,7 @@
 """Generation: what is written must be what the model says."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,14 +38,13 @@ def greedy(patient: Patient) -> Iterator[Finding]:
     unused = copy_model(model, share_weights=True)
     if not greedy_settings(patient) and draws(patient, model.eval()):
         raise NotApplicableError("only_samples")
-    yield from _repeats(patient, model.eval(), unused.eval(), "greedy.eval", "error")
+    written = yield from _repeats(patient, model.eval(), unused.eval(), "greedy.eval", "error")
     # Many libraries leave this to their callers, and say so: worth knowing.
     yield from _repeats(patient, model.train(), unused.train(), "greedy.train", "note")
     if not model.training:
         yield Finding("greedy.mode", "warning")
-    for prompt in prompts(patient):
-        run = generate(patient, model.eval(), prompt, N_NEW, **greedy_settings(patient))
-        findings = list(_follows_the_argmax(patient, model, prompt, run))
+    for prompt, run in reversed(written):
+        findings = list(_follows_the_argmax(patient, model.eval(), prompt, run))
         if findings:
             yield from findings
             return
@@ -53,22 +52,27 @@ def greedy(patient: Patient) -> Iterator[Finding]:
 
 def _repeats(
     patient: Patient, model: nn.Module, unused: nn.Module, case: str, severity: Severity
-) -> Iterator[Finding]:
+) -> Generator[Finding, None, list[tuple[CallInputs, Generated]]]:
     """Written by a model that has generated nothing yet, and again by one that has, in another
-    order: what is left of other texts, such as a cache that is not cleared, must not matter."""
+    order: what is left of other texts, such as a cache that is not cleared, must not matter.
+    Returns what the used model has written."""
     settings = greedy_settings(patient)
 
-    def write(model: nn.Module, prompt: CallInputs) -> tuple[int, ...]:
-        run = generate(patient, model, prompt, N_NEW, **settings)
+    def write(model: nn.Module, prompt: CallInputs) -> Generated:
+        return generate(patient, model, prompt, N_NEW, **settings)
+
+    def text(run: Generated) -> tuple[int, ...]:
         return tuple(run.tokens.flatten().tolist())
 
     first = [(p, write(copy_model(unused, share_weights=True), p)) for p in prompts(patient)]
-    for prompt, alone in reversed(first):
-        runs = [alone, write(model, prompt)]
-        if runs[0] != runs[1]:
-            runs += [write(model, prompt), write(model, prompt)]  # to see how different they are
-            yield Finding(case, severity, {"n": len(set(runs)), "of": len(runs)})
-            return
+    written = [(prompt, write(model, prompt)) for prompt, _ in reversed(first)]
+    for (prompt, run), (_, alone) in zip(written, reversed(first)):
+        if text(run) != text(alone):
+            # Twice more, to see how different they are.
+            texts = [text(alone), text(run), *(text(write(model, prompt)) for _ in range(2))]
+            yield Finding(case, severity, {"n": len(set(texts)), "of": len(texts)})
+            break
+    return written
 
 
 def _follows_the_argmax(
