@@ -7,7 +7,8 @@ does that cost?
     python -m benchmarks.localise fr --report
 
 Two arms, the same recipe and text: `data.placeholders` and none. The first fills the held-out
-catalogues, emptied; the second translates the same strings as plain text. A line of
+catalogues, emptied; the second translates the same strings as plain text. All of them are filled
+with the first seed, with the others those of the packages that are scored. A line of
 results/localise.jsonl for each run that is finished.
 """
 
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 import clearhead
-from benchmarks.catalogues import catalogues, write_train
+from benchmarks.catalogues import HELD_OUT, SCORED, catalogues, write_train
 from benchmarks.own_text import chosen, train
 from clearhead.config import load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
@@ -43,7 +44,7 @@ ARMS = {"placeholders": N_PLACEHOLDERS, "plain": 0}
 KEYS = ("language", "arm", "seed", "minutes")
 
 
-class HeldOut(NamedTuple):
+class HeldOutText(NamedTuple):
     """A string of a held-out catalogue."""
 
     source: str
@@ -51,11 +52,11 @@ class HeldOut(NamedTuple):
     rules: SpanRules
 
 
-def held_out(language: str) -> list[HeldOut]:
+def held_out(language: str, packages: list[str]) -> list[HeldOutText]:
     """Strings with one form: plural forms are filled and checked by gettext, and not scored."""
     return [
-        HeldOut(entry.sources[0], entry.translated[0].target, entry.rules)
-        for path in catalogues(language, held_out=True)
+        HeldOutText(entry.sources[0], entry.translated[0].target, entry.rules)
+        for path in catalogues(language, packages)
         for entry in Catalogue(path).entries
         if len(entry.sources) == 1 and entry.translated
     ]
@@ -72,50 +73,59 @@ def emptied(path: Path, out: Path) -> Path:
     return out
 
 
-def fill(model: clearhead.TextModel, language: str, folder: Path) -> dict[str, Any]:
-    """Fills every held-out catalogue; what became of it, and each string's translation."""
+def is_accepted(path: Path) -> bool:
+    """Whether gettext takes a catalogue."""
+    check = ["msgfmt", "-c", "--use-fuzzy", "-o", "/dev/null", str(path)]
+    return subprocess.run(check, capture_output=True, check=False).returncode == 0
+
+
+def fill(model: clearhead.TextModel, paths: list[Path], folder: Path) -> dict[str, Any]:
+    """Fills catalogues, emptied; what became of them, and each string's translation."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     translations: dict[str, str] = {}
-    n_open, accepted, paths = 0, 0, catalogues(language, held_out=True)
+    n_open, accepted, empty_accepted = 0, 0, 0
     for number, path in enumerate(paths):
         filled = emptied(path, folder / f"{number}.po")
+        empty_accepted += is_accepted(filled)
         n_open += len(model.fill_catalogue(filled).open)
-        check = ["msgfmt", "-c", "--use-fuzzy", "-o", "/dev/null", str(filled)]
-        accepted += subprocess.run(check, capture_output=True, check=False).returncode == 0
+        accepted += is_accepted(filled)
         for entry in Catalogue(filled).entries:
             if len(entry.sources) == 1:
                 translations[entry.sources[0]] = str(entry.unit.target)
     return {
         "files": len(paths),
+        "empty_files_accepted": empty_accepted,
         "files_accepted": accepted,
         "open": n_open,
         "translations": translations,
     }
 
 
-def measure(texts: list[HeldOut], translations: dict[str, str]) -> dict[str, Any]:
-    """How many strings with spans keep them all, and the scores of all strings."""
+def kept(texts: list[HeldOutText], translations: dict[str, str]) -> dict[str, int]:
+    """How many strings have spans and keep them all, and how many are not translated."""
     with_spans = [text for text in texts if mask(text.source, text.rules).spans]
-    kept = sum(
-        mask(text.source, text.rules).is_kept_by(translations[text.source]) for text in with_spans
-    )
-    copied = sum(
-        translations[text.source] in ("", text.source) and text.reference != text.source
-        for text in texts
-    )
+    return {
+        "strings": len(texts),
+        "with_spans": len(with_spans),
+        "kept": sum(
+            mask(text.source, text.rules).is_kept_by(translations[text.source])
+            for text in with_spans
+        ),
+        "empty_or_copied": sum(
+            translations[text.source] in ("", text.source) and text.reference != text.source
+            for text in texts
+        ),
+    }
+
+
+def scores_of(texts: list[HeldOutText], translations: dict[str, str]) -> dict[str, float]:
     scores = translation_scores(
         [translations[text.source] for text in texts],
         [text.reference for text in texts],
         n_resamples=0,
     )
-    return {
-        "strings": len(texts),
-        "with_spans": len(with_spans),
-        "kept": kept,
-        "empty_or_copied": copied,
-        "scores": {score.name: round(score.value, 2) for score in scores},
-    }
+    return {score.name: round(score.value, 2) for score in scores}
 
 
 def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
@@ -132,9 +142,10 @@ def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
     seeds = {"train.seed": seed, "batches.seed": seed}
     recipe = with_values(replace(template, data=data), {**sized.values, **seeds})
     used = train(recipe, reasons_for(sized), here)
-    model, texts = clearhead.load(here / "run"), held_out(language)
+    packages = HELD_OUT if seed == 1 and arm == "placeholders" else SCORED
+    model, texts = clearhead.load(here / "run"), held_out(language, packages)
     if arm == "placeholders":
-        filled = fill(model, language, here / "filled")
+        filled = fill(model, catalogues(language, packages), here / "filled")
         translations = filled.pop("translations")
     else:
         sources = list({text.source: None for text in texts})
@@ -145,7 +156,8 @@ def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
         "seed": seed,
         "minutes": minutes,
         **filled,
-        **measure(texts, translations),
+        **kept(texts, translations),
+        "scores": scores_of(held_out(language, SCORED), translations),
         "core_minutes": round(used, 2),
         **chosen(recipe),
         **{key: circumstances()[key] for key in ("commit", "date", "machine")},
@@ -163,16 +175,18 @@ def report(lines: list[dict[str, Any]]) -> None:
         for arm in ARMS:
             mine = [line for line in lines if (line["language"], line["arm"]) == (language, arm)]
             if mine:
-                kept = sum(line["kept"] for line in mine) / sum(line["with_spans"] for line in mine)
+                n_kept, n_spans = (
+                    sum(line[key] for line in mine) for key in ("kept", "with_spans")
+                )
                 bleu = mean(line["scores"]["BLEU"] for line in mine)
-                print(f"{language:<6}{arm:<14}{kept:.2%} keep all spans, BLEU {bleu:.2f}, "
-                      f"{len(mine)} seeds")  # fmt: skip
+                spans = f"{n_kept:,} of {n_spans:,} keep all spans"
+                print(f"{language:<6}{arm:<14}{spans}, BLEU {bleu:.2f}, {len(mine)} seeds")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("language", choices=["fr", "zh_CN"])
-    parser.add_argument("--minutes", type=float, default=60.0, help="core minutes of each run")
+    parser.add_argument("--minutes", type=float, default=20.0, help="core minutes of each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
     parser.add_argument("--report", action="store_true")
