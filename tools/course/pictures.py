@@ -803,8 +803,8 @@ def stacks(_: Any, say: Say) -> str:
     """Width: tokens that pass; height: parameters, in d². So the area is the work."""
     d, unit, floor = Drawing(640, 250, say("stacks")), 5, 190
     boxes = (
-        (60, 20, 12, "of_encoder", BLUE, "white"),
-        (170, 20, 16, "of_decoder", BLUE, "white"),
+        (60, 20, 14, "of_source", BLUE, "white"),
+        (170, 20, 14, "of_target", BLUE, "white"),
         (390, 40, 28, "of_one_stack", ORANGE, INK),
     )
     for x, tokens, parameters, name, colour, ink in boxes:
@@ -814,7 +814,7 @@ def stacks(_: Any, say: Say) -> str:
         d.words(middle, floor - height / 2 - 4, say(name), "middle", 12, ink, bold=True)
         d.words(middle, floor - height / 2 + 14, f"{tokens} · {parameters}", "middle", 12, ink)
         d.words(middle, floor + 18, say("n_tokens").format(tokens), "middle", 11, GREY)
-    d.words(165, 236, "240 d² + 320 d² = 560 d²", "middle", 13, bold=True)
+    d.words(165, 236, "280 d² + 280 d² = 560 d²", "middle", 13, bold=True)
     d.words(490, 236, "1,120 d²", "middle", 13, bold=True)
     d.words(320, 22, say("stacks_legend"), "middle", 12, GREY)
     return d.text()
