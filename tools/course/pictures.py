@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clearhead import TrainConfig
 from clearhead.course.exercises.byte_pairs.solution import learn_merges, merge_pair
+from clearhead.training.schedule import learning_rate
 from tools.course.svg import (
     BLUE,
     GREY,
@@ -537,6 +539,30 @@ def together(_: Any, say: Say) -> str:
     return d.text()
 
 
+def placements(_: Any, say: Say) -> str:
+    """The residual stream past one sublayer: both placements of the norm, and a wrong one."""
+    d = Drawing(640, 276, say("placements"))
+    shown = (  # name, formula, where the stream splits, where it is joined, where the norm stands
+        ("pre", "x + f(norm(x))", 214, 96, (92, 184)),
+        ("post", "norm(x + f(x))", 214, 116, (0, 84)),
+        ("wrong", "norm(x) + f(norm(x))", 176, 96, (0, 206)),
+    )
+    for n, (name, formula, split, join, (shift_norm, norm_y)) in enumerate(shown):
+        x = 74 + 204 * n
+        d.words(x + 46, 22, say(f"placement_{name}"), "middle", 13, bold=True)
+        d.words(x + 46, 40, formula, "middle", 12)
+        d.line([(x, 246), (x, 56)], BLUE, 3, arrow=True)
+        d.line([(x, split), (x + 92, split), (x + 92, join), (x + 10, join)], GREY, 1.5,
+               arrow=True)  # fmt: skip
+        for at, y, label in ((x + shift_norm, norm_y, "norm"), (x + 92, 140, "sublayer")):
+            d.rect(at - 37, y - 13, 74, 26, LIGHT, GREY, 1, 4)
+            d.words(at, y + 4, say(f"placement_box_{label}"), "middle", 12)
+        d.rect(x - 9, join - 9, 18, 18, "white", INK, 1.2, 9)
+        d.words(x, join + 4.5, "+", "middle", 14)
+        d.words(x, 264, "x", "middle", 13)
+    return d.text()
+
+
 def norms(data: Any, say: Say) -> str:
     d = Drawing(590, 228, say("norms"))
     left, step = 230, 300 / 14
@@ -636,6 +662,24 @@ def wiring(_: Any, say: Say) -> str:
 
 
 # ── chapter 8 ───────────────────────────────────────────────────────────────────────────────────
+
+
+def schedules(_: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("schedules"))
+    axes = Axes(d, (66, 44, 464, 190), (0, 40_000), (0, 8))
+    axes.ticks({n: f"{n:,}" for n in range(0, 40_001, 10_000)}, {v: str(v) for v in range(0, 9, 2)})
+    paper = TrainConfig(schedule="noam", lr=1.0, warmup_steps=4000)
+    top = learning_rate(4000, paper, 512)
+    half = TrainConfig(schedule="cosine", lr=top, warmup_steps=4000, steps=40_000, final_lr=0.1)
+    for i, (name, config, colour, dash) in enumerate(
+        (("noam", paper, BLUE, ""), ("cosine", half, ORANGE, "7 3"))
+    ):
+        steps = [1, *range(500, 40_001, 500)]
+        axes.curve([(s, 1e4 * learning_rate(s, config, 512)) for s in steps], colour, dash, 2.2)
+        d.line([(76 + 200 * i, 22), (104 + 200 * i, 22)], colour, 2.2, dash)
+        d.words(110 + 200 * i, 26, say(f"schedule_{name}"))
+    axes.names(say("steps_trained"), say("schedule_rate"))
+    return d.text()
 
 
 def training(data: Any, say: Say) -> str:
@@ -910,6 +954,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "04-products": ("table", products),
     "04-copies": ("both", without_positions),
     "05-norms": (None, together),
+    "05-placement": (None, placements),
     "05-cosine": ("depth", cosine),
     "07-diagonal": ("copy", diagonal),
     "07-wiring": (None, wiring),
@@ -918,6 +963,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "06-norms": ("norms", norms),
     "08-shift": (None, shift),
     "08-training": ("training", training),
+    "08-schedule": (None, schedules),
     "09-heads": ("translation", translation),
     "10-candidates": ("candidates", candidates),
     "10-beams": ("beams", beams),
