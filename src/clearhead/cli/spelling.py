@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 VALUE = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\[[^\]]*\]|…|[^\s;,:)'"]+"""
 CALL = re.compile(rf"\bclearhead\.(\w+)\(…((?:, \w+=(?:{VALUE}))*)\)")
-SETTING = re.compile(rf"(?<![\w.\-'\"=])(?<!--part )([a-z_][a-z0-9_]*)=({VALUE})?(?!\w)")
+# Not inside a path or a name: runs/beam=2 and sweep,beam=2 may be folders.
+SETTING = re.compile(rf"(?<![\w.\-'\"=/\\,])(?<!--part )([a-z_][a-z0-9_]*)=({VALUE})?(?!\w)")
 OWN_TEXT = re.compile(rf"\bOwnText\.(\w+)\(({VALUE})\)")
 KEY = re.compile(rf"(?<![\w.\-])((?:data|batches|model|train)\.\w+)=({VALUE})")
 
