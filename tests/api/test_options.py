@@ -93,6 +93,14 @@ def test_no_default_of_a_function_is_written_a_second_time():
             assert all(f"Options.{field.name}" in line for line in written), written
 
 
+def test_the_method_export_takes_what_the_function_takes():
+    method = inspect.signature(ch.TextModel.export).parameters
+    function = inspect.signature(ch.export).parameters
+    assert list(method)[1:] == list(function)[1:]
+    for name in list(function)[1:]:
+        assert method[name].replace(annotation=None) == function[name].replace(annotation=None)
+
+
 def test_a_method_has_two_overloads_at_most_and_no_line_numbers():
     assert len(ANSWERS) > 10
     for function in ANSWERS:

@@ -241,6 +241,7 @@ class TextModel(TokenizedModel):
         precision: StoredPrecision = ExportOptions.precision,
         runtime: str | Path | None = ExportOptions.runtime,
         example: str | None = ExportOptions.example,
+        single_file: bool = ExportOptions.single_file,
     ) -> "Certificate":
         """Write a new folder that other software opens: see `clearhead.export`."""
         from clearhead.api import exporting
@@ -253,6 +254,7 @@ class TextModel(TokenizedModel):
             precision=precision,
             runtime=runtime,
             example=example,
+            single_file=single_file,
         )
 
 
