@@ -164,7 +164,7 @@ def test_the_front_page_shows_pictures_that_exist(name: str):
 
 def test_pages_install_the_wheel_of_this_version():
     pages = [*ROOT.glob("README*.md"), *DOCS.glob("*/index.md")]
-    installed = [re.findall(r"clearhead-([\d.]+)-py3", page.read_text("utf-8")) for page in pages]
+    installed = [re.findall(r"clearhead-([\w.]+)-py3", page.read_text("utf-8")) for page in pages]
     assert installed == [[clearhead.__version__]] * 4
 
 
