@@ -14,8 +14,10 @@ from clearhead.api.microscope import Microscope as Microscope
 from clearhead.api.microscope import see as see
 from clearhead.api.planning import plan as plan
 from clearhead.api.preparing import prepare as prepare
+from clearhead.api.recipe_for import SizedRecipe as SizedRecipe
 from clearhead.api.recipe_for import recipe_for as recipe_for
 from clearhead.api.recipes import recipe as recipe
+from clearhead.api.results import Classified as Classified
 from clearhead.api.serving import serve as serve
 from clearhead.api.studying import Study as Study
 from clearhead.api.studying import study as study
@@ -29,23 +31,43 @@ from clearhead.config import DataConfig as DataConfig
 from clearhead.config import ModelConfig as ModelConfig
 from clearhead.config import Recipe as Recipe
 from clearhead.config import TrainConfig as TrainConfig
+from clearhead.data.corpus import Corpus as Corpus
+from clearhead.data.learnt_from import LearntFrom as LearntFrom
+from clearhead.decoding.results import Output as Output
+from clearhead.decoding.results import Scored as Scored
+from clearhead.devices.report import SelfTest as SelfTest
+from clearhead.doctor.diff.report import PortReport as PortReport
+from clearhead.doctor.report import Examination as Examination
 from clearhead.errors import ClearheadError as ClearheadError
 from clearhead.inspection import edit as edit
+from clearhead.inspection.attention import AttentionMap as AttentionMap
+from clearhead.inspection.heads import HeadShares as HeadShares
 from clearhead.inspection.heads import head_kinds as head_kinds
+from clearhead.inspection.lens import Attribution as Attribution
+from clearhead.inspection.lens import Lens as Lens
 from clearhead.inspection.lens import attribution as attribution
 from clearhead.inspection.lens import logit_lens as logit_lens
 from clearhead.inspection.lens import rollout as rollout
+from clearhead.inspection.sweep import Grid as Grid
 from clearhead.inspection.sweep import head_ablation as head_ablation
 from clearhead.inspection.sweep import patching as patching
 from clearhead.inspection.sweep import sweep as sweep
+from clearhead.inspection.trace import Trace as Trace
 from clearhead.inspection.trace import mean_of as mean_of
 from clearhead.inspection.trace import trace as trace
 from clearhead.intake.own_text import OwnText as OwnText
+from clearhead.interop.certificate import Certificate as Certificate
 from clearhead.interop.model_folder import load_model as load_model
 from clearhead.interop.model_folder import save_model as save_model
+from clearhead.localise.filling import Filled as Filled
 from clearhead.models import count_parameters as count_parameters
 from clearhead.models import preset as preset
+from clearhead.models.parameters import ParameterCount as ParameterCount
 from clearhead.parts.recorder import Recorder as Recorder
+from clearhead.scale.plan import ClusterPlan as ClusterPlan
+from clearhead.studies.comparing import StudyResult as StudyResult
+from clearhead.training.plan import TrainingPlan as TrainingPlan
+from clearhead.training.report import Listener as Listener
 
 __all__: list[str]
 __version__: str

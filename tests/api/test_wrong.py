@@ -1,12 +1,13 @@
 """Every call with what it cannot take: an error of ours that says what to do, and nothing else."""
 
 import ast
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_overloads, get_type_hints
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from torch import nn
 import clearhead as ch
 from clearhead.errors import ClearheadError
 from clearhead.inspection.attention import self_attention
+from clearhead.models import Model
 
 WRONG: list[Any] = [None, 5, 2.5, b"bytes", {"a": 1}, range(3), [1, 2], [None], ["text", 7]]
 
@@ -181,6 +183,31 @@ def test_a_type_checker_reads_the_same_names_from_the_same_modules():
     assert typed | {"edit": "clearhead.inspection.edit"} == ch._HOMES  # pyright: ignore
     assert typed["edit"] == "clearhead.inspection"
     assert list(ch._HOMES) == ch.__all__, "in alphabetical order"  # pyright: ignore
+
+
+def types_in(hint: Any) -> Iterator[type]:
+    """The classes of clearhead in an annotation."""
+    if isinstance(hint, type) and hint.__module__.startswith("clearhead."):
+        yield hint
+    for part in get_args(hint):
+        yield from types_in(part)
+
+
+def test_what_a_public_function_returns_can_be_imported_beside_it():
+    offered = [getattr(ch, name) for name in ch.__all__]
+    functions = [offer for offer in offered if inspect.isfunction(offer)]
+    for kind in (ch.TrainedRun, ch.Study):
+        functions += [each for _, each in inspect.getmembers(kind, inspect.isfunction)]
+    later = {name: getattr(ch, name) for name in ("Certificate", "Evaluation", "Filled")}
+    returned = {
+        kind
+        for function in functions
+        if not function.__name__.startswith("_") and function is not ch.TrainedRun.engine
+        for form in (function, *get_overloads(function))
+        for kind in types_in(get_type_hints(form, localns=later).get("return"))
+    }
+    assert {ch.Output, ch.Scored, ch.Grid, ch.Certificate} <= returned
+    assert returned - {*offered} == {*get_args(Model)}, "those are offered by clearhead.models"
 
 
 def test_no_name_is_also_that_of_a_package_which_would_take_its_place_when_imported():
