@@ -87,13 +87,20 @@ def test_beyond_what_was_seen_the_curve_is_level():
 
 
 def test_a_text_has_the_confidence_of_its_sentences_by_tokens():
-    def part(n: int, calibrated: float | None) -> Output:
+    def part(n: int, confidence: float | None) -> Output:
         tokens = list(range(n))
-        return Output(tokens=tokens, log_probs=[], score=0.0, stop="end", calibrated=calibrated)
+        return Output(tokens=tokens, log_probs=[], score=0.0, stop="end", confidence=confidence)
 
     assert joint_confidence([part(1, 0.1), part(3, 0.9)]) == pytest.approx(0.7)
     assert joint_confidence([part(1, 0.1), part(3, None)]) is None
     assert joint_confidence([]) is None
+
+
+def test_the_old_name_of_the_confidence_warns():
+    output = Output(tokens=[5], log_probs=[0.0], score=0.0, stop="end", confidence=0.4)
+    with pytest.warns(DeprecationWarning, match=r"write Output\.confidence") as told:
+        assert output.calibrated == 0.4
+    assert told[0].filename == __file__ and output.mean_probability == 1.0
 
 
 @pytest.mark.parametrize("beam", [BeamConfig(alpha=0.6), BeamConfig(length_penalty="none")])
@@ -108,7 +115,7 @@ def test_without_log_probabilities_of_tokens_the_score_gives_their_mean(beam: Be
 def test_a_calibrated_model_gives_each_translation_its_confidence(folder: Path):
     model = ch.load(folder)
     before, hashed = model.translations(SOURCES[:3], **SEARCH), model_hash(folder)
-    assert all(outputs[0].calibrated is None for outputs in before)
+    assert all(outputs[0].confidence is None for outputs in before)
     measured = ch.calibrate(model, source=SOURCES, reference=REFERENCES, **SEARCH)
     assert str(measured).endswith(f"written: {folder / CALIBRATION}")
     assert len(measured.records) == 11 and 0 <= measured["error"] <= 1
@@ -117,7 +124,7 @@ def test_a_calibrated_model_gives_each_translation_its_confidence(folder: Path):
         after = opened.translations(SOURCES[:3], **SEARCH)
         assert [outputs[0].text for outputs in after] == [outputs[0].text for outputs in before]
         for outputs in after:
-            confidence = outputs[0].calibrated
+            confidence = outputs[0].confidence
             assert confidence is not None and 0 < confidence < 1
     kept = json.loads((folder / CALIBRATION).read_text(encoding="utf-8"))
     assert kept["text"] == "given lines" and kept["n"] == 60 and len(kept["points"]) == 10
@@ -134,8 +141,8 @@ def test_both_engines_give_the_same_confidence(tmp_path: Path):
     there = model.translations(words[:5], **engine, **search)
     for (first, *_), (second, *_) in zip(own, there, strict=True):
         assert first.tokens == second.tokens and not second.log_probs
-        assert first.calibrated is not None
-        assert first.calibrated == pytest.approx(second.calibrated, abs=1e-4)
+        assert first.confidence is not None
+        assert first.confidence == pytest.approx(second.confidence, abs=1e-4)
 
 
 def test_the_command_prints_the_curve_and_details_show_the_confidence(

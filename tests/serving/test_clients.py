@@ -91,7 +91,7 @@ def test_confidence_is_given_to_who_asks_for_it(server: RunningServer, models: P
     expected = own.translations(
         asked["q"][0], engine="ctranslate2", engine_folder=folder, split="de-zh", max_new=20
     )
-    sure = expected[0].calibrated
+    sure = expected[0].confidence
     assert sure is not None and 0 < sure < 1
     plain = server.ask("/translate", asked)[1]
     status, found = server.ask("/translate", {**asked, "confidence": True})

@@ -70,8 +70,8 @@ def fill_open_entries(
     def draft(output: Output) -> Draft:
         uses.extend(output.terms)
         if calibration is None:
-            return Draft(output.text, output.confidence)
-        confidence = rated(output, calibration, config.beam).calibrated
+            return Draft(output.text, output.mean_probability)
+        confidence = rated(output, calibration, config.beam).confidence
         assert confidence is not None
         return Draft(output.text, confidence, is_calibrated=True)
 

@@ -163,8 +163,8 @@ def _of_glossary(n_terms: int, n_used: int) -> str:
 
 
 def _details(model: TextModel, line: str, outputs: list[Output]) -> Iterator[str]:
-    if outputs and outputs[0].calibrated is not None:
-        confidence = outputs[0].calibrated
+    if outputs and outputs[0].confidence is not None:
+        confidence = outputs[0].confidence
         yield f"confidence {confidence:.2f}: translations like this have a chrF++ of about " + (
             f"{100 * confidence:.0f} on held-out text"
         )
@@ -218,8 +218,8 @@ def _shown(namespace: argparse.Namespace, number: int, line: str, outputs: list[
     if namespace.format == "jsonl":
         shown = [as_json(one) for one in outputs]
         for record, output in zip(shown, outputs):
-            if namespace.details and output.calibrated is not None:
-                record["confidence"] = output.calibrated
+            if namespace.details and output.confidence is not None:
+                record["confidence"] = output.confidence
             if namespace.glossary is not None:
                 record["terms"] = [
                     {"source": term.source, "target": term.target, "is_used": is_used}

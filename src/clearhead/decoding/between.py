@@ -45,6 +45,6 @@ def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
         log_probs=[log_prob for part in parts for log_prob in part.log_probs],
         score=sum(part.score for part in parts),
         stop=cut[0] if cut else "end",
-        calibrated=joint_confidence(parts),
+        confidence=joint_confidence(parts),
         terms=joint_terms(parts),
     )

@@ -18,12 +18,12 @@ def mean_log_prob(output: Output, beam: BeamConfig) -> float:
 
 def rated(output: Output, calibration: Calibration, beam: BeamConfig) -> Output:
     """The output with its confidence, unless its parts have brought it one."""
-    if output.calibrated is not None:
+    if output.confidence is not None:
         return output
     if not output.tokens:  # nothing that had to be translated, or no space for a token
-        return replace(output, calibrated=1.0 if output.stop == "end" else 0.0)
+        return replace(output, confidence=1.0 if output.stop == "end" else 0.0)
     confidence = calibration.confidence(mean_log_prob(output, beam), len(output.tokens))
-    return replace(output, calibrated=confidence)
+    return replace(output, confidence=confidence)
 
 
 def joint_confidence(parts: Sequence[Output]) -> float | None:
@@ -34,7 +34,7 @@ def joint_confidence(parts: Sequence[Output]) -> float | None:
         return None
     total = 0.0
     for part in parts:
-        if part.calibrated is None:
+        if part.confidence is None:
             return None
-        total += len(part.tokens) * part.calibrated
+        total += len(part.tokens) * part.confidence
     return total / n_tokens

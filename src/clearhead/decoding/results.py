@@ -1,5 +1,6 @@
 """The result of every strategy. `attention_of` gives its attention."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import exp
@@ -30,7 +31,7 @@ class Output:
     text: str = ""
     """What the tokens say, where a tokenizer has decoded them."""
     tokenizer: Tokenizer | None = field(default=None, repr=False, compare=False)
-    calibrated: float | None = None
+    confidence: float | None = None
     """The chrF++, from 0 to 1, that translations of held-out text with such scores have; None: the
     model is not calibrated (`clearhead.calibrate`)."""
     terms: tuple[TermUse, ...] = ()
@@ -42,11 +43,18 @@ class Output:
         return sum(self.log_probs, 0.0)
 
     @property
-    def confidence(self) -> float:
-        """The mean probability of a token; of an engine that gives no probabilities of tokens, that
-        of the score."""
+    def mean_probability(self) -> float:
+        """The geometric mean of the probabilities of the tokens. An engine that knows only a score
+        gives the probability that the score stands for."""
         log_probs = self.log_probs or [self.score]
         return exp(min(0.0, sum(log_probs) / len(log_probs)))
+
+    @property
+    def calibrated(self) -> float | None:
+        """The old name of `confidence`, until version 0.4."""
+        message = "Output.calibrated ends with version 0.4; write Output.confidence"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.confidence
 
     @property
     def pieces(self) -> list[str]:

@@ -181,7 +181,7 @@ def join_sentences(
                 log_probs=[log_prob for part in parts for log_prob in part.log_probs],
                 score=sum(part.score for part in parts),
                 stop=early[0] if early else "end",
-                calibrated=joint_confidence(parts),
+                confidence=joint_confidence(parts),
                 terms=joint_terms(parts),
             )
         )

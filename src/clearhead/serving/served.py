@@ -77,7 +77,7 @@ class SplitTexts:
         answers: list[list[ServedText]] = []
         for text in self.texts:
             own = join_sentences(text, [next(rest) for _ in text.sentences], self.pair)
-            served = [ServedText(output.text, output.calibrated) for output in own.outputs]
+            served = [ServedText(output.text, output.confidence) for output in own.outputs]
             answers.append(served or [ServedText(text.between[0])])
         return answers
 
