@@ -11,6 +11,7 @@ SOURCE = ROOT / "src" / "clearhead"
 MAX_LINES = 400
 MAX_LINES_OF_THE_TRANSFORMER = 2_000
 MAX_LINES_OF_LATER_PARTS = 800
+LATER = "clearhead.parts.later"
 PRODUCTS = {"bmm", "baddbmm", "einsum", "matmul", "scaled_dot_product_attention"}
 # The doctor looks at attention that is not ours; a trace puts attention together again from pieces
 # that somebody has replaced, inside the model's own call; the exercises are attention as a learner
@@ -71,6 +72,8 @@ def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[st
             found.append(
                 f"{file} imports {module}; {package} may import {sorted(packages[package])}"
             )
+        if module.startswith(LATER) and file.startswith("parts/") and "/later/" not in file:
+            found.append(f"{file} imports {module}; the paper needs nothing that came after it")
     if not file.startswith(MAY_ATTEND) and computes_attention(tree):
         found.append(f"{file} computes attention; only parts/ does")
     for node in ast.walk(tree):
@@ -296,6 +299,7 @@ def test_the_transformer_can_be_read_in_an_evening():
         ("parts/new.py", "def f():\n    import clearhead.models.assemble", "parts may import"),
         ("parts/new.py", "from clearhead import models", "parts may import"),
         ("parts/new.py", "from ..models import assemble", "relative-import"),
+        ("parts/new.py", "from clearhead.parts.later.alibi import AlibiPositions", "the paper"),
         ("stacks/new.py", "from clearhead.models import preset", "stacks may import"),
         ("doctor/new.py", "from clearhead.parts import attention", "doctor may import"),
         ("doctor/new/new.py", "from ...parts import attention", "doctor may import"),

@@ -12,7 +12,7 @@ from clearhead.inspection.trace import Trace
 from clearhead.parts import attention
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import OutputProjection, TokenEmbedding
-from clearhead.parts.later.rotary import rotate
+from clearhead.parts.positions import rotate
 from clearhead.parts.residual import Residual
 
 PACKAGE = Path(__file__).parent.parent

@@ -11,8 +11,7 @@ from torch import nn
 from clearhead.parts import masks
 from clearhead.parts.cache import KeysValues
 from clearhead.parts.dropout import Dropout
-from clearhead.parts.later.rotary import rotate
-from clearhead.parts.positions import Rotation
+from clearhead.parts.positions import Rotation, rotate
 from clearhead.parts.view import View
 from clearhead.shapes import Allowed, Bias, Float, Stream, Tensor, Weights
 

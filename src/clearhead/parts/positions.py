@@ -90,3 +90,16 @@ class Rotation(NamedTuple):
     cos: Float[Tensor, "#batch 1 length d_head"]
     sin: Float[Tensor, "#batch 1 length d_head"]
     pairs: Pairs
+
+
+def rotate(
+    x: Float[Tensor, "batch heads length d_head"], rotation: Rotation
+) -> Float[Tensor, "batch heads length d_head"]:
+    """Rotates each pair of dimensions by the angle of its position."""
+    if rotation.pairs == "halves":
+        first, second = x.chunk(2, dim=-1)
+        quarter_turned = torch.cat((-second, first), dim=-1)
+    else:
+        quarter_turned = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+    cos, sin = rotation.cos.to(x.dtype), rotation.sin.to(x.dtype)
+    return x * cos + quarter_turned * sin

@@ -1,9 +1,8 @@
 """What an attention may attend to: computed once for a stack, the same for all its layers."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from clearhead.parts.later.alibi import AlibiPositions
-from clearhead.parts.later.rotary import RotaryPositions
 from clearhead.parts.positions import Rotation
 from clearhead.shapes import Allowed, Bias, Int, Positions, Tensor
 
@@ -23,12 +22,13 @@ def view_of_itself(
     positions: Positions,
     allowed: Allowed | None,
     *,
-    rotary: RotaryPositions | None,
-    alibi: AlibiPositions | None,
+    rotary: Callable[[Positions], Rotation] | None,
+    alibi: Callable[[Positions, Positions], Bias] | None,
     key_positions: Int[Tensor, "#batch key"] | None = None,
 ) -> View:
-    """A sequence's view of itself. With a cache there are more keys than new tokens, whose
-    positions are `key_positions`; without, they are the same tokens."""
+    """A sequence's view of itself. `rotary` and `alibi` are those of `parts/later`. With a cache
+    there are more keys than new tokens, whose positions are `key_positions`; without, they are the
+    same tokens."""
     keys = positions if key_positions is None else key_positions
     return View(
         allowed=allowed,

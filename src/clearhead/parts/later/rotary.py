@@ -3,8 +3,10 @@
 import torch
 from torch import nn
 
-from clearhead.parts.positions import Pairs, Rotation
-from clearhead.shapes import Float, Positions, Tensor
+from clearhead.parts.positions import Pairs, Rotation, rotate
+from clearhead.shapes import Positions, Tensor
+
+__all__ = ["RotaryPositions", "rotate"]
 
 
 class RotaryPositions(nn.Module):
@@ -39,16 +41,3 @@ class RotaryPositions(nn.Module):
 
     def forward(self, positions: Positions) -> Rotation:
         return Rotation(self.cos[positions][:, None], self.sin[positions][:, None], self.pairs)
-
-
-def rotate(
-    x: Float[Tensor, "batch heads length d_head"], rotation: Rotation
-) -> Float[Tensor, "batch heads length d_head"]:
-    """Rotates each pair of dimensions by the angle of its position."""
-    if rotation.pairs == "halves":
-        first, second = x.chunk(2, dim=-1)
-        quarter_turned = torch.cat((-second, first), dim=-1)
-    else:
-        quarter_turned = torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
-    cos, sin = rotation.cos.to(x.dtype), rotation.sin.to(x.dtype)
-    return x * cos + quarter_turned * sin
