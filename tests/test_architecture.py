@@ -221,8 +221,8 @@ def test_a_planted_circle_is_found():
 
 FLAG = re.compile(r"(?:^|[\s(`'\"])--[a-z]")
 OTHER_PROGRAMS = re.compile(r"torchrun|zstd|^--(always|dirty|abbrev=12|error-unmatch)$")
-SPEAK_OF_FLAGS = ("cli/", "course/", "doctor/", "serving/")
-"""The command line; and what is served, examined and learnt has its own owner's turn."""
+SPEAK_OF_FLAGS = ("cli/", "course/", "doctor/")
+"""The command line; the exercises, which are run by it; and the doctor, which has its own."""
 
 
 def flags(source: str) -> list[str]:

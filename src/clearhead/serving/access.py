@@ -114,7 +114,7 @@ class Callers(NamedTuple):
         # The port of the server itself may be another: a tunnel, or a proxy.
         if name and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return None
-        return "pages of other sites may not use this server (serve can allow some: --allow-origin)"
+        return "pages of other sites may not use this server (allow_origin can allow some)"
 
 
 def _name(host: str) -> str:

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError
 from clearhead.inspection.page import page, policy
 from clearhead.serving.access import PAGE_HEADERS, Callers, Guard, check_page_key
 from clearhead.serving.answers import refusal
@@ -59,10 +59,9 @@ class Address(NamedTuple):
 def listen(host: str, port: int) -> Address:
     """Takes a port of this machine; 0: one that is free."""
     if host in ("", "0.0.0.0", "::"):
-        raise ClearheadError(
-            f"--host {host!r} is not an address that a browser can open; "
-            "give the address under which others reach this machine"
-        )
+        rule = "is not an address that a browser can open"
+        remedy = "give the address under which others reach this machine"
+        raise ConfigError("host", host, rule, remedy)
     return Address(take_port(host, port), secrets.token_urlsafe(16))
 
 

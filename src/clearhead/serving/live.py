@@ -49,8 +49,8 @@ class LiveModel:
     ) -> None:
         if isinstance(subject.model, Classifier):
             raise InputError(
-                "the live page is for models that generate text or fill in masks; a classifier is "
-                "shown by: clearhead see MODEL TEXT --html FILE"
+                "the live page is for models that generate text or fill in masks; `clearhead see` "
+                "shows a classifier"
             )
         self.subject = subject
         self._output = subject.model.output
@@ -94,7 +94,7 @@ class LiveModel:
             if n_tokens > MAX_TOKENS:
                 raise InputError(
                     f"the {name} has {n_tokens} tokens, but the live page takes {MAX_TOKENS}; "
-                    "shorten it, or write a file: clearhead see MODEL TEXT --html FILE"
+                    "shorten it, or write a page to a file with `clearhead see`"
                 )
 
     @torch.no_grad()

@@ -151,4 +151,4 @@ def log_address(plan: ServerPlan, listening: socket.socket, *, is_open: bool) ->
     pairs = {model.name: str(model.pair or "decoder") for model in plan.models}
     _log.info("listening on %s", url, extra={"fields": {"url": url, "models": pairs}})
     if is_open:
-        _log.warning("every machine that reaches %s can use this server; see --api-keys", url)
+        _log.warning("every machine that reaches %s can use this server; see api_keys", url)
