@@ -93,8 +93,8 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
 
 
 def validate_as_often(recipe: Recipe, before: int, keys: Sequence[str]) -> Recipe:
-    """With more than twice as many steps as `before`, those of the file, as many validations in the
-    whole run, unless the user says how often (`given`: the keys that replace the file's)."""
+    """With more than twice as many steps as `before`, the file's, as many validations in the whole
+    run, unless the user says how often (`keys` are those that replace the file's)."""
     steps, often = recipe.train.steps, recipe.train.validate_every
     if "train.steps" not in keys or "train.validate_every" in keys or not 0 < 2 * before < steps:
         return recipe

@@ -49,7 +49,7 @@ class ThreadChoice:
     def compared(self) -> str:
         """What a step takes with each other number that was tried, as a multiple."""
         times = ", ".join(
-            f"{_multiple(seconds / self.seconds[self.threads])} with {threads}"
+            f"{_times_as_long(seconds / self.seconds[self.threads])} with {threads}"
             for threads, seconds in sorted(self.seconds.items())
             if threads != self.threads
         )
@@ -59,7 +59,7 @@ class ThreadChoice:
         return f"threads: {self.threads}{self.why and f', {self.why}'}"
 
 
-def _multiple(ratio: float) -> str:
+def _times_as_long(ratio: float) -> str:
     return f"{ratio:.2g} times as long" if ratio > NEARLY else "about as long"
 
 
@@ -93,7 +93,7 @@ def choose_threads(
 def pick(seconds: dict[int, float]) -> ThreadChoice:
     """The fewest threads that are nearly as fast as any."""
     fastest = min(seconds.values())
-    threads = min(n for n, each in seconds.items() if each <= NEARLY * fastest)
+    threads = min(n for n, duration in seconds.items() if duration <= NEARLY * fastest)
     times = ", ".join(f"{seconds[n]:.3f} s with {n}" for n in sorted(seconds))
     return ThreadChoice(threads=threads, why=f"since a step takes {times}", seconds=seconds)
 
@@ -129,36 +129,44 @@ def threads_of_run(
     *,
     has_begun: bool,
 ) -> tuple[ThreadChoice, str]:
-    """What a run computes with, and a warning, if there is one: what is `given`; the number that it
-    began with; of a new run, what `choose` finds."""
-    noted = read_note(folder / THREADS)
-    before, seconds = noted.get("threads"), noted.get("seconds")
-    if type(before) is not int or not 1 <= before <= MOST or ranks.world > 1:
-        before = None  # torchrun sets the number of each rank
+    """The threads that a run computes with, and a warning or "". In this order: the number that was
+    asked for; the number that the run began with; for a new run, the number that `choose`
+    measures."""
+    noted = None if ranks.world > 1 else _noted(folder)  # torchrun sets the number of each rank
     if asked is not None:
-        choice, warning = ThreadChoice(threads=asked, why="as given"), ""
-        if has_begun and before not in (None, asked):
-            warning = (
-                f"warning: steps may differ in their last bits: threads was {before}, is {asked}"
-            )
-    elif before is not None:
-        why, warning = "as this run began", ""
-        choice = ThreadChoice(threads=before, why=why, seconds=_read_seconds(seconds))
+        choice = ThreadChoice(threads=asked, why="as given")
+    elif noted is not None:
+        choice = noted
     elif has_begun:  # by a version that left the number to torch
-        choice, warning = ThreadChoice(threads=torch.get_num_threads()), ""
+        choice = ThreadChoice(threads=torch.get_num_threads())
     else:
-        choice, warning = choose(), ""
-    if ranks.world == 1 and choice.threads != before:
+        choice = choose()
+    changes = noted is not None and noted.threads != choice.threads
+    warning = ""
+    if noted is not None and changes and has_begun:
+        change = f"threads was {noted.threads}, is {choice.threads}"
+        warning = f"warning: steps may differ in their last bits: {change}"
+    if ranks.world == 1 and (noted is None or changes):
         write_whole(folder / THREADS, to_json(vars(choice)))
     return choice, warning
 
 
+def _noted(folder: Path) -> ThreadChoice | None:
+    """The number that a run began with; None: its folder names none, or a wrong one."""
+    note = read_note(folder / THREADS)
+    threads = note.get("threads")
+    if type(threads) is not int or not 1 <= threads <= MOST:
+        return None
+    seconds = _read_seconds(note.get("seconds"))
+    return ThreadChoice(threads=threads, why="as this run began", seconds=seconds)
+
+
 def _read_seconds(noted: object) -> dict[int, float]:
-    """The note may be damaged, or have been sent by somebody: it is for a message only."""
-    seconds = noted if isinstance(noted, dict) else {}
+    """The seconds of a step by the number of threads, for a message only: the note may be damaged,
+    or have been sent by somebody."""
     return {
         int(name): value
-        for name, value in seconds.items()
+        for name, value in (noted if isinstance(noted, dict) else {}).items()
         if isinstance(name, str) and name.isdecimal() and len(name) < 5 and type(value) is float
     }
 
