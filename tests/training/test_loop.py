@@ -19,6 +19,7 @@ from clearhead.data.loader import Loader
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import build_model, count_parameters
 from clearhead.training import plan as plan_module
+from clearhead.training import publishing
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import Ranks, joined, objective_of
@@ -240,6 +241,21 @@ def test_an_average_is_published_unless_the_last_weights_are_better(text: Corpus
     assert published_weights(run, said.append) is not None and len(said) == 1
 
 
+def test_an_average_whose_loss_is_no_number_is_not_published(
+    text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    recipe = with_train(TEXT, steps=4, save_every=2, keep=2, publish="average")
+    run = go(recipe, text, tmp_path / "run").run
+    losses = iter([math.nan, 1.0])
+    monkeypatch.setattr(publishing, "validate", lambda *_, **__: {"loss": next(losses)})
+    said: list[str] = []
+    assert published_weights(run, said.append) is None
+    assert said == [
+        "the last weights are published: their validation loss is 1.0000, that of the average of "
+        "checkpoints nan"
+    ]
+
+
 def test_the_best_weights_are_published_when_asked_for(text: Corpus, tmp_path: Path):
     values = iter([2.0, 1.0, 3.0])
     recipe = with_train(
@@ -299,7 +315,9 @@ def test_a_best_that_cannot_be_written_leaves_the_best_before_it(text: Corpus, t
     assert trained.run.state.best_step == 4 and trained.run.checkpoints.steps() == [2, 8]
     said: list[str] = []
     published = published_weights(trained.run, said.append)
-    assert said == ["warning: step 4 has no checkpoint: the best before, 2"]
+    assert said == [
+        "warning: the best step, 4, has no checkpoint; publishing step 2, the best before it"
+    ]
     early = go(with_train(TEXT, steps=2), text, tmp_path / "early")
     for name, parameter in early.run.objective.named_parameters():
         assert published is not None and torch.equal(published[name], parameter.detach()), name

@@ -3,6 +3,7 @@
 import shutil
 
 from clearhead.data.corpus import Corpus
+from clearhead.data.loader import Loader
 from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.training.averaging import NamedWeights, average_of, borrowed
@@ -48,39 +49,43 @@ def published_weights(run: Run, say: Say) -> NamedWeights | None:
         best = run.checkpoints.best(state.best_step, present)
         steps = [] if best is None else [best]
         if best is not None and best != state.best_step:
-            say(f"warning: step {state.best_step} has no checkpoint: the best before, {best}")
+            say(
+                f"warning: the best step, {state.best_step}, has no checkpoint; publishing step "
+                f"{best}, the best before it"
+            )
     checkpoints = [run.checkpoints.verified(step) for step in steps]
     for _, damage in checkpoints:
         if damage:
             say(f"warning: {damage}")
     whole = [checkpoint for checkpoint, _ in checkpoints if checkpoint is not None]
     if not whole:
-        say(f"warning: there is no checkpoint for publish={publish!r}: the last weights")
+        say(f"warning: publish={publish!r} found no usable checkpoint; publishing the last weights")
         return run.ema
     part = "ema" if run.ema else "model"
-    found_weights = average_of(run.checkpoints, whole, objective, part=part)
-    is_worse = publish == "average" and _is_worse(run, found_weights, say)
-    return run.ema if is_worse else found_weights
+    weights = average_of(run.checkpoints, whole, objective, part=part)
+    if publish == "average" and _average_is_worse(run, weights, say):
+        return run.ema
+    return weights
 
 
-def _is_worse(run: Run, average: NamedWeights, say: Say) -> bool:
-    """Than the last weights, by validation: while a model still learns quickly, an average over
-    many steps is a model of long ago."""
+def _average_is_worse(run: Run, average: NamedWeights, say: Say) -> bool:
+    """Whether validation finds the last weights better than the average of checkpoints. While a
+    model still learns quickly, an average over many steps is a model of long ago."""
     if run.valid is None:
         return False
-    losses: list[float] = []
-    for weights in (average, run.ema):
-        with borrowed(objective_of(run.objective), weights):
-            values = validate(
-                run.objective,
-                run.valid,
-                run.ranks,
-                micro_batches=run.recipe.train.micro_batches,
-            )
-            losses.append(values["loss"])
-    if losses[0] > losses[1]:
+    of_average, of_last = (
+        _validation_loss(run, run.valid, weights) for weights in (average, run.ema)
+    )
+    worse = not of_average <= of_last  # NaN is worse too
+    if worse:
         say(
-            f"the last weights are published: their validation loss is {losses[1]:.4f}, that "
-            f"of the average of checkpoints {losses[0]:.4f}"
+            f"the last weights are published: their validation loss is {of_last:.4f}, that of the "
+            f"average of checkpoints {of_average:.4f}"
         )
-    return losses[0] > losses[1]
+    return worse
+
+
+def _validation_loss(run: Run, valid: Loader, weights: NamedWeights | None) -> float:
+    with borrowed(objective_of(run.objective), weights):
+        micro_batches = run.recipe.train.micro_batches
+        return validate(run.objective, valid, run.ranks, micro_batches=micro_batches)["loss"]
