@@ -19,8 +19,14 @@ from clearhead.data.batches import TokenBatch
 from clearhead.models import build_model
 from clearhead.scale.memory import RankLayout, gathered_once
 from clearhead.scale.operations import with_layers
-from clearhead.training.distributed import Meshes, Ranks, make_meshes, recompute_layers, shard
-from clearhead.training.loss import Objective
+from clearhead.training.distributed import (
+    Meshes,
+    Ranks,
+    make_meshes,
+    recompute_layers,
+    shard,
+    sharded_objective,
+)
 from clearhead.training.plan import local_bytes
 
 
@@ -80,8 +86,9 @@ def simulate_whole(
     """With all its layers: minutes for a large model. `once`: whether weights stay gathered; None:
     as this model would."""
     with _fake_meshes(train, layout.ranks) as meshes:
-        objective = Objective(build_model(model, device="meta"), train)
-        objective.stays_gathered = gathered_once(model, train, layout) if once is None else once
+        gathered = gathered_once(model, train, layout) if once is None else once
+        whole = build_model(model, device="meta")
+        objective = sharded_objective(whole, train, meshes, gathered=gathered)
         if train.recompute:
             recompute_layers(objective)
         shard(objective, train, meshes)

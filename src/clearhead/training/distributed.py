@@ -32,9 +32,9 @@ from clearhead.models.initialise import fill_tables, initial_weights, materialis
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.stacks.decoder import DecoderLayer
 from clearhead.stacks.encoder import EncoderLayer
-from clearhead.training.loss import HALF, Objective
+from clearhead.training.loss import HALF, Objective, cross_entropy
 from clearhead.training.rendezvous import BACKENDS, agree_on_a_start, device_of
-from clearhead.training.tensor_parallel import check_divisible, divide
+from clearhead.training.tensor_parallel import check_divisible, divide, loss_of_shares
 
 # What torch's collectives report when another rank is missing.
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
@@ -210,6 +210,15 @@ def _store() -> dist.Store:
     return dist.distributed_c10d._get_default_store()
 
 
+class Meshes(NamedTuple):
+    """The ranks that this rank works with, by kind of work."""
+
+    data: DeviceMesh
+    """Those that work on other samples: ("shard",) or ("replicate", "shard")."""
+    tensor: DeviceMesh | None
+    """Those that compute each matrix product together; None: it alone."""
+
+
 def build_objective(
     model: ModelConfig,
     config: TrainConfig,
@@ -223,20 +232,18 @@ def build_objective(
     if ranks.tensor > 1:
         check_divisible(model, own_parts, ranks.tensor)
     device = "meta" if ranks.sharded else ranks.device
-    objective = Objective(
-        build_model(model, seed=config.seed, device=device, own_parts=own_parts),
-        config,
-        packed=packed,
-        half=None if ranks.sharded else HALF.get(config.precision),
-    )
+    built = build_model(model, seed=config.seed, device=device, own_parts=own_parts)
+    meshes = make_meshes(config, ranks) if ranks.sharded else None
+    if meshes is None:
+        objective = Objective(built, config, packed=packed, half=HALF.get(config.precision))
+    else:
+        objective = sharded_objective(built, config, meshes, packed=packed)
     if config.compile:
         compile_layers(objective)
     if config.recompute:
         recompute_layers(objective)
-    if ranks.sharded:
-        numbers = sum(parameter.numel() for parameter in objective.parameters()) / ranks.tensor
-        objective.stays_gathered = stays_gathered(numbers, config)
-        shard(objective, config, make_meshes(config, ranks))
+    if meshes is not None:
+        shard(objective, config, meshes)
         objective.to_empty(device=ranks.device)  # `materialise` would make plain tensors of shares
         fill_tables(objective)
         copy_initial_weights(objective.model, config.seed)
@@ -244,6 +251,29 @@ def build_objective(
         # The tables of clearhead's own parts are the same everywhere and never change.
         return DistributedDataParallel(objective, forward_sync_buffers=bool(own_parts.given))
     return objective
+
+
+def sharded_objective(
+    model: Model,
+    config: TrainConfig,
+    meshes: Meshes,
+    *,
+    packed: bool = False,
+    gathered: bool | None = None,
+) -> Objective:
+    """The model and its loss, for `shard`. `gathered`: whether weights stay gathered between the
+    passes of a step; None: those of a small model do."""
+    group, loss = 1, cross_entropy
+    if meshes.tensor is not None:
+        group, loss = meshes.tensor.size(), loss_of_shares(model, meshes.tensor)
+    numbers = sum(parameter.numel() for parameter in model.parameters()) / group
+    return Objective(
+        model,
+        config,
+        packed=packed,
+        stays_gathered=stays_gathered(numbers, config) if gathered is None else gathered,
+        summed_loss=loss,
+    )
 
 
 def objective_of(module: nn.Module) -> Objective:
@@ -271,15 +301,6 @@ def recompute_layers(objective: Objective) -> None:
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
-class Meshes(NamedTuple):
-    """The ranks that this rank works with, by kind of work."""
-
-    data: DeviceMesh
-    """Those that work on other samples: ("shard",) or ("replicate", "shard")."""
-    tensor: DeviceMesh | None
-    """Those that compute each matrix product together; None: it alone."""
-
-
 def make_meshes(config: TrainConfig, ranks: Ranks) -> Meshes:
     """All ranks share the model; with replicas, each group of ranks shares a copy of it (HSDP).
     Neighbours are tensor-parallel."""
@@ -304,7 +325,7 @@ def shard(objective: Objective, config: TrainConfig, meshes: Meshes) -> None:
     """Each layer is a unit that is gathered when it is needed. What is left, the token tables and
     the last norms, belongs to the root, since a tied table is read at both ends."""
     if meshes.tensor is not None:
-        divide(objective, meshes.tensor)
+        divide(objective.model, meshes.tensor)
     half = HALF.get(config.precision)
     policy = MixedPrecisionPolicy(
         param_dtype=half, reduce_dtype=None if half is None else torch.float32

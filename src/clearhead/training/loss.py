@@ -74,31 +74,39 @@ class Objective(nn.Module):
         *,
         packed: bool = False,
         half: torch.dtype | None = None,
+        stays_gathered: bool = False,
+        summed_loss: Callable[..., SummedLoss] = cross_entropy,
     ) -> None:
         """`packed`: rows hold several documents, which must not attend to each other. `half`: use
-        this dtype where possible (autocast); sharding has its own policy for that."""
+        this dtype where possible (autocast); sharding has its own policy for that.
+        `stays_gathered`: sharded weights stay whole between the passes of a step. `summed_loss`:
+        ranks that share the logits compute `cross_entropy` together."""
         super().__init__()
         self.model = model
         self.packed, self.autocast_to = packed, half
         self.label_smoothing, self.z_loss = config.label_smoothing, config.z_loss
         self.chunk = config.loss_chunk
-        self.stays_gathered = False  # sharding sets it
-        # Ranks that share the logits put another in its place.
-        self.cross_entropy: Callable[..., SummedLoss] = cross_entropy
+        self.stays_gathered, self.summed_loss = stays_gathered, summed_loss
 
     def forward(self, batch: Batch, smooth: bool = True) -> Float[Tensor, ""]:
         """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
         perplexity is made of."""
         device = next(self.model.parameters()).device.type
         with torch.autocast(device, self.autocast_to, enabled=self.autocast_to is not None):
-            return self._summed(batch, smooth)
+            hidden, targets = self._hidden(batch)
+            return self._nats(hidden, targets, ignored_target(batch, self.model), smooth)
 
-    def _summed(self, batch: Batch, smooth: bool) -> Float[Tensor, ""]:
-        hidden, targets = self._hidden(batch)
-        ignore_id = ignored_target(batch, self.model)
+    def _nats(
+        self,
+        hidden: Float[Tensor, "places d_model"],
+        targets: Tensor,
+        ignore_id: int,
+        smooth: bool,
+    ) -> Float[Tensor, ""]:
+        """The summed loss, in chunks of `train.loss_chunk` positions."""
 
         def loss(hidden: Tensor, targets: Tensor) -> Tensor:
-            return self.cross_entropy(
+            return self.summed_loss(
                 self._logits(hidden),
                 targets,
                 ignore_id=ignore_id,

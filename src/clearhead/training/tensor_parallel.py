@@ -31,7 +31,7 @@ from torch.distributed.tensor import (
 
 from clearhead.config.model import ModelConfig
 from clearhead.errors import ConfigError
-from clearhead.models import Classifier, Seq2Seq
+from clearhead.models import Classifier, Model, Seq2Seq
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
 from clearhead.parts.embeddings import OutputProjection
@@ -39,7 +39,7 @@ from clearhead.parts.feed_forward import FeedForward
 from clearhead.parts.later.alibi import AlibiPositions
 from clearhead.parts.later.gated import GatedFeedForward
 from clearhead.parts.residual import Residual, Sublayer
-from clearhead.training.loss import Objective, SummedLoss
+from clearhead.training.loss import SummedLoss, cross_entropy
 
 
 def check_divisible(model: ModelConfig, own_parts: OwnParts, group: int) -> None:
@@ -66,10 +66,10 @@ def check_divisible(model: ModelConfig, own_parts: OwnParts, group: int) -> None
         raise ConfigError("train.tensor_parallel", group, rule, "try tensor_parallel=1")
 
 
-def divide(objective: Objective, mesh: DeviceMesh) -> None:
-    """Turns every parameter into a DTensor on the mesh, divided or the same on all ranks, and makes
-    the loss one that takes a share of the logits."""
-    model, group = objective.model, mesh.size()
+def divide(model: Model, mesh: DeviceMesh) -> None:
+    """Turns every parameter into a DTensor on the mesh, divided or the same on all ranks. The loss
+    then takes a share of the logits: `loss_of_shares`."""
+    group = mesh.size()
     _quieten_torch()
     for module in model.modules():
         match module:
@@ -98,7 +98,7 @@ def divide(objective: Objective, mesh: DeviceMesh) -> None:
         tables.append(model.target_table)
         # Keys and values of every decoder layer are made from it, each rank's from its own heads.
         model.encoder.register_forward_hook(lambda *call: sum_gradient(call[-1], mesh))
-    for table in {id(each): each for each in tables}.values():
+    for table in {id(table): table for table in tables}.values():
         _place(table, mesh, {"weight": Shard(0)})
         _hook(table, mesh, Replicate(), Replicate())
     for module in model.modules():
@@ -106,8 +106,13 @@ def divide(objective: Objective, mesh: DeviceMesh) -> None:
         if names and not isinstance(getattr(module, names[0]), DTensor):
             _place(module, mesh, dict.fromkeys(names, Replicate()))
             _hook(module, mesh, Replicate())
-    if not isinstance(model, Classifier):  # whose head is whole on every rank
-        objective.cross_entropy = VocabularyParallel(mesh, model.config.output_vocab_size)
+
+
+def loss_of_shares(model: Model, mesh: DeviceMesh) -> Callable[..., SummedLoss]:
+    """The loss of a divided model, of whose logits each rank has a share."""
+    if isinstance(model, Classifier):  # whose head is whole on every rank
+        return cross_entropy
+    return VocabularyParallel(mesh, model.config.output_vocab_size)
 
 
 def _quieten_torch() -> None:
