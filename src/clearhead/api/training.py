@@ -38,7 +38,6 @@ from clearhead.training.plan import TrainingPlan
 from clearhead.training.publishing import publish
 from clearhead.training.report import (
     CHECKPOINTS,
-    METRICS,
     Listener,
     MetricsLine,
     Reporter,
@@ -47,7 +46,7 @@ from clearhead.training.report import (
     step_line,
     validation_line,
 )
-from clearhead.training.run import Run, open_run, own
+from clearhead.training.run import Run, locked_run_folder, open_run
 from clearhead.training.signals import StopRequests
 from clearhead.training.threads import choose_threads, threads_of_run
 from clearhead.training.trials import Trials
@@ -92,7 +91,7 @@ def train(
         receivers: Sequence[Listener] = ()
         if ranks.first:
             receivers = [_LogLines(resolved.train.log_every)] if listeners is None else listeners
-        with own(run_folder) if ranks.first else nullcontext():
+        with locked_run_folder(run_folder) if ranks.first else nullcontext():
             ending = _train(resolved, corpus, run_folder, ranks, parts, receivers, note, threads)
         ranks.gather(None)  # nobody opens the model before it is written
     return TrainedRun(run_folder, own_parts=parts, ending=ending)
@@ -173,8 +172,7 @@ def _train(
     try:
         if ranks.first:
             files = RunFiles(folder, log_every=recipe.train.log_every)
-            report.listeners.insert(0, files)
-
+            report.put_first(files)
         choice, warning = threads_of_run(
             folder,
             threads,
@@ -185,14 +183,7 @@ def _train(
         torch.set_num_threads(choice.threads)
         run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=parts)
         if files is not None:
-            files.forget_after(run.state.step)
-            if run.claimed_sha256 not in (None, files.metrics_sha256()):
-                report.say(
-                    f"warning: lines of {folder / METRICS} up to step {run.state.step:,} are "
-                    "missing or changed; training resumes exactly, curves may show gaps"
-                )
-            run.metrics_sha256 = files.metrics_sha256
-            run.checkpoints.before_naming = files.sync
+            run.follow(files, report.say)
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
             note_text(folder, corpus, begins=run.state.step == 0)
             report.listeners += _trackers(run)

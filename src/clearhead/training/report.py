@@ -43,6 +43,10 @@ class Reporter:
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self.listeners = list(listeners)
 
+    def put_first(self, listener: Listener) -> None:
+        """A listener that receives everything before the others."""
+        self.listeners.insert(0, listener)
+
     def step(self, record: MetricsLine) -> None:
         for listener in self.listeners:
             listener.step(record)

@@ -32,7 +32,7 @@ from clearhead.training.checkpoint import Checkpoint, Checkpoints, Tensors
 from clearhead.training.checkpoint_index import CheckpointError
 from clearhead.training.distributed import Ranks, build_objective, objective_of
 from clearhead.training.optimizer import make_optimizers
-from clearhead.training.report import CHECKPOINTS
+from clearhead.training.report import CHECKPOINTS, RunFiles
 from clearhead.training.shared_folder import check_shared
 from clearhead.training.start import other_corpora, other_corpus, start_from
 from clearhead.training.state import TrainState, read_state, versions
@@ -69,6 +69,18 @@ class Run:
         """The folder of the run; a trial run has none."""
         assert self.place is not None, "a trial has no folder"
         return self.place
+
+    def follow(self, files: RunFiles, say: Say) -> None:
+        """Continues the files of the run: lines of steps that will be repeated are removed, and
+        those of the steps before a checkpoint are on the disk before the checkpoint names them."""
+        files.forget_after(self.state.step)
+        if self.claimed_sha256 not in (None, files.metrics_sha256()):
+            say(
+                f"warning: lines of {files.metrics.path} up to step {self.state.step:,} are "
+                "missing or changed; training resumes exactly, curves may show gaps"
+            )
+        self.metrics_sha256 = files.metrics_sha256
+        self.checkpoints.before_naming = files.sync
 
     def tensors(self) -> Tensors:
         """The tensors of a checkpoint, under names that do not depend on wrapping or sharding."""
@@ -208,7 +220,7 @@ def open_trial(recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts
 
 
 @contextmanager
-def own(folder: Path) -> Iterator[None]:
+def locked_run_folder(folder: Path) -> Iterator[None]:
     """One process writes in a run's folder, which may have been sent by somebody."""
     refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
