@@ -244,7 +244,7 @@ def test_an_average_is_published_unless_the_last_weights_are_better(text: Corpus
 def test_an_average_whose_loss_is_no_number_is_not_published(
     text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    recipe = with_train(TEXT, steps=4, save_every=2, keep=2, publish="average")
+    recipe = with_train(TEXT, steps=4, save_every=2, validate_every=2, keep=2, publish="average")
     run = go(recipe, text, tmp_path / "run").run
     losses = iter([math.nan, 1.0])
     monkeypatch.setattr(publishing, "validate", lambda *_, **__: {"loss": next(losses)})

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from clearhead.api.encoder_measures import measure_encoder
 from clearhead.api.keywords import chosen
 from clearhead.api.measures import (
     Evaluation,
-    measure_encoder,
     measure_language_model,
     measure_output,
     measure_translator,
@@ -20,7 +20,7 @@ from clearhead.config.evaluate import (
     ScoringOptions,
     TranslatorEvaluation,
 )
-from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.errors import ClearheadError, ConfigError, InputError, nearest
 from clearhead.models import Classifier, MaskedLM
 
 
@@ -42,29 +42,29 @@ NAMES = OPTIONS | {name for kind in (*KINDS, OUTPUT) for name in (*kind.texts, *
 
 
 def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any]) -> Evaluation:
-    """By the function of the model's kind."""
-    named = _given(settings)
+    """Measures the model with the function for its kind."""
+    named = _named(settings)
     if split not in (None, "train", "valid", "test"):
         raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
     if model.opened.translates:
-        options, texts = _sorted(TRANSLATOR, named)
+        options, texts = _options_and_texts(TRANSLATOR, named)
         _refuse_both(split, texts)
         return measure_translator(model, options, split, **texts)
     if isinstance(model.model, MaskedLM | Classifier):
-        options, texts = _sorted(ENCODER, named)
+        options, texts = _options_and_texts(ENCODER, named)
         return measure_encoder(model, options, split, **texts)
-    options, texts = _sorted(LANGUAGE_MODEL, named)
+    options, texts = _options_and_texts(LANGUAGE_MODEL, named)
     _refuse_both(split, texts)
     return measure_language_model(model, options, split, **texts)
 
 
 def measure_hypothesis(settings: Mapping[str, Any]) -> Evaluation:
     """The same for the output of a system, without a model."""
-    options, texts = _sorted(OUTPUT, _given(settings))
+    options, texts = _options_and_texts(OUTPUT, _named(settings))
     return measure_output(options, **texts)
 
 
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Every option that was named, and every text that is there."""
     for name in settings:
         if name not in NAMES:
@@ -72,21 +72,25 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in OPTIONS or value is not None}
 
 
-def _sorted(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The options of this kind, checked, and the texts; raises for what is for another kind."""
-    own = {field.name for field in fields(kind.options)}
-    texts = (*kind.texts, *kind.others)
+def _options_and_texts(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The options of this kind, checked, and the texts that it is measured on; raises if a setting
+    is for another kind."""
+    options = {field.name for field in fields(kind.options)}
+    texts = {*kind.texts, *kind.others}
     for name, value in settings.items():
-        if name in own or name in texts:
-            continue
-        if kind is not OUTPUT and any(name in other.texts for other in KINDS):
-            instead = " and ".join(f"{text}=" for text in kind.texts)
-            raise InputError(f"{name}= does not apply to {kind.name}; give {instead} instead")
-        if name not in OPTIONS:  # many lines, perhaps
-            raise InputError(f"{name}= does not apply to {kind.name}; leave it out")
-        raise ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
-    options = chosen(kind.options, {name: settings[name] for name in settings if name in own})
-    return options, {name: settings[name] for name in settings if name in texts}
+        if name not in options | texts:
+            raise _does_not_apply(name, value, kind)
+    checked = chosen(kind.options, {name: settings[name] for name in settings if name in options})
+    return checked, {name: settings[name] for name in settings if name in texts}
+
+
+def _does_not_apply(name: str, value: object, kind: _Kind) -> ClearheadError:
+    if kind is not OUTPUT and any(name in other.texts for other in KINDS):
+        instead = " and ".join(f"{text}=" for text in kind.texts)
+        return InputError(f"{name}= does not apply to {kind.name}; give {instead} instead")
+    if name not in OPTIONS:  # many lines, perhaps
+        return InputError(f"{name}= does not apply to {kind.name}; leave it out")
+    return ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
 
 
 def _refuse_both(split: str | None, texts: Mapping[str, Any]) -> None:
