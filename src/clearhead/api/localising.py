@@ -28,8 +28,8 @@ def fill_open_entries(
     """Fills the open entries of a PO or XLIFF file, and writes it to `output`."""
     catalogue, codec, config = Catalogue(path), model.opened.codec, options.config()
     own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
-    paths = [as_path("memory", each) for each in options.memory]
-    others = (pair for each in paths for pair in _remembered(each, catalogue.language))
+    memories = [as_path("memory", memory) for memory in options.memory]
+    others = (pair for memory in memories for pair in _remembered(memory, catalogue.language))
     calibration, n_again = model.calibration, 0
     glossary, uses = as_glossary(options.glossary), list[TermUse]()
     if options.leave_below and calibration is None:

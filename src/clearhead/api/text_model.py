@@ -98,10 +98,10 @@ class TextModel(TokenizedModel):
         What a person has translated is not touched; what is new is marked as fuzzy."""
         from clearhead.api.localising import fill_open_entries  # only catalogues need its imports
 
-        wanted, given = chosen(CatalogueOptions, options), as_path("path", path)
+        wanted, catalogue = chosen(CatalogueOptions, options), as_path("path", path)
         engine = _engine(self, self.opened.translator, wanted)
-        target = given if output is None else as_path("output", output)
-        return fill_open_entries(self, engine, given, target, wanted)
+        target = catalogue if output is None else as_path("output", output)
+        return fill_open_entries(self, engine, catalogue, target, wanted)
 
     @overload
     def generate(self, prompts: str, **options: Unpack[Generating]) -> str: ...

@@ -23,12 +23,12 @@ def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Ma
     for split in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = [_facts(folder, path, dtype.itemsize) for path in sorted(split.glob("*.ds"))]
         if any(file_facts.documents for file_facts in files):
+            ends = (TokenFile(folder, file_facts).ends for file_facts in files)
+            lengths = (np.diff(end, prepend=np.uint64(0)).max(initial=0) for end in ends)
             splits[split.name] = SplitFacts(
                 documents=sum(file_facts.documents for file_facts in files),
                 tokens={"text": sum(file_facts.tokens for file_facts in files)},
-                longest={
-                    "text": max(_longest(TokenFile(folder, file_facts)) for file_facts in files)
-                },
+                longest={"text": max(map(int, lengths))},
                 skipped={},
                 files={"text": files},
             )
@@ -75,7 +75,3 @@ def _facts(folder: Path, path: Path, token_bytes: int) -> FileFacts:
         sha256=sha256_of(path),
         index_sha256=sha256_of(index),
     )
-
-
-def _longest(file: TokenFile) -> int:
-    return int(np.diff(file.ends, prepend=np.uint64(0)).max(initial=0))

@@ -96,8 +96,9 @@ class BeamSearch:
                             [Output(tokens=[], log_probs=[], score=0.0, stop=stop)],
                         )
                 if new:
-                    sources = [each.given.source for each in new if each.given.source is not None]
-                    joined = cached.join([each.given.prompt for each in new], sources or None)
+                    inputs = [sentence.given for sentence in new]
+                    sources = [given.source for given in inputs if given.source is not None]
+                    joined = cached.join([given.prompt for given in inputs], sources or None)
                     joined = joined[:, None].expand(-1, width, -1)
                     scores = torch.cat((scores, joined)) if sentences else joined
                     sentences = sentences + new

@@ -72,7 +72,7 @@ class Codec:
         end = self._behind_source
         read: list[TextPieces] = [*pieces]
         if glossary is not None and self.reads_terms:
-            read = [glossary.with_terms(each) for each in pieces]
+            read = [glossary.with_terms(piece) for piece in pieces]
         return [[*ids, *end] for ids in encode_pieces(self.source, read)]
 
     @property

@@ -60,7 +60,8 @@ class Keeping:
     def __call__(self, new: Sequence[int]) -> NextTokens:
         """The tokens that may follow."""
         state = self._after(new)
-        admitted = {self.reserved[number] for number in self._next_spans(state)}
+        spans = [] if self.text is None else next_spans(self.text, state.used)
+        admitted = {self.reserved[number] for number in spans}
         if not state.n_missing:
             is_last = bool(self.runs) and self.max_new - len(new) <= 1
             return [self.eos_id] if is_last else AllBut(self.never - admitted)
@@ -72,9 +73,6 @@ class Keeping:
     def needed(self, new: Sequence[int]) -> int:
         """Tokens that are still needed behind these, the end included."""
         return self._after(new).n_needed
-
-    def _next_spans(self, state: "_Progress") -> list[int]:
-        return [] if self.text is None else next_spans(self.text, state.used)
 
     def _after(self, new: Sequence[int]) -> "_Progress":
         """What these tokens have, and lack."""
@@ -151,5 +149,5 @@ def keeps_spans(text: MaskedText, tokenizer: Tokenizer, tokens: Sequence[int]) -
     numbers = {index: number for number, index in enumerate(tokenizer.placeholder_ids)}
     used = [numbers[token] for token in tokens if token in numbers]
     return len(used) == len(text.spans) and all(
-        number in next_spans(text, used[:place]) for place, number in enumerate(used)
+        number in next_spans(text, used[:n_before]) for n_before, number in enumerate(used)
     )

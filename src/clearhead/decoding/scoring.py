@@ -135,8 +135,8 @@ def score_texts(
         lengths = [together(map(len, pair)) for pair in zip(contexts, wanted)]
     else:
         ids = codec.encode_prompts([texts[index] for index in filled], start)
-        contexts, wanted = [each[:1] for each in ids], [each[1:] for each in ids]
-        lengths = [len(each) for each in ids]
+        contexts, wanted = [tokens[:1] for tokens in ids], [tokens[1:] for tokens in ids]
+        lengths = [len(tokens) for tokens in ids]
     longest = model.config.max_length
     for index, length in zip(filled, lengths):
         if length > longest:

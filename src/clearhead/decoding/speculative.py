@@ -83,7 +83,10 @@ class _Drafting:
 
     @torch.inference_mode()
     def decode(self, together: list[DecodeInput]) -> list[Output]:
-        texts = [self._begin(decode_input) for decode_input in together]
+        texts = [
+            _DraftedText(text, min(self.config.max_new, self.window - len(text.prompt)))
+            for text in together
+        ]
         live = [text for text in texts if text.max_tokens > 0]
         if not live:
             return [self._output(text) for text in texts]
@@ -126,11 +129,6 @@ class _Drafting:
                 guess_scores = small.step(last, rows)
             unread = torch.tensor(last, device=scores.device)[:, None]
         return [self._output(text) for text in texts]
-
-    def _begin(self, decode_input: DecodeInput) -> _DraftedText:
-        return _DraftedText(
-            decode_input, min(self.config.max_new, self.window - len(decode_input.prompt))
-        )
 
     def _uniforms(self, texts: Sequence[_DraftedText], ahead: int, purpose: str) -> list[float]:
         """A number for each text. `purpose` and the place where the round began keep what is drawn

@@ -27,8 +27,7 @@ DecodeRows = Callable[[Sequence[list[int]], Sequence[Constraint]], Sequence[Outp
 class TermSearch:
     """A translation that has to use some terms."""
 
-    given: list[int]
-    """The tokens of the source."""
+    source_tokens: list[int]
     terms: tuple[Term, ...]
     masked: MaskedText | None
     """The source with numbers for its spans, if the model has reserved tokens for them."""
@@ -50,10 +49,11 @@ class TermSearch:
             if term not in self.tried and not is_used(term.target, self.best.text)
         ]
 
-    def take(self, outputs: Sequence[Output]) -> None:
-        """The one with the most terms; of equally many, that with the highest score."""
-        finished = [done for output in outputs if (done := self.finish(output)) is not None]
-        self.best = max([self.best, *finished], key=self._rank)
+    def consider(self, output: Output) -> None:
+        """Keeps the output with the most terms; of equally many, that with the highest score."""
+        finished = self.finish(output)
+        if finished is not None:
+            self.best = max(self.best, finished, key=self._rank)
 
     def _rank(self, output: Output) -> tuple[int, int, float]:
         n_used = sum(is_used(term.target, output.text) for term in self.terms)
@@ -72,21 +72,17 @@ class TermSearch:
 def use_terms(searches: Sequence[TermSearch], tokenizer: Tokenizer, decode: DecodeRows) -> None:
     """Requires the missing terms, in each round one more of each translation."""
     while True:
-        rows: list[list[int]] = []
-        constraints: list[Constraint] = []
-        of: list[TermSearch] = []
-        for search in searches:
-            for constraint in _next_places(search, tokenizer):
-                rows.append(search.given)
-                constraints.append(constraint)
-                of.append(search)
-        if not rows:
+        trials = [
+            (search, constraint)
+            for search in searches
+            for constraint in _next_places(search, tokenizer)
+        ]
+        if not trials:
             return
-        found: dict[int, list[Output]] = {}
-        for search, output in zip(of, decode(rows, constraints)):
-            found.setdefault(id(search), []).append(output)
-        for search in searches:
-            search.take(found.get(id(search), []))
+        rows = [search.source_tokens for search, _ in trials]
+        outputs = decode(rows, [constraint for _, constraint in trials])
+        for (search, _), output in zip(trials, outputs):
+            search.consider(output)
 
 
 def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
@@ -112,7 +108,7 @@ def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
         return []
     limit = min(search.space, 2 * len(tokens) + sum(map(len, runs)) + n_spans + 8)
     keeping = Keeping(search.masked, tokenizer, limit, runs)
-    begins = [tokens[:place] + first for place in _places(tokens, tokenizer)]
+    begins = [tokens[:n_before] + first for n_before in _places(tokens, tokenizer)]
     return [
         _Beginning(begin, keeping)
         for begin in begins
@@ -140,8 +136,10 @@ def term_tokens(term: Term, tokenizer: Tokenizer) -> list[int]:
 
 
 def _places(tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """Where a word may begin: not inside a word or a character."""
-    places = [place for place in range(len(tokens) + 1) if _is_between(tokens, place, tokenizer)]
+    """The numbers of tokens before which a word may begin: not inside a word or a character."""
+    places = [
+        n_before for n_before in range(len(tokens) + 1) if _is_between(tokens, n_before, tokenizer)
+    ]
     step = -(-len(places) // MAX_PLACES)
     return places[:: max(1, step)]
 

@@ -173,8 +173,8 @@ def _translate_plain(
     ends = codec.decode_config(config.max_new)
     searched = engine.translate([sources[index].given for index in by_length], ends, config)
     outputs = {
-        index: [text_of(output, codec) for output in found]
-        for index, found in zip(by_length, searched)
+        index: [text_of(output, codec) for output in n_best]
+        for index, n_best in zip(by_length, searched)
     }
     outputs = _using_terms(engine, codec, sources, outputs, config)
     return [
@@ -201,8 +201,8 @@ def _using_terms(
         return codec.stripped(text_of(output, codec))
 
     def decode(rows: Sequence[list[int]], constraints: Sequence[Constraint]) -> list[Output]:
-        found = engine.constrained.translate(rows, ends, greedily, constraints)
-        return [own[0] for own in found]
+        n_best = engine.constrained.translate(rows, ends, greedily, constraints)
+        return [outputs[0] for outputs in n_best]
 
     searches = {
         (index, rank): TermSearch(
@@ -223,9 +223,9 @@ def _using_terms(
     return {
         index: [
             searches[index, rank].output if (index, rank) in searches else output
-            for rank, output in enumerate(found)
+            for rank, output in enumerate(n_best)
         ]
-        for index, found in outputs.items()
+        for index, n_best in outputs.items()
     }
 
 
@@ -256,14 +256,14 @@ def _translate_keeping(
     def search(indices: Iterable[int], by: Engine) -> dict[int, list[Output]]:
         order = sorted(indices, key=lambda index: len(sources[index].given))
         observed = [constraints[index] for index in order] if by.is_constrained else None
-        found = by.translate([sources[index].given for index in order], ends, config, observed)
+        searched = by.translate([sources[index].given for index in order], ends, config, observed)
         return {
-            index: _kept(outputs, codec, sources[index].masked)
-            for index, outputs in zip(order, found)
+            index: _kept(n_best, codec, sources[index].masked)
+            for index, n_best in zip(order, searched)
         }
 
     outputs = search(constraints, engine)
-    again = [index for index, found in outputs.items() if not found]
+    again = [index for index, kept in outputs.items() if not kept]
     if again and not engine.is_constrained:
         outputs |= search(again, engine.constrained)
     else:
@@ -274,33 +274,50 @@ def _translate_keeping(
         for index, source in enumerate(sources)
         if source.given and source.masked.spans and not outputs.get(index)
     ]
-    if lost:
-        one = replace(config, beam=replace(config.beam, n_best=1))
-        glossaries = {id(each): each for each in (sources[index].glossary for index in lost)}
-        for glossary in glossaries.values():
-
-            def translate(pieces: Sequence[str], terms: Glossary | None = glossary) -> Outputs:
-                answers = translate_texts(
-                    engine, codec, pieces, one, calibration=calibration, glossary=terms
-                )
-                return [answer.outputs for answer in answers]
-
-            own = [index for index in lost if sources[index].glossary is glossary]
-            between = translate_between([sources[index].masked for index in own], translate)
-            for index, output in zip(own, between):
-                if output is not None and sources[index].masked.is_kept_by(output.text):
-                    outputs[index] = [output]
+    for glossary, indices in _by_glossary(sources, lost):
+        translate = partial(_translate_pieces, engine, codec, config, calibration, glossary)
+        between = translate_between([sources[index].masked for index in indices], translate)
+        for index, output in zip(indices, between):
+            if output is not None and sources[index].masked.is_kept_by(output.text):
+                outputs[index] = [output]
     return [
         AnsweredText(source.given, source.n_cut, outputs.get(n, []), n in again)
         for n, source in enumerate(sources)
     ]
 
 
+def _by_glossary(
+    sources: Sequence[EncodedSource], indices: Sequence[int]
+) -> Iterable[tuple[Glossary | None, list[int]]]:
+    """The indices of the sources that have a glossary in common."""
+    groups: dict[int, tuple[Glossary | None, list[int]]] = {}
+    for index in indices:
+        glossary = sources[index].glossary
+        groups.setdefault(id(glossary), (glossary, []))[1].append(index)
+    return groups.values()
+
+
+def _translate_pieces(
+    engine: Engine,
+    codec: Codec,
+    config: TranslateConfig,
+    calibration: Calibration | None,
+    glossary: Glossary | None,
+    pieces: Sequence[str],
+) -> Outputs:
+    """The best translation of each piece of a text."""
+    best = replace(config, beam=replace(config.beam, n_best=1))
+    answers = translate_texts(
+        engine, codec, pieces, best, calibration=calibration, glossary=glossary
+    )
+    return [answer.outputs for answer in answers]
+
+
 def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[Output]:
     """Those that have every span and no other, with their texts."""
     return [
         output
-        for output in (_restored(each, codec, masked) for each in outputs)
+        for output in (_restored(output, codec, masked) for output in outputs)
         if keeps_spans(masked, codec.target, output.tokens)
         and (not masked.spans or masked.is_kept_by(output.text))
     ]

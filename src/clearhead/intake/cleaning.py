@@ -194,7 +194,8 @@ def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Us
     ]
     ratios = [_log_ratio(texts) for texts in sample] or [0.0]
     middle = median(ratios)
-    spread = 1.4826 * median(abs(each - middle) for each in ratios)  # a deviation, if it is normal
+    deviation = median(abs(ratio - middle) for ratio in ratios)
+    spread = 1.4826 * deviation  # the standard deviation, if the ratios are normal
     languages = Languages(sample[:N_SAMPLE]) if sample and can_tell_languages() else None
     return _Usual(True, languages, middle, max(ABSURD, SPREADS * spread), elsewhere)
 
@@ -276,14 +277,10 @@ def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> l
         for finding in defects.of(kind)[:n_samples]:
             where = f"    {finding.place.path.name}, {finding.place.where}: "
             share = max(10, (width - len(where)) // len(finding.texts) - 3)
-            lines.append(
-                where + " | ".join(_cut(_on_one_line(text), share) for text in finding.texts)
-            )
+            texts = map(_on_one_line, finding.texts)
+            shown = [text if len(text) <= share else f"{text[: share - 1]}…" for text in texts]
+            lines.append(where + " | ".join(shown))
     return lines
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def split_reader(config: DataConfig, split: str) -> Reader:

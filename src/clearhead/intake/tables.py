@@ -94,9 +94,9 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
             sieve.reject("blank", place, "a blank line")
         else:
             if not expected:
-                wanted = [each.strip() if isinstance(each, str) else each for each in columns]
+                wanted = [name.strip() if isinstance(name, str) else name for name in columns]
                 places = places_of(wanted, [*map(str.strip, cells)])
-                expected = max(len(cells), *(each + 1 for each in places))
+                expected = max(len(cells), *(column + 1 for column in places))
                 if has_header(columns):
                     continue
             if len(cells) == expected:

@@ -190,7 +190,7 @@ def write_readme(
     ]
     if has_tokenizer(folder):
         first = ids.prompt_start
-        between = [each for each in (ids.eos, ids.target_start) if each is not None]
+        between = [token for token in (ids.eos, ids.target_start) if token is not None]
         figures = {
             "BEAM": BeamConfig().width,
             "LONGEST": config.max_length,

@@ -149,10 +149,12 @@ def server_app(plan: ServerPlan) -> Starlette:
         middleware=middleware,
         lifespan=lifespan,
         exception_handlers={
-            RequestError: _refused,
-            ClearheadError: _wrong,
-            HTTPException: _not_found,
-            TimeoutError: _too_long,
+            RequestError: _answer_refusal,
+            ClearheadError: lambda request, error: refusal(request.url.path, 400, str(error)),
+            HTTPException: _answer_http_error,
+            TimeoutError: lambda request, _: refusal(
+                request.url.path, 504, "the answer took too long; send less at once"
+            ),
         },
     )
 
@@ -179,19 +181,10 @@ async def _until_left(request: Request) -> None:
         pass
 
 
-def _refused(request: Request, error: Any) -> Response:
+def _answer_refusal(request: Request, error: Any) -> Response:
     return refusal(request.url.path, error.status, str(error), error.retry_after)
 
 
-def _wrong(request: Request, error: Any) -> Response:
-    return refusal(request.url.path, 400, str(error))
-
-
-def _not_found(request: Request, error: Any) -> Response:
+def _answer_http_error(request: Request, error: Any) -> Response:
     reason = "there is no such address" if error.status_code == 404 else str(error.detail)
     return refusal(request.url.path, error.status_code, reason)
-
-
-def _too_long(request: Request, error: Any) -> Response:
-    del error
-    return refusal(request.url.path, 504, "the answer took too long; send less at once")

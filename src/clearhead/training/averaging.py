@@ -71,5 +71,5 @@ def average_of(
         checkpoints.load(checkpoint, wanted)
         for name, tensor in read.items():
             total[name] += tensor.to(wide[name])
-    mean = {name: (each / len(chosen)).to(read[name].dtype) for name, each in total.items()}
+    mean = {name: (tensor / len(chosen)).to(read[name].dtype) for name, tensor in total.items()}
     return mean | buffers

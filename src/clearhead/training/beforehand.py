@@ -64,7 +64,7 @@ def check_length(
     if task in ("pairs", "classification"):
         facts = [facts for split, facts in corpus.manifest.splits.items() if split in splits]
         whole = sum if batches.layout == "joined" else max
-        longest = max(whole(each.longest.values()) for each in facts)
+        longest = max(whole(split.longest.values()) for split in facts)
         longest += task == "classification"  # the mask, or the start
     if longest > model.max_length:
         rule = f"must hold the longest sample{of}, which has {longest} tokens"
@@ -83,7 +83,8 @@ def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None
     # Those that are kept, the best, and the next one, which is whole before an old one goes.
     needed = numbers * (copies * (config.keep + 2) + 2)
     # A run that resumes has some of them; whatever goes, goes when the next one is whole.
-    there = sum(_bytes_below(folder / name) for name in (CHECKPOINTS, "model"))
+    files = (file for name in (CHECKPOINTS, "model") for file in (folder / name).rglob("*"))
+    there = sum(file.stat().st_size for file in files if file.is_file())
     needed = max(needed - there, numbers * copies)
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -92,7 +93,3 @@ def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None
             f"{needed / 1e6:,.0f} MB more for {config.keep + 2} checkpoints and the "
             "model; free some, lower train.keep, or name another: folder=…"
         )
-
-
-def _bytes_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

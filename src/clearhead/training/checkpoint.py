@@ -232,7 +232,7 @@ class Checkpoints:
                 damage = str(error)
             except OSError as error:
                 damage = f"{folder / name} cannot be read ({error.strerror})"
-        damages = [each for each in self.ranks.gather(damage) if each]
+        damages = [*filter(None, self.ranks.gather(damage))]
         return (None, damages[0]) if damages else (Checkpoint(folder, facts), "")
 
     def load(self, checkpoint: Checkpoint, tensors: Tensors) -> None:
@@ -242,7 +242,7 @@ class Checkpoints:
             index = read_index(checkpoint.folder, checkpoint.facts["files"])
         except CheckpointError as error:
             problem = str(error)
-        if problems := [each for each in self.ranks.gather(problem) if each]:
+        if problems := [*filter(None, self.ranks.gather(problem))]:
             raise CheckpointError(problems[0])
         assert index is not None
         reader, alone = TensorReader(checkpoint.folder, index), self.ranks.world == 1
@@ -362,7 +362,7 @@ def _named_errors(folder: Path, ranks: Ranks) -> Iterator[None]:
     except CheckpointException as error:
         # torch's own kind, which is no Exception: it holds each rank's.
         message = "; ".join(_describe(failure[0]) for failure in error.failures.values())
-    messages = [each for each in ranks.gather(message) if each]
+    messages = [*filter(None, ranks.gather(message))]
     if messages:
         if ranks.first and folder.name.startswith("."):
             shutil.rmtree(folder, ignore_errors=True)

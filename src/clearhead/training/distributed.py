@@ -285,7 +285,7 @@ def objective_of(module: nn.Module) -> Objective:
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
     """The layers of a model, the units of sharding and recomputation."""
-    return [each for each in module.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
+    return [part for part in module.modules() if isinstance(part, EncoderLayer | DecoderLayer)]
 
 
 def compile_layers(objective: Objective) -> None:

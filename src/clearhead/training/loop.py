@@ -182,7 +182,7 @@ def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
         record |= {**numbers, "skipped": True}
     if not update.finite and not update.overflowed:
         shares = run.ranks.gather(batch.samples)[:: run.ranks.tensor]
-        record["samples"] = [each for share in shares for each in share]
+        record["samples"] = [sample for share in shares for sample in share]
     return record
 
 
@@ -204,7 +204,9 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
         raise ConfigError("train.metric", config.metric, rule, "name one of them")
     run.state = state.validated(numbers[config.metric], config)
     # JSON has neither NaN nor infinity.
-    shown = values | {name: str(each) for name, each in numbers.items() if not math.isfinite(each)}
+    shown = values | {
+        name: str(number) for name, number in numbers.items() if not math.isfinite(number)
+    }
     new = run.state.best_step == state.step
     report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
 

@@ -79,7 +79,8 @@ class RunFiles:
         """Removes the lines of steps that will be repeated."""
         self.metrics.close()
         path = self.metrics.path
-        kept = [json.dumps(each) for each in read_metrics(path) if each["step"] <= step]
+        records = read_metrics(path)
+        kept = [json.dumps(record) for record in records if record["step"] <= step]
         text = "".join(line + "\n" for line in kept)
         if path.stat().st_size != len(text.encode()) or path.read_bytes() != text.encode():
             write_whole(path, text)

@@ -25,7 +25,7 @@ def check_shared(folder: Path, ranks: Ranks) -> None:
         (tried / f"__{ranks.rank}_").touch()
     except OSError as error:
         problem = f"rank {ranks.rank} cannot write {error.filename}: {error.strerror}"
-    if problems := [each for each in ranks.gather(problem) if each]:
+    if problems := [*filter(None, ranks.gather(problem))]:
         shutil.rmtree(tried, ignore_errors=True)
         raise CheckpointError(f"{problems[0]}; allow it to, or name another folder: folder=…")
     check_seen(tried, [f"__{rank}_" for rank in range(ranks.world)], ranks)

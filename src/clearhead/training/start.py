@@ -157,7 +157,8 @@ def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool
     except ClearheadError:
         return False
     vocabulary = open_tokenizer(model_folder).get_vocab()
-    same = all(each.library.get_vocab() == vocabulary for each in corpus.tokenizers.values())
+    tokenizers = corpus.tokenizers.values()
+    same = all(tokenizer.library.get_vocab() == vocabulary for tokenizer in tokenizers)
     return same and corpus.manifest.task == task and "valid" in corpus.manifest.splits
 
 
@@ -177,7 +178,7 @@ def other_corpus(key: str, folder: str, corpus: Corpus, split: str) -> Corpus:
     """Another prepared folder, which a key names, if a split of it means the same to the model."""
     other = open_corpus(user_path(folder))
     vocabularies = [
-        {side: each.library.get_vocab() for side, each in opened.tokenizers.items()}
+        {side: tokenizer.library.get_vocab() for side, tokenizer in opened.tokenizers.items()}
         for opened in (other, corpus)
     ]
     if other.manifest.task != corpus.manifest.task:

@@ -189,7 +189,7 @@ def attention(
     queries = split_heads(graph, linear(graph, x, part.query), part.n_heads, part.d_head)
     queries = rotate(graph, queries, view.rotation, part.d_head)
     queries = graph.op("Div", queries, graph.constant(math.sqrt(part.d_head)))
-    keys, values = (one_per_query_head(graph, each, part) for each in seen)
+    keys, values = (one_per_query_head(graph, heads, part) for heads in seen)
     scores = graph.op("MatMul", queries, graph.op("Transpose", keys, perm=[0, 1, 3, 2]))
     if view.bias is not None:
         scores = graph.op("Add", scores, view.bias)
@@ -226,7 +226,7 @@ def rotate(graph: Graph, x: Value, rotation: RotationNodes | None, d_head: int) 
         quarter_turned = graph.op("Concat", graph.op("Neg", second), first, axis=-1)
     else:
         odd, even = (graph.slice(x, 3, start, step=2) for start in (1, 0))
-        pairs = (graph.unsqueeze(each, -1) for each in (graph.op("Neg", odd), even))
+        pairs = (graph.unsqueeze(half, -1) for half in (graph.op("Neg", odd), even))
         quarter_turned = graph.reshape(graph.op("Concat", *pairs, axis=-1), 0, 0, 0, d_head)
     along, across = (
         graph.op("Mul", one, other)
