@@ -34,8 +34,8 @@ def fill_open_entries(
     glossary, uses = as_glossary(options.glossary), list[TermUse]()
     if options.leave_below and calibration is None:
         raise InputError(
-            f"leave_below={options.leave_below} needs a confidence that means something, and "
-            f"{model.folder} is not calibrated; do that first: clearhead.calibrate(…)"
+            f"leave_below={options.leave_below} needs a calibrated model, and "
+            f"{model.folder} is not calibrated; run clearhead.calibrate(…) first"
         )
 
     def translate_strings(strings: Sequence[str]) -> list[list[Output]]:

@@ -96,9 +96,9 @@ class BeamSearch:
                             [Output(tokens=[], log_probs=[], score=0.0, stop=stop)],
                         )
                 if new:
-                    inputs = [sentence.given for sentence in new]
-                    sources = [given.source for given in inputs if given.source is not None]
-                    joined = cached.join([given.prompt for given in inputs], sources or None)
+                    read = [sentence.given for sentence in new]
+                    sources = [text.source for text in read if text.source is not None]
+                    joined = cached.join([text.prompt for text in read], sources or None)
                     joined = joined[:, None].expand(-1, width, -1)
                     scores = torch.cat((scores, joined)) if sentences else joined
                     sentences = sentences + new

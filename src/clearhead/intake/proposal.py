@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 from clearhead.config.data import Format, Task
 from clearhead.errors import DataError
@@ -81,8 +82,24 @@ def format_of(path: Path) -> Format:
     return table_format
 
 
+class _Sample(NamedTuple):
+    """The first rows of a table."""
+
+    file: OpenedFile
+    kind: Format
+    rows: list[Row]
+
+
 def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None = None) -> Proposal:
-    """From the first rows of a table. What is given is taken as it is."""
+    """What a table is likely to hold, from its first rows. The columns and the task that the caller
+    names are taken as they are."""
+    sample = _read_sample(path, columns)
+    columns, values = _columns_of(path, sample, columns)
+    return _as_task(path, sample, columns, values, task)
+
+
+def _read_sample(path: Path, columns: tuple[int | str, ...]) -> _Sample:
+    """Raises for a file that is no table, or an empty one."""
     kind = format_of(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError(f"{path} is a pipe or a device, but must be read twice; save it as a file")
@@ -105,6 +122,15 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
         )
     if kind == "tmx" and not columns:
         rows = _with_regions_joined(rows)
+    return _Sample(file, kind, rows)
+
+
+def _columns_of(
+    path: Path, sample: _Sample, columns: tuple[int | str, ...]
+) -> tuple[tuple[int | str, ...], dict[str | int, list[str]]]:
+    """The columns that the caller has named, as the table calls them, and the texts of every column
+    that has some; raises for a column that is not there."""
+    _, kind, rows = sample
     names = list(dict.fromkeys(name for row in rows for name in row))
     _refuse_chats(path, names)
     columns = tuple(_named(column, names, kind) for column in columns)
@@ -116,7 +142,18 @@ def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None =
                 f"{path} has no column {column!r}; it has {', '.join(map(repr, names))}"
             )
     values = {name: [row[name] for row in rows if row.get(name, "").strip()] for name in names}
-    values = {name: texts for name, texts in values.items() if texts}
+    return columns, {name: texts for name, texts in values.items() if texts}
+
+
+def _as_task(
+    path: Path,
+    sample: _Sample,
+    columns: tuple[int | str, ...],
+    values: dict[str | int, list[str]],
+    task: Task | None,
+) -> Proposal:
+    """The table as pairs, labelled texts or text alone; raises if its labels cannot be learnt."""
+    file, kind, rows = sample
     chosen = columns or _choose(path, values, task)
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
     chosen_task: Task = task or (

@@ -82,25 +82,26 @@ def fill(
     for entry in catalogue.entries:
         if not entry.is_open:
             continue
-        remembered = [_remembered(source, entry, memory) for source in entry.sources]
+        remembered = [_from_memory(source, entry, memory) for source in entry.sources]
         if None in remembered:
             waiting.append(entry)
         else:
             entry.fill([text for text in remembered if text is not None], "from the memory")
             filled.remembered += 1
     texts = {
-        (source, entry.rules): _prepared(source, entry)
+        (source, entry.rules): _without_spans(source, entry)
         for entry in waiting
         for source in entry.sources
     }
     answers = dict(zip(texts, translate([text.masked for text in texts.values()])))
     for entry in waiting:
         keys = [(source, entry.rules) for source in entry.sources]
-        written = [_written(texts[key], answers[key], catalogue.language) for key in keys]
+        written = [_as_in_catalogue(texts[key], answers[key], catalogue.language) for key in keys]
         if None in written or not all(entry.can_hold(text) for text in written if text):
             filled.open.append(entry.sources[0])
             continue
-        least = min(filter(None, (answers[key] for key in keys)), key=lambda each: each.confidence)
+        drafts = [draft for key in keys if (draft := answers[key]) is not None]
+        least = min(drafts, key=lambda draft: draft.confidence)
         if least.confidence < leave_below:
             filled.unsure.append(entry.sources[0])
             continue
@@ -111,7 +112,7 @@ def fill(
     return filled
 
 
-def _remembered(source: str, entry: CatalogueEntry, memory: TranslationMemory) -> str | None:
+def _from_memory(source: str, entry: CatalogueEntry, memory: TranslationMemory) -> str | None:
     """The translation that the memory has, if it keeps the spans."""
     target = memory.get(source)
     masked = mask(source, entry.rules)
@@ -121,13 +122,13 @@ def _remembered(source: str, entry: CatalogueEntry, memory: TranslationMemory) -
     return text if entry.can_hold(text) else None
 
 
-def _prepared(source: str, entry: CatalogueEntry) -> _Text:
+def _without_spans(source: str, entry: CatalogueEntry) -> _Text:
     masked = mask(source, entry.rules)
     pieces, menu_key = without_menu_key(masked.pieces)
     return _Text(replace(masked, pieces=pieces), menu_key)
 
 
-def _written(text: _Text, answer: Draft | None, language: str) -> str | None:
+def _as_in_catalogue(text: _Text, answer: Draft | None, language: str) -> str | None:
     """The translation as the catalogue has it; None if it does not keep every span."""
     if answer is None:
         return None

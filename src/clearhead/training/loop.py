@@ -99,13 +99,13 @@ def train(
             if ending is not None:
                 break
             if every(config.save_every, step) or run.state.best_step == step:
-                _try(run.start_saving, report)
+                _save_or_report(run.start_saving, report)
             if run.checkpoints.pending and not ranks.any(not run.checkpoints.written):
-                _try(run.checkpoints.finish, report)
+                _save_or_report(run.checkpoints.finish, report)
             started = time.perf_counter()
 
         assert ending is not None  # the loader has no end of its own before that of the epochs
-        _try(run.checkpoints.finish, report)
+        _save_or_report(run.checkpoints.finish, report)
         if run.checkpoints.saved_step != run.state.step:
             run.save()
     report.say(f"ended after step {run.state.step:,}: {ending.reason}")
@@ -211,7 +211,7 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     report.validation({"step": state.step, "valid": True, "new_best": new, **shown})
 
 
-def _try(save: Callable[[], None], report: Reporter) -> None:
+def _save_or_report(save: Callable[[], None], report: Reporter) -> None:
     """A checkpoint that fails on the way, on a full disk for instance, is reported and tried again
     when the next is due; only the last one's failure ends the run."""
     try:

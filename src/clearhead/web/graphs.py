@@ -60,11 +60,11 @@ class Switches(ValueWatch):
         self.all_added: list[Value] = []
         self.stages: list[Value] = []
 
-    def weights(self, weights: Value) -> None:
-        """Are only read."""
+    def note_weights(self, weights: Value) -> None:
+        """Notes the weights; they cannot be switched off."""
         self.all_weights.append(weights)
 
-    def heads(self, heads: Value) -> Value:
+    def switch_heads(self, heads: Value) -> Value:
         """A head that is off has one vector at all positions."""
         graph, place = self._graph, self._graph.constant(len(self.all_heads))
         on = graph.unsqueeze(graph.op("Gather", self._heads_on, place), 1, 2)
@@ -72,17 +72,17 @@ class Switches(ValueWatch):
         self.all_heads.append(graph.op("Where", on, heads, value))
         return self.all_heads[-1]
 
-    def added(self, change: Value) -> Value:
+    def switch_sublayer(self, change: Value) -> Value:
         """A sublayer that is off adds one vector at all positions."""
         place = self._graph.constant(len(self.all_added))
         on, value = (
-            self._graph.op("Gather", given, place) for given in (self._added_on, self._added_value)
+            self._graph.op("Gather", table, place) for table in (self._added_on, self._added_value)
         )
         self.all_added.append(self._graph.op("Where", on, change, value))
         return self.all_added[-1]
 
-    def after(self, stream: Value) -> None:
-        """Is only read."""
+    def note_stream(self, stream: Value) -> None:
+        """Notes the stream; it cannot be switched off."""
         self.stages.append(stream)
 
 
@@ -94,7 +94,7 @@ def _tower_graph(graph: Graph, model: Any, tower: PageTower) -> Graph:
     source = _source(graph, model) if tower.name == "decoder" else None
     watch = Switches(graph, tower, d_model)
     x = _embedded(graph, model, tower, tokens, positions)
-    watch.after(x)
+    watch.note_stream(x)
     allowed = None
     if tower.name == "decoder":
         causal = graph.op(

@@ -50,18 +50,18 @@ class ValueWatch:
     """Is shown the values inside each layer as they are made, and may return others in their place.
     This one leaves them as they are."""
 
-    def weights(self, weights: Value) -> None:
+    def note_weights(self, weights: Value) -> None:
         """The weights of an attention."""
 
-    def heads(self, heads: Value) -> Value:
+    def switch_heads(self, heads: Value) -> Value:
         """What each head has found, before the output matrix."""
         return heads
 
-    def added(self, change: Value) -> Value:
+    def switch_sublayer(self, change: Value) -> Value:
         """What a sublayer adds to the stream."""
         return change
 
-    def after(self, stream: Value) -> None:
+    def note_stream(self, stream: Value) -> None:
         """The stream behind a sublayer."""
 
 
@@ -159,10 +159,10 @@ def around(
 ) -> Value:
     """The residual connection around a sublayer, with its norm before or behind."""
     before = part.placement == "pre"
-    change = watch.added(sublayer(norm(graph, x, part.norm) if before else x))
+    change = watch.switch_sublayer(sublayer(norm(graph, x, part.norm) if before else x))
     joined = graph.op("Add", x, change) if part.residual else change
     x = joined if before else norm(graph, joined, part.norm)
-    watch.after(x)
+    watch.note_stream(x)
     return x
 
 
@@ -196,8 +196,8 @@ def attention(
     weights = graph.op("Softmax", scores, axis=-1)
     if view.sees_any is not None:
         weights = graph.op("Mul", weights, view.sees_any)
-    watch.weights(weights)
-    heads = watch.heads(graph.op("MatMul", weights, values))
+    watch.note_weights(weights)
+    heads = watch.switch_heads(graph.op("MatMul", weights, values))
     side_by_side = graph.op("Transpose", heads, perm=[0, 2, 1, 3])
     merged = graph.reshape(side_by_side, 0, 0, part.n_heads * part.d_head)
     return linear(graph, merged, part.output)
