@@ -47,7 +47,7 @@ def test_a_decoder_is_not_given_a_source_that_leaves_no_room_for_its_target():
     with pytest.raises(InputError, match="has 16 tokens, but the model takes 15; split it"):
         joined.fit_source([5] * 16, 20)
     (skipped,) = encode_sources(joined, ["a b c d e f g h i j k l m"], 8, "skip")
-    assert skipped.given == [] and skipped.n_cut > 6
+    assert skipped.tokens_read == [] and skipped.n_cut > 6
 
 
 def test_a_source_ends_with_the_end_of_the_model_and_with_nothing_where_it_has_none():
@@ -64,10 +64,10 @@ def test_blanks_at_the_ends_are_tokens_of_a_model_that_was_trained_with_them():
     assert kept.encode_sources([text]) == [[*TOKENIZER.encode(text), TOKENIZER.eos_id]]
     assert kept.encode_targets([text]) == kept.encode_sources([text])
     assert CODEC.encode_targets([text]) == CODEC.encode_targets(["ein Hund"])
-    (given,) = [each.given for each in translate_texts(OwnEngine(MT), kept, [text])]
+    (given,) = [each.tokens_read for each in translate_texts(OwnEngine(MT), kept, [text])]
     assert given == kept.encode_sources([text])[0]
     (split,) = translate_texts(OwnEngine(MT), kept, [text], split=LanguagePair("de", "en"))
-    assert split.given == given
+    assert split.tokens_read == given
 
 
 def test_translate_and_evaluate_agree_on_a_model_without_an_end(tmp_path: Path, capsys):
@@ -89,7 +89,7 @@ def test_texts_come_back_in_order_with_what_the_model_was_given():
     config = TranslateConfig(beam=BeamConfig(width=3, n_best=2), max_new=6)
     found = translate_texts(OwnEngine(MT), CODEC, texts, config)
     assert [len(each.texts) for each in found] == [2, 0, 2, 0]
-    assert found[2].given == CODEC.encode_sources(["ein Hund"])[0]
+    assert found[2].tokens_read == CODEC.encode_sources(["ein Hund"])[0]
     (alone,) = translate_texts(OwnEngine(MT), CODEC, ["ein Hund"], config)
     assert alone.texts == found[2].texts
 
@@ -105,11 +105,11 @@ def test_a_text_that_is_too_long_is_refused_by_its_name_or_cut_before_its_end():
         OwnEngine(MT), CODEC, [long], TranslateConfig(too_long="cut", max_new=3)
     )
     whole = CODEC.encode_sources([long])[0]
-    assert cut.given == [*whole[:19], TOKENIZER.eos_id] and cut.n_cut == len(whole) - 20
+    assert cut.tokens_read == [*whole[:19], TOKENIZER.eos_id] and cut.n_cut == len(whole) - 20
     with pytest.raises(InputError, match=r"text 1 has .* tokens, but the model takes 20"):
         generate_texts(OwnEngine(LM), CODEC, [long])
     (cut,) = generate_texts(OwnEngine(LM), CODEC, [long], GenerateConfig(too_long="cut"))
-    assert cut.given == CODEC.encode_prompts([long])[0][-10:]
+    assert cut.tokens_read == CODEC.encode_prompts([long])[0][-10:]
 
 
 def test_a_generated_text_depends_on_its_number_and_not_on_its_neighbours():
@@ -159,7 +159,7 @@ def test_a_model_that_records_the_start_of_its_documents_is_given_it_unless_anot
     assert [CODEC.start_ids(start) for start in starts] == [[], [], [1], [2]]
     how = GenerateConfig(choice=Choice(temperature=0), max_new=5)
     (found,) = generate_texts(OwnEngine(LM), begun, ["a dog"], how)
-    assert found.given == [1, *TOKENIZER.encode("a dog")]
+    assert found.tokens_read == [1, *TOKENIZER.encode("a dog")]
     bos = replace(how, start="bos")
     assert [found] == generate_texts(OwnEngine(LM), CODEC, ["a dog"], bos)
     assert "".join(stream_generated(LM, begun, "a dog", how)) == found.texts[0]
@@ -171,7 +171,7 @@ def test_a_model_that_records_the_start_of_its_documents_is_given_it_unless_anot
 def test_scores_are_those_of_what_was_decoded():
     config = TranslateConfig(beam=BeamConfig(width=1), max_new=15)
     (found,) = translate_texts(OwnEngine(MT), CODEC, ["ein Hund"], config)
-    (output,) = greedy(MT, [found.given], CODEC.decode_config(15))
+    (output,) = greedy(MT, [found.tokens_read], CODEC.decode_config(15))
     assert found.outputs[0].tokens == output.tokens
     scored = score_texts(MT, CODEC, ["ein Hund", ""], ["a dog", ""])
     assert scored[0].tokens == CODEC.encode_targets(["a dog"])[0] and scored[1].tokens == []

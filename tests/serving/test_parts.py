@@ -278,10 +278,10 @@ class Model:
     def __call__(self, sources: Sequence[EncodedSource], n_best: int) -> list[AnsweredText]:
         self.free.wait(10)
         time.sleep(self.seconds_per_sentence * len(sources))
-        self.batches.append([source.given[0] for source in sources])
-        if any(source.given[0] == 666 for source in sources):
+        self.batches.append([source.tokens[0] for source in sources])
+        if any(source.tokens[0] == 666 for source in sources):
             raise RuntimeError("planted")
-        return [AnsweredText(source.given, 0, [said(str(source.given[0]))]) for source in sources]
+        return [AnsweredText(source.tokens, 0, [said(str(source.tokens[0]))]) for source in sources]
 
 
 def of(name: int, n: int, size: int = 10) -> list[EncodedSource]:

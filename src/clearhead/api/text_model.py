@@ -303,7 +303,7 @@ def generate_continuations(
     decoded = generate_texts(engine, codec, prompts, config, first_number=first_number, names=names)
     for name, answer in zip(names, decoded):
         longest = engine.config.max_length
-        warn_of_cut(name, len(answer.given), answer.n_cut, longest, "its front was cut")
+        warn_of_cut(name, len(answer.tokens_read), answer.n_cut, longest, "its front was cut")
     return [answer.outputs[0] if answer.outputs else None for answer in decoded]
 
 

@@ -96,7 +96,7 @@ class BeamSearch:
                             [Output(tokens=[], log_probs=[], score=0.0, stop=stop)],
                         )
                 if new:
-                    read = [sentence.given for sentence in new]
+                    read = [sentence.input for sentence in new]
                     sources = [text.source for text in read if text.source is not None]
                     joined = cached.join([text.prompt for text in read], sources or None)
                     joined = joined[:, None].expand(-1, width, -1)
@@ -109,7 +109,7 @@ class BeamSearch:
             settled = [sentence.is_settled(self.beam) for sentence in sentences]
             for sentence, is_settled in zip(sentences, settled):
                 if is_settled:
-                    yield sentence.given.number, sentence.best(self.beam.n_best)
+                    yield sentence.input.number, sentence.best(self.beam.n_best)
             places = [index for index, is_settled in enumerate(settled) if not is_settled]
             sentences = [sentences[index] for index in places]
             scores = self._next_scores(cached, sentences, places)
@@ -155,7 +155,7 @@ class BeamSearch:
                 sentence.extend(old, candidates, per_group, self._end_of(sentence), self.beam)
         if self.watch is not None:
             for sentence in sentences:
-                self.watch(BeamStep(sentence.given.number, sentence.length, sentence.branches))
+                self.watch(BeamStep(sentence.input.number, sentence.length, sentence.branches))
 
     def _permitted(self, sentences: list[SentenceBeam], log_probs: Tensor) -> Tensor:
         """`log_probs`, with -inf for what the constraint does not allow."""
@@ -164,7 +164,7 @@ class BeamSearch:
         allowed = [
             None if slot is None or constraint is None else constraint(slot.path()[0])
             for sentence in sentences
-            for constraint in [constraint_of(self.constraint, sentence.given.number)]
+            for constraint in [constraint_of(self.constraint, sentence.input.number)]
             for slot in sentence.slots
         ]
         return constrain(log_probs.flatten(0, 1), allowed).view_as(log_probs)
@@ -186,7 +186,7 @@ class BeamSearch:
                 return "end"
             if length == sentence.max_tokens:
                 return at_limit
-            if self.constraint is not None and self._is_stuck(sentence.given, hypothesis.path()[0]):
+            if self.constraint is not None and self._is_stuck(sentence.input, hypothesis.path()[0]):
                 return "constraint"
             return None
 

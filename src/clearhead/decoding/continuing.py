@@ -18,7 +18,7 @@ from clearhead.models import CausalLM
 class EncodedPrompt(NamedTuple):
     """A prompt as a language model reads it."""
 
-    given: SeededPrompt
+    prompt: SeededPrompt
     n_cut: int
     """Tokens at the front of the text that the model is not given."""
 
@@ -36,9 +36,9 @@ def encode_prompts(
     encoded: list[EncodedPrompt] = []
     for index, ids in enumerate(codec.encode_prompts(prompts, config.start)):
         name = name_of(names, index)
-        given = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
+        tokens = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
         seed = seed_of_text(config.seed, first_number + index)
-        encoded.append(EncodedPrompt(SeededPrompt(given, seed), len(ids) - len(given)))
+        encoded.append(EncodedPrompt(SeededPrompt(tokens, seed), len(ids) - len(tokens)))
     return encoded
 
 
@@ -58,15 +58,15 @@ def generate_texts(
         codec, prompts, longest, config, first_number=first_number, names=names
     )
     filled = [index for index, prompt in enumerate(prompts) if prompt]
-    by_length = sorted(filled, key=lambda index: len(encoded[index].given.tokens))
+    by_length = sorted(filled, key=lambda index: len(encoded[index].prompt.tokens))
     ends = codec.decode_config(config.max_new, config.window)
-    seeded = [encoded[index].given for index in by_length]
+    seeded = [encoded[index].prompt for index in by_length]
     generated = engine.generate(seeded, ends, config, _constraint(codec, config, seeded, longest))
     outputs = dict(zip(by_length, generated))
     decoded: list[AnsweredText] = []
-    for index, (given, n_cut) in enumerate(encoded):
-        own = [text_of(outputs[index], codec, given.tokens)] if index in outputs else []
-        decoded.append(AnsweredText(given.tokens if own else [], n_cut, own))
+    for index, (prompt, n_cut) in enumerate(encoded):
+        own = [text_of(outputs[index], codec, prompt.tokens)] if index in outputs else []
+        decoded.append(AnsweredText(prompt.tokens if own else [], n_cut, own))
     return decoded
 
 
@@ -100,11 +100,11 @@ def stream_generated(
     it begins at `config.start`; without that either, there is none."""
     name, longest = f"{called} {number}", model.config.max_length
     (encoded,) = encode_prompts(codec, [prompt], longest, config, first_number=number, names=[name])
-    given, n_cut = encoded
-    warn_of_cut(name, len(given.tokens), n_cut, longest, "its front was cut")
-    if not given.tokens:
+    tokens = encoded.prompt.tokens
+    warn_of_cut(name, len(tokens), encoded.n_cut, longest, "its front was cut")
+    if not tokens:
         return iter(())
-    pieces = stream_prompts(model, codec, [given], config)
+    pieces = stream_prompts(model, codec, [encoded.prompt], config)
     return (piece.text for piece in pieces if piece.text)
 
 

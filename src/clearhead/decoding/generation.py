@@ -33,7 +33,7 @@ MAX_ROWS = 64
 class RunningText:
     """A text while it is decoded."""
 
-    given: DecodeInput
+    input: DecodeInput
     new: list[int] = field(default_factory=list)
     allowed: NextTokens = None
     stop: StopReason | None = None
@@ -43,7 +43,7 @@ class RunningText:
     @property
     def tokens(self) -> list[int]:
         """Prompt and new tokens."""
-        return self.given.prompt + self.new
+        return self.input.prompt + self.new
 
 
 class NewToken(NamedTuple):
@@ -144,7 +144,7 @@ class _RunningBatch:
             for text in taken:
                 text.allowed = self._allowed(text)
                 if stop := self._stop_before(text):
-                    ended.append(NewToken(text.given.number, None, 0.0, stop))
+                    ended.append(NewToken(text.input.number, None, 0.0, stop))
                 else:
                     new.append(text)
         self._join(new)
@@ -160,7 +160,7 @@ class _RunningBatch:
         for text, token, log_prob in zip(self.texts, tokens, chosen.tolist()):
             text.new.append(token)
             text.stop = self._stop_after(text)
-            events.append(NewToken(text.given.number, token, log_prob, text.stop))
+            events.append(NewToken(text.input.number, token, log_prob, text.stop))
         full = [text for text in self.texts if self._is_full(text)]
         rows = [
             row
@@ -185,7 +185,7 @@ class _RunningBatch:
         return "constraint" if allows_nothing(text.allowed) else None
 
     def _allowed(self, text: RunningText) -> NextTokens:
-        constraint = constraint_of(self.constraint, text.given.number)
+        constraint = constraint_of(self.constraint, text.input.number)
         return None if constraint is None else constraint(text.new)
 
     def _stop_after(self, text: RunningText) -> StopReason | None:
@@ -206,7 +206,7 @@ class _RunningBatch:
         if not new:
             return
         prompts = [text.tokens[text.forgotten :] for text in new]
-        sources = [text.given.source for text in new if text.given.source is not None]
+        sources = [text.input.source for text in new if text.input.source is not None]
         scores = self.cached.join(prompts, sources or None)
         self.scores = torch.cat((self.scores, scores)) if self.texts else scores
         self.texts = self.texts + new

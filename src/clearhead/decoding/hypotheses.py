@@ -39,7 +39,7 @@ EndOf = Callable[["Hypothesis", int], StopReason | None]
 class SentenceBeam:
     """The search for the texts of one input."""
 
-    given: DecodeInput
+    input: DecodeInput
     max_tokens: int
     """Tokens that a text can have at most."""
     slots: list[Hypothesis | None]

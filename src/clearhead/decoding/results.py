@@ -72,7 +72,7 @@ class Output:
 class AnsweredText(NamedTuple):
     """What became of one text; without outputs if it was empty."""
 
-    given: list[int]
+    tokens_read: list[int]
     """The tokens that the model was given."""
     n_cut: int
     """Tokens of the text that the model was not given."""

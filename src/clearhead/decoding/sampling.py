@@ -42,7 +42,7 @@ def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
         if choice.temperature == 0:
             return argmax(penalised(scores, seen, choice.repetition_penalty))
         draws = [
-            uniform(seed_of(seed, text.given.number), len(text.new), "token") for text in texts
+            uniform(seed_of(seed, text.input.number), len(text.new), "token") for text in texts
         ]
         return draw(probabilities(scores, choice, seen), draws)
 

@@ -185,5 +185,5 @@ def join_sentences(
                 terms=joint_terms(parts),
             )
         )
-    tokens_given = [token for answer in translations for token in answer.given]
+    tokens_given = [token for answer in translations for token in answer.tokens_read]
     return AnsweredText(tokens_given, sum(answer.n_cut for answer in translations), outputs)

@@ -35,8 +35,8 @@ def reader_of(codec: Codec, longest: int) -> Fits:
 class EncodedSource(NamedTuple):
     """A text as the encoder reads it."""
 
-    given: list[int]
-    """Its tokens; none of an empty text, or of one that is left out."""
+    tokens: list[int]
+    """None of an empty text, or of one that is left out."""
     n_cut: int
     """Tokens of the text that the model is not given."""
     masked: MaskedText = NOTHING
@@ -112,7 +112,7 @@ def _looked_up(
     source: EncodedSource, glossary: Glossary | None, pieces: Sequence[str | int]
 ) -> EncodedSource:
     """The source with the terms of its text."""
-    if glossary is None or not source.given:
+    if glossary is None or not source.tokens:
         return source
     return source._replace(glossary=glossary, terms=glossary.terms_in(pieces))
 
@@ -124,8 +124,8 @@ def _fitted(
     if too_long == "skip" and len(ids) > codec.longest_source(longest):
         return EncodedSource([], len(ids))
     cut = "cut" if too_long == "cut" else "refuse"
-    given = codec.fit_source(ids, longest, too_long=cut, name=name)
-    return EncodedSource(given, len(ids) - len(given))
+    tokens = codec.fit_source(ids, longest, too_long=cut, name=name)
+    return EncodedSource(tokens, len(ids) - len(tokens))
 
 
 def warn_of_too_long(
@@ -135,8 +135,8 @@ def warn_of_too_long(
     longest = codec.longest_source(config.max_length)
     empty = "its translation is empty; split it, or have it cut: too_long='cut'"
     for name, answer in zip(names, answers):
-        what = "its end was cut" if answer.given else empty
-        warn_of_cut(name, len(answer.given), answer.n_cut, longest, what)
+        what = "its end was cut" if answer.tokens_read else empty
+        warn_of_cut(name, len(answer.tokens_read), answer.n_cut, longest, what)
 
 
 def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:

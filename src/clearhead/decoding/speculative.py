@@ -90,8 +90,8 @@ class _Drafting:
         live = [text for text in texts if text.max_tokens > 0]
         if not live:
             return [self._output(text) for text in texts]
-        prompts = [text.given.prompt for text in live]
-        sources = [text.given.source for text in live if text.given.source is not None]
+        prompts = [text.input.prompt for text in live]
+        sources = [text.input.source for text in live if text.input.source is not None]
         large, small = CachedModel(self.large), CachedModel(self.small)
         scores = large.join(prompts, sources or None)[:, None]
         guess_scores = small.join(prompts, sources or None)
@@ -135,7 +135,7 @@ class _Drafting:
         again apart from what was drawn before."""
         return [
             uniform(
-                seed_of(self.seed, text.given.number),
+                seed_of(self.seed, text.input.number),
                 len(text.new) + ahead,
                 f"{purpose} {len(text.new)}",
             )
@@ -165,7 +165,7 @@ class _Drafting:
         # Two distributions that differ by rounding alone leave nothing over.
         surplus = torch.where(surplus.sum(dim=1, keepdim=True) > 0, surplus, chances[row, kept])
         numbers = [
-            uniform(seed_of(self.seed, text.given.number), len(text.new) + n_kept, "own")
+            uniform(seed_of(self.seed, text.input.number), len(text.new) + n_kept, "own")
             for text, n_kept in zip(texts, kept.tolist())
         ]
         return kept.tolist(), draw(surplus, numbers)

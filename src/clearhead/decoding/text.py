@@ -168,17 +168,17 @@ def translate_sources(
 def _translate_plain(
     engine: Engine, codec: Codec, sources: Sequence[EncodedSource], config: TranslateConfig
 ) -> list[AnsweredText]:
-    filled = [index for index, source in enumerate(sources) if source.given]
-    by_length = sorted(filled, key=lambda index: len(sources[index].given))
+    filled = [index for index, source in enumerate(sources) if source.tokens]
+    by_length = sorted(filled, key=lambda index: len(sources[index].tokens))
     ends = codec.decode_config(config.max_new)
-    searched = engine.translate([sources[index].given for index in by_length], ends, config)
+    searched = engine.translate([sources[index].tokens for index in by_length], ends, config)
     outputs = {
         index: [text_of(output, codec) for output in n_best]
         for index, n_best in zip(by_length, searched)
     }
     outputs = _using_terms(engine, codec, sources, outputs, config)
     return [
-        AnsweredText(source.given, source.n_cut, outputs.get(n, []))
+        AnsweredText(source.tokens, source.n_cut, outputs.get(n, []))
         for n, source in enumerate(sources)
     ]
 
@@ -206,7 +206,7 @@ def _using_terms(
 
     searches = {
         (index, rank): TermSearch(
-            source.given,
+            source.tokens,
             source.terms,
             source.masked if codec.keeps_spans else None,
             _space(engine, codec, source, ends),
@@ -231,7 +231,7 @@ def _using_terms(
 
 def _space(engine: Engine, codec: Codec, source: EncodedSource, ends: DecodeConfig) -> int:
     """Tokens that a translation can have."""
-    prompt = 1 if codec.ids.target_start is None else len(source.given)
+    prompt = 1 if codec.ids.target_start is None else len(source.tokens)
     return min(ends.max_new, engine.config.max_length - prompt)
 
 
@@ -250,13 +250,14 @@ def _translate_keeping(
     ends, constraints = codec.decode_config(config.max_new), dict[int, Constraint]()
     for index, source in enumerate(sources):
         space = _space(engine, codec, source, ends)
-        if source.given and source.masked.has_text and can_keep(source.masked, codec.target, space):
-            constraints[index] = keep_spans(source.masked, codec.target, space)
+        masked = source.masked
+        if source.tokens and masked.has_text and can_keep(masked, codec.target, space):
+            constraints[index] = keep_spans(masked, codec.target, space)
 
     def search(indices: Iterable[int], by: Engine) -> dict[int, list[Output]]:
-        order = sorted(indices, key=lambda index: len(sources[index].given))
+        order = sorted(indices, key=lambda index: len(sources[index].tokens))
         observed = [constraints[index] for index in order] if by.is_constrained else None
-        searched = by.translate([sources[index].given for index in order], ends, config, observed)
+        searched = by.translate([sources[index].tokens for index in order], ends, config, observed)
         return {
             index: _kept(n_best, codec, sources[index].masked)
             for index, n_best in zip(order, searched)
@@ -272,7 +273,7 @@ def _translate_keeping(
     lost = [
         index
         for index, source in enumerate(sources)
-        if source.given and source.masked.spans and not outputs.get(index)
+        if source.tokens and source.masked.spans and not outputs.get(index)
     ]
     for glossary, indices in _by_glossary(sources, lost):
         translate = partial(_translate_pieces, engine, codec, config, calibration, glossary)
@@ -281,7 +282,7 @@ def _translate_keeping(
             if output is not None and sources[index].masked.is_kept_by(output.text):
                 outputs[index] = [output]
     return [
-        AnsweredText(source.given, source.n_cut, outputs.get(n, []), n in again)
+        AnsweredText(source.tokens, source.n_cut, outputs.get(n, []), n in again)
         for n, source in enumerate(sources)
     ]
 

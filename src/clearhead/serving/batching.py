@@ -38,7 +38,7 @@ class BatchJob:
         self.sources = sources
         self.n_best = n_best
         self.waiting = deque(range(len(sources)))
-        self.n_tokens = sum(len(source.given) for source in sources)
+        self.n_tokens = sum(len(source.tokens) for source in sources)
         """Of the sentences that wait."""
         self.most_tokens = FIRST_TOKENS
         """That it may have in a batch, if it is a long one."""
@@ -153,7 +153,7 @@ class BatchQueue:
                         job.done.set_exception(error)
                 continue
             seconds = time.perf_counter() - started
-            n_tokens = sum(len(source.given) for source in sources)
+            n_tokens = sum(len(source.tokens) for source in sources)
             n_new = sum(len(answered.outputs[0].tokens) for answered in outputs if answered.outputs)
             self.home.measured(len(batch), n_tokens, n_new, seconds)
             growth = min(MOST_GROWTH, self.limits.batch_seconds / seconds)
@@ -195,7 +195,7 @@ class BatchQueue:
                 full.append(job)
                 continue
             index = job.waiting.popleft()
-            size = len(job.sources[index].given)
+            size = len(job.sources[index].tokens)
             job.n_tokens -= size
             n_tokens += size
             taken[job] = taken.get(job, 0) + size

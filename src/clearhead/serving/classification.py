@@ -52,7 +52,7 @@ class ServedClassifier:
     def label(self, sources: Sequence[EncodedSource], n_best: int) -> list[LabelledSource]:
         """The probabilities for each text."""
         del n_best
-        rows = [[*source.given, self.codec.source.eos_id] for source in sources]
+        rows = [[*source.tokens, self.codec.source.eos_id] for source in sources]
         probabilities = label_rows(self.model, self.labels, rows, self.codec.source)
         return [LabelledSource(scores) for scores in probabilities]
 
@@ -90,11 +90,11 @@ class Classification:
             sources = await asyncio.to_thread(model.encode, texts)
         else:
             sources = model.encode(texts)
-        filled = [source for source in sources if source.given]
+        filled = [source for source in sources if source.tokens]
         labelled = iter(await batcher.answer(filled, 1))
         return [
             _shown(next(labelled).probabilities, source.n_cut)
-            if source.given
+            if source.tokens
             else {"label": None, "score": None, "scores": {}}
             for source in sources
         ]
