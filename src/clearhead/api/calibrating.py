@@ -95,7 +95,7 @@ def _refuse_others_folder(model: TextModel) -> None:
 
 
 def _evaluation(measured: MeasuredCalibration, where: str, written: Path | None) -> Evaluation:
-    found = measured.worst_found
+    shares = measured.worst_found
     lines = [
         f"{where}: {measured.n:,} lines, in tenths by confidence",
         "confidence    chrF++, from 0 to 1",
@@ -105,15 +105,15 @@ def _evaluation(measured: MeasuredCalibration, where: str, written: Path | None)
         ),
         f"calibration error {measured.error:.3f} (mean probability of a token: "
         f"{measured.error_before:.3f})",
-        f"of the worst tenth, the lowest tenth has {found['confidence']:.0%} (the longest tenth "
-        f"{found['length']:.0%}, chance {found['chance']:.0%})",
+        f"of the worst tenth, the lowest tenth has {shares['confidence']:.0%} (the longest tenth "
+        f"{shares['length']:.0%}, chance {shares['chance']:.0%})",
     ]
     if written is not None:
         lines.append(f"written: {written}")
     values = {
         "error": measured.error,
         "error_before": measured.error_before,
-        **{f"worst_found_by_{name}": value for name, value in found.items()},
+        **{f"worst_found_by_{name}": value for name, value in shares.items()},
     }
     facts: dict[str, Any] = measured.facts
     return Evaluation(values=values, records=[*facts.pop("points"), facts], lines=lines)

@@ -186,15 +186,15 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
 def _checked(models: "list[ModelToServe]") -> "tuple[ModelToServe, ...]":
     if not models:
         raise ClearheadError("there is no model to serve; name one")
-    seen: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for model in models:
-        what = model.name if model.pair is None else str(model.pair)
-        if what in seen:
+        name = model.name if model.pair is None else str(model.pair)
+        if name in folders:
             raise ConfigError(
-                "model", what, f"is both {seen[what]} and {model.folder}",
+                "model", name, f"is both {folders[name]} and {model.folder}",
                 "give one of them another name, as NAME=PATH",
             )  # fmt: skip
-        seen[what] = model.folder
+        folders[name] = model.folder
     return tuple(models)
 
 

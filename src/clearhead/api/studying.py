@@ -307,11 +307,11 @@ def _read_result(job: StudyJob) -> ResultLine:
 
 def _steps_for_tokens(run: Run, tokens: float) -> int:
     """The first step after which a run has seen so many target tokens."""
-    model, seen = objective_of(run.objective).model, 0
+    model, n_seen = objective_of(run.objective).model, 0
     run.loader.epochs = None
     for step, batch in enumerate(run.loader, 1):
-        seen += count_targets(batch, model)
-        if seen >= tokens:
+        n_seen += count_targets(batch, model)
+        if n_seen >= tokens:
             return step
     raise ConfigError("budget.tokens", tokens, "cannot be reached", "the data have no target token")
 

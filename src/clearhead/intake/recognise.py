@@ -146,8 +146,8 @@ def rewriting(path: Path, program: str, mark: str, ending: str | None = None) ->
     unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
     plain = path.with_suffix("") if unpack else path
     source, made = (
-        shlex.quote(str(each))
-        for each in (path, plain.with_suffix(f".{mark}{ending or plain.suffix}"))
+        shlex.quote(str(file))
+        for file in (path, plain.with_suffix(f".{mark}{ending or plain.suffix}"))
     )
     read = f"{unpack} {source} | {program}" if unpack else f"{program} < {source}"
     return f"{read} > {made}"

@@ -52,8 +52,8 @@ def certify(
     threads = torch.get_num_threads()
     claims = ask(out, config, ids, names)
     torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process
-    given = [each for claim in claims for each in claim.scores or [claim.total or 0.0]]
-    refuse_overflow(model_folder, torch.tensor(given), "log probabilities")
+    scores = [score for claim in claims for score in claim.scores or [claim.total or 0.0]]
+    refuse_overflow(model_folder, torch.tensor(scores), "log probabilities")
     model = in_fp64(load_model(model_folder))
     return _certificate(
         architecture,

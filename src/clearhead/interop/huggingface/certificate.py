@@ -58,8 +58,8 @@ def certify(
         theirs = theirs.double().eval()
         with torch.no_grad():
             difference = max(
-                furthest_apart(_real_logits(probe, theirs(**probe.theirs(config)).logits), one)
-                for probe, one in zip(tried, expected)
+                furthest_apart(_real_logits(probe, theirs(**probe.theirs(config)).logits), own)
+                for probe, own in zip(tried, expected)
             )
         faults = [
             f"{kind.replace('_', ' ')}: {', '.join(sorted(map(str, loading[kind])))}"

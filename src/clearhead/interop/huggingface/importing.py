@@ -90,6 +90,6 @@ def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds)
         _log.warning(
             "in Hugging Face the tokenizer adds %s to every text, and clearhead does not; a model "
             "that needs this must be given ids from Python",
-            " and ".join(tokenizer.id_to_token(each) or str(each) for each in before + behind),
+            " and ".join(tokenizer.id_to_token(token) or str(token) for token in before + behind),
         )
     return ids

@@ -33,13 +33,13 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
     yield Rule(("tokens.weight",), "model.embed_tokens.weight")
     for i in range(config.n_layers):
         ours, theirs = f"decoder.layers.{i}", f"model.layers.{i}"
-        for one, other in _LINEAR.items():
-            weight, bias = module(f"{ours}.{one}", f"{theirs}.{other}")
+        for our_name, their_name in _LINEAR.items():
+            weight, bias = module(f"{ours}.{our_name}", f"{theirs}.{their_name}")
             yield weight
             if config.bias:
                 yield bias
-        for one, other in _NORMS.items():
-            yield Rule((f"{ours}.{one}.weight",), f"{theirs}.{other}.weight")
+        for our_name, their_name in _NORMS.items():
+            yield Rule((f"{ours}.{our_name}.weight",), f"{theirs}.{their_name}.weight")
     yield Rule(("decoder.norm.weight",), "model.norm.weight")
     yield output_table(config)
 

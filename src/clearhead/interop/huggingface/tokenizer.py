@@ -136,14 +136,14 @@ def _template(tokenizer: Tokenizer, before: list[int], behind: list[int]) -> dic
     if not names or None in names.values():
         return None
     first, last = (
-        [{"SpecialToken": {"id": names[index], "type_id": 0}} for index in each]
-        for each in (before, behind)
+        [{"SpecialToken": {"id": names[index], "type_id": 0}} for index in ids]
+        for ids in (before, behind)
     )
-    one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    text, second_text = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [*first, one, *last],
-        "pair": [*first, one, other, *last],
+        "single": [*first, text, *last],
+        "pair": [*first, text, second_text, *last],
         "special_tokens": {
             name: {"id": name, "ids": [index], "tokens": [name]} for index, name in names.items()
         },

@@ -58,15 +58,15 @@ def certify(
     del before
     opened = OnnxFolder(out, precision)
     difference = 0.0
-    for probe, one in zip(tried, expected):
+    for probe, own_logits in zip(tried, expected):
         inputs = probe.theirs(config)
         steps = [None]
         if config.family != "encoder" and 1 < probe.tokens.shape[1] <= MAX_STEPS:
             steps = [None, 1, 3]
         for step in steps:
             logits = _real(probe, opened.logits(inputs, tokens_at_once=step))
-            difference = max(difference, furthest_apart(logits, one))
-    largest = max(one.abs().max().item() for one in expected)
+            difference = max(difference, furthest_apart(logits, own_logits))
+    largest = max(logits.abs().max().item() for logits in expected)
     by_steps = () if config.family == "encoder" else ("token by token and by threes with a cache",)
     return _certificate(
         architecture,

@@ -81,9 +81,9 @@ class OnnxFolder:
     def _empty_past(self, name: str, n_rows: int) -> dict[str, Any]:
         """As transformers.js makes it: from the shapes that the file declares."""
         return {
-            each.name: np.zeros((n_rows, each.shape[1], 0, each.shape[3]), dtype=np.float32)
-            for each in self._sessions[name].get_inputs()
-            if each.name.startswith("past_key_values.")
+            node.name: np.zeros((n_rows, node.shape[1], 0, node.shape[3]), dtype=np.float32)
+            for node in self._sessions[name].get_inputs()
+            if node.name.startswith("past_key_values.")
         }
 
     def _run(self, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
