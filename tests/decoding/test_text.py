@@ -47,7 +47,7 @@ def test_a_decoder_is_not_given_a_source_that_leaves_no_room_for_its_target():
     with pytest.raises(InputError, match="has 16 tokens, but the model takes 15; split it"):
         joined.fit_source([5] * 16, 20)
     (skipped,) = encode_sources(joined, ["a b c d e f g h i j k l m"], 8, "skip")
-    assert skipped.tokens_read == [] and skipped.n_cut > 6
+    assert skipped.tokens == [] and skipped.n_cut > 6
 
 
 def test_a_source_ends_with_the_end_of_the_model_and_with_nothing_where_it_has_none():
