@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from rich.cells import cell_len
 
 from clearhead.cli import learn_watch, main
 from clearhead.course.class_report import Student, class_table
-from clearhead.course.exercises import EXERCISES, HERE, Exercise
+from clearhead.course.exercises import COURSE_ORDER, EXERCISES, HERE, Exercise
 from clearhead.course.folder import LearnFolder, find_exercise
 from clearhead.course.imports import taken_parts
 from clearhead.course.state import LANGUAGES, STATE, LearnLanguage, LearnState, hash_of
@@ -42,7 +43,7 @@ def test_the_first_screen_says_what_to_do(
     assert main(["learn"]) == 0
     folder, said = tmp_path / "clearhead-learn", capsys.readouterr().out
     assert said.splitlines()[0] == f"made   clearhead-learn: {ALL} exercises"
-    assert "01_attention.py" in said and "clearhead learn --watch" in said
+    assert "09_byte_pairs.py" in said and "clearhead learn --watch" in said
     assert sorted(path.name for path in folder.glob("*.py")) == [e.file for e in EXERCISES]
     assert main(["learn"]) == 0
     assert f"0 of {ALL} exercises pass" in capsys.readouterr().out
@@ -268,13 +269,39 @@ def test_while_watching_one_may_go_back_and_hints_are_counted(
     state = LearnState.read(folder)
     state.current = "02_masks"
     state.write(folder)
-    typing(monkeypatch, "hhppq")
+    typing(monkeypatch, "hhpppq")
     capsys.readouterr()
     assert main(["learn", "--watch"]) == 0
     said = capsys.readouterr().out
-    assert re.findall(r"h hint (\d)/3", said) == ["0", "1", "2", "0", "0"]
-    assert said.count("01_attention.py") == 1 and "This is the first exercise." in said
-    assert LearnState.read(folder).current == "01_attention"
+    assert re.findall(r"h hint (\d)/3", said) == ["0", "1", "2", "0", "0", "0"]
+    assert said.count("01_attention.py") == said.count("09_byte_pairs.py") == 1
+    assert "This is the first exercise." in said
+    assert LearnState.read(folder).current == "09_byte_pairs"
+
+
+def test_the_next_exercise_is_that_of_the_next_chapter(folder: Path):
+    assert sorted(COURSE_ORDER, key=lambda each: each.number) == list(EXERCISES)
+    *chapters, _last = [str(each.texts("en")["chapter"]) for each in COURSE_ORDER]
+    assert chapters == sorted(chapters, key=lambda name: (int(name.strip("b")), name))
+    learn = LearnFolder(folder)
+    for exercise, following in pairwise(COURSE_ORDER):
+        assert learn.next_after(exercise) is following
+        assert learn.before(following) is exercise
+    assert learn.next_after(COURSE_ORDER[-1]) is COURSE_ORDER[0]  # which has not passed
+    assert learn.before(COURSE_ORDER[0]) is None
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_pages_and_the_list_have_the_exercises_in_this_order(
+    folder: Path, capsys: pytest.CaptureFixture[str], language: LearnLanguage
+):
+    page = Path(__file__).parent.parent.parent / "docs" / language / "course" / "index.md"
+    rows = re.findall(r"^\|.*\.md\).*\| ([\d,、 ]+) \|$", page.read_text("utf-8"), re.MULTILINE)
+    numbers = [exercise.number for exercise in COURSE_ORDER]
+    assert [int(number) for row in rows for number in re.findall(r"\d+", row)] == numbers
+    capsys.readouterr()
+    assert main(["learn", "list"]) == 0
+    assert [int(n) for n in re.findall(r"(\d\d)_\w+", capsys.readouterr().out)] == numbers
 
 
 TAKEN = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.exercises import COURSE_ORDER, EXERCISES, Exercise
 from clearhead.course.phrasebook import phrases, refusal
 from clearhead.course.state import STATE, LearnLanguage, LearnState, hash_of, spare_name
 from clearhead.course.verdict import Trouble, Verdict
@@ -74,7 +74,7 @@ class LearnFolder:
         for exercise in EXERCISES:
             if not (path / exercise.file).exists():
                 write_whole(path / exercise.file, exercise.original(language))
-        folder.state.current = folder.state.current or EXERCISES[0].name
+        folder.state.current = folder.state.current or COURSE_ORDER[0].name
         folder.save()
         return folder
 
@@ -83,7 +83,7 @@ class LearnFolder:
         """The exercise that the learner works at."""
         name = self.state.current
         known = {exercise.name: exercise for exercise in EXERCISES}
-        return known.get(name or "", EXERCISES[0])
+        return known.get(name or "", COURSE_ORDER[0])
 
     def save(self) -> None:
         """Writes the state."""
@@ -101,14 +101,15 @@ class LearnFolder:
         return passed is not None and file.is_file() and hash_of(file) == passed
 
     def before(self, exercise: Exercise) -> Exercise | None:
-        """The exercise before this one; None at the beginning."""
-        return next((each for each in EXERCISES if each.number == exercise.number - 1), None)
+        """The exercise before this one in the course; None at the beginning."""
+        place = COURSE_ORDER.index(exercise)
+        return COURSE_ORDER[place - 1] if place else None
 
     def next_after(self, exercise: Exercise) -> Exercise | None:
-        """The next one that has not passed; None at the end."""
-        later = [other for other in EXERCISES if other.number > exercise.number]
-        earlier = [other for other in EXERCISES if other.number < exercise.number]
-        return next((other for other in later + earlier if not self.has_passed(other)), None)
+        """The next one of the course that has not passed; None at the end."""
+        place = COURSE_ORDER.index(exercise)
+        others = COURSE_ORDER[place + 1 :] + COURSE_ORDER[:place]
+        return next((other for other in others if not self.has_passed(other)), None)
 
     def check(self, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
         """Checks files and notes how it went. Beside a file that has passed, the reference stands

@@ -5,7 +5,7 @@ import textwrap
 
 from rich.cells import cell_len, set_cell_size
 
-from clearhead.course.exercises import EXERCISES, Exercise
+from clearhead.course.exercises import COURSE_ORDER, Exercise
 from clearhead.course.folder import LearnFolder
 from clearhead.course.phrasebook import phrases
 from clearhead.course.state import LearnLanguage
@@ -108,10 +108,10 @@ def _pieces(text: str) -> list[str]:
 
 
 def tell_list(folder: LearnFolder) -> str:
-    """Every exercise: passed, current, solution shown."""
+    """Every exercise in the order of the course: passed, current, solution shown."""
     language = folder.state.language
     lines = []
-    for exercise in EXERCISES:
+    for exercise in COURSE_ORDER:
         progress = folder.state.progress(exercise.name)
         mark = "✓" if folder.has_passed(exercise) else " "
         mark += "●" if exercise is folder.current else " "

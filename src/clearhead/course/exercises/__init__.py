@@ -1,4 +1,4 @@
-"""The exercises in their order. Each is a folder here: the file with blanks in each language, the
+"""The exercises. Each is a folder here: the file with blanks in each language, the
 solution, wrong answers that are recognised, checks, and texts in each language."""
 
 import tomllib
@@ -115,3 +115,29 @@ EXERCISES = (
     Exercise(19, "specimen", ("findings", "Specimen"), seconds=120),
     Exercise(20, "transformer", ("CopyTransformer", "training_step", "copy"), seconds=120),
 )
+
+_TOPICS = (
+    "byte_pairs",
+    "attention",
+    "masks",
+    "heads",
+    "cross_attention",
+    "sinusoid",
+    "norm_residual",
+    "embeddings",
+    "decoder_layer",
+    "specimen",
+    "loss",
+    "adamw",
+    "accumulation",
+    "sampling",
+    "cache",
+    "beam",
+    "rotary",
+    "grouped_queries",
+    "induction",
+    "transformer",
+)
+COURSE_ORDER = tuple(sorted(EXERCISES, key=lambda exercise: _TOPICS.index(exercise.topic)))
+"""As the chapters need them; the numbers, which files carry, are older. The Transformer of the
+learner's own comes last."""
